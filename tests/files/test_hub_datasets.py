@@ -3,7 +3,7 @@
 import datasets
 import pytest
 
-from training.files.hub_datasets import load_dataset, load_from_hub
+from training.files.hub_datasets import AS_FILES, load_dataset, load_from_hub
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,9 @@ from training.files.hub_datasets import load_dataset, load_from_hub
         ({"train": 1, "validation": 2, "test": 3, "more": 4}, {"train": 1, "validation": 2, "test": 3}),
         ({"train": 1, "test": 3}, {"train": 1, "validation": 3}),
         ({"validation": 2}, {"validation": 2}),
+        ({"train": 1, "dev": 2, "test": 3}, {"train": 1, "validation": 2, "test": 3}),
+        ({"train": 1, "valid": 2}, {"train": 1, "validation": 2}),
+        ({"train": 1, "val": 2, "test": 3}, {"train": 1, "validation": 2, "test": 3}),
     ],
 )
 def test_a_test_split_replaces_a_missing_validation_split(monkeypatch, splits, expected):
@@ -23,8 +26,17 @@ def test_a_test_split_replaces_a_missing_validation_split(monkeypatch, splits, e
 
 def test_a_data_set_without_splits_to_evaluate_on_is_refused(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *names: {"train": 1, "more": 2})
-    with pytest.raises(ValueError, match=r"expected the splits train, validation or test; got \['train', 'more'\]"):
+    with pytest.raises(
+        ValueError, match=r"expected the splits train, validation or test; got \['train', 'more'\]; save the"
+    ) as told:
         load_from_hub("glue", None, "give files")
+    assert str(told.value).endswith(f"; {AS_FILES}")
+
+
+def test_two_splits_for_validation_are_refused(monkeypatch):
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names: {"train": 1, "dev": 2, "validation": 3})
+    with pytest.raises(ValueError, match="--dataset_name x: expected one split for validation, got validation, dev; "):
+        load_from_hub("x", None, "give files")
 
 
 def test_the_reason_of_a_failure_is_one_line_with_a_remedy(monkeypatch):

@@ -104,6 +104,7 @@ def glue_arguments(**given) -> SimpleNamespace:
         "text_column",
         "label_column",
         "problem_type",
+        "resume_from_checkpoint",
     )
     return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
 

@@ -251,3 +251,12 @@ def test_the_commands_of_the_header_parse():
     for command in commands:
         args = parse_arguments(FeatureArguments, command[2:])
         assert parse_layers(args.layers, 4)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.csv.gz", "a.tsv.xz"])
+def test_a_table_is_no_list_of_texts(tmp_path, tokenizer, name):
+    """Its header and its labels would get vectors, too."""
+    path = tmp_path / name
+    path.write_text("text,label\nthe river,1\nan old house,0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"expected one text per line, got a table by its name; write the column of"):
+        read_rows(path, tokenizer, 16)

@@ -89,9 +89,13 @@ def test_a_training_of_texts_that_the_cut_makes_the_same_is_refused(pretrained, 
     run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=14"))
 
 
-def test_texts_that_are_the_same_uncut_are_another_matter(pretrained, tmp_path):
+def test_texts_that_are_the_same_uncut_are_refused_with_another_remedy(pretrained, tmp_path, capsys):
     train = write(tmp_path / "train.csv", [("the king", "x"), ("the king", "y")])
-    run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=12"))
+    dev = write(tmp_path / "dev.csv", [("the king", "x"), ("the queen", "y")])
+    error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, dev, "--max_seq_length=12"))
+    assert f"{train}:2: this and all other training examples (2) are the same for the tokenizer, so that there" in error
+    assert error.strip().endswith("nothing to learn; is 'sentence' the text?")
+    run_glue.main(flags(pretrained, tmp_path, dev, train, "--max_seq_length=12"))
 
 
 def test_a_length_without_room_for_text_is_refused(pretrained, tmp_path, tokenizer, capsys):

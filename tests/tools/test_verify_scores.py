@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,19 @@ def test_data_is_used_only_if_its_hash_is_that_of_the_run(copy_of_run, run_data,
     assert not wrong(place)
     with pytest.raises(ValueError, match="--data nowhere: expected a file or a folder, found none"):
         verify_scores.files_in(["nowhere"])
+
+
+def test_the_evaluation_sees_the_record_of_the_run(tmp_path, monkeypatch):
+    """It says what an older version did not store in config.json, such as that the texts are pairs."""
+    (folder := tmp_path / "run").mkdir()
+    write_json(folder / "run.json", {"texts_per_example": 2})
+    seen = []
+
+    def evaluated(words, cwd, **_):
+        seen.append(json.loads((cwd / "model" / "run.json").read_text(encoding="utf-8")))
+        return subprocess.CompletedProcess(words, 1, "", "stopped")
+
+    (place := tmp_path / "place").mkdir()
+    monkeypatch.setattr(subprocess, "run", evaluated)
+    verify_scores._evaluate(folder, "run_glue.py", [], place)
+    assert seen == [{"texts_per_example": 2}]

@@ -2,12 +2,17 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+AS_FILES = (
+    "save the splits that you mean as files, and give these with --train_file and --validation_file instead of "
+    "--dataset_name"
+)
 
 
 def from_hub(name: str, instead: str, work: Callable[[ModuleType], Result]) -> Result:
@@ -66,6 +71,22 @@ def is_saved_data_set(folder: Path) -> bool:
     return single or os.path.isfile(folder / "dataset_dict.json")
 
 
+VALIDATION = ("validation", "dev", "valid", "val")
+
+
+def usual_splits(there: Iterable[str]) -> dict[str, str]:
+    """The splits train, validation and test of a data set, with their names in it; those that it has.
+
+    Raises:
+        ValueError: several may be the one for validation.
+    """
+    named = {split: split for split in ("train", "test") if split in there}
+    found = [split for split in VALIDATION if split in there]
+    if len(found) > 1:
+        raise ValueError(f"expected one split for validation, got {', '.join(found)}")
+    return named | ({"validation": found[0]} if found else {})
+
+
 def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str, Any]:
     """The splits of a data set by name, as ``datasets.Dataset``; a missing validation split is replaced by "test".
 
@@ -73,12 +94,20 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str,
         instead: what to do without the Hub, for the error message.
 
     Raises:
-        ValueError: the data set cannot be loaded, or has neither of these splits.
+        ValueError: the data set cannot be loaded, has neither of these splits, or several for validation.
     """
     loaded = from_hub(name, instead, lambda datasets: dict(load_dataset(datasets, name, config_name)))
-    splits = {split: loaded[split] for split in ("train", "validation", "test") if split in loaded}
+    try:
+        named = usual_splits(loaded)
+    except ValueError as error:
+        raise ValueError(f"--dataset_name {name}: {error}; {AS_FILES}") from None
+    splits: dict[str, Any] = {
+        split: loaded[named[split]] for split in ("train", "validation", "test") if split in named
+    }
     if "validation" not in splits and "test" in splits:
         splits["validation"] = splits.pop("test")
     if "validation" not in splits:
-        raise ValueError(f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}")
+        raise ValueError(
+            f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}; {AS_FILES}"
+        )
     return splits

@@ -137,7 +137,8 @@ def read_table(
     if default_header and default_header[-1] not in first:
         header, rows = list(default_header), _with_first((number, first), rows)
     if doubled := [name for name, count in Counter(header).items() if count > 1]:
-        raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; rename one")
+        remedy = "rename one" if doubled[0] else "it has no name, so delete the empty columns, or name them"
+        raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; {remedy}")
     try:
         _check_separator(kind, header)
         names = choose(header)

@@ -63,7 +63,7 @@ def count_alike(rows: Sequence[Sequence[int]]) -> int:
 
 def summarise_cut(rows: Sequence[int], examples: int, where: Callable[[int], str], alike: int) -> CutTexts:
     """What is said of a split whose examples with these numbers were cut."""
-    return CutTexts(len(rows), examples, where(rows[0]) if rows else "", alike if rows else 0)
+    return CutTexts(len(rows), examples, where(rows[0]) if rows else "", alike)
 
 
 def report_cut(run: Run[GlueArguments] | Run[SwagArguments], splits: Mapping[str, CutTexts], positions: int) -> None:

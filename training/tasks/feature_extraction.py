@@ -23,7 +23,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
-from tokenization.compressed_files import numbered_lines
+from tokenization.compressed_files import kind_of, numbered_lines
 from tokenization.coverage import coverage
 from tokenization.json_text import parse_json
 from tokenization.special_tokens import text_tokenizer
@@ -33,6 +33,7 @@ from training.files.atomic import whole_file
 from training.tasks.overlapping_rows import rows_around
 from training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 
+TABLES = (".csv", ".tsv")
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
 
@@ -76,10 +77,15 @@ def read_rows(
 
     Raises:
         ValueError: with file and line: a line is not UTF-8, or it is too long and ``long_lines`` is "error", or it is a
-            pair that is too long and ``long_lines`` is "window"; or the file is empty, or has JSON objects.
+            pair that is too long and ``long_lines`` is "window"; or the file is empty, a table, or has JSON objects.
     """
     if max_seq_length < 4:
         raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
+    if kind_of(path).lower() in TABLES:
+        raise ValueError(
+            f"{path}: expected one text per line, got a table by its name; write the column of the texts alone into a "
+            ".txt file, or, if the file has no header and no other columns, rename it"
+        )
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
     if not texts:
         raise ValueError(f"{path}:1: expected one text per line, got an empty file")

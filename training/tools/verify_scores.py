@@ -345,7 +345,8 @@ def _evaluate(folder: Path, script: str, flags: list[str], place: Path) -> dict 
     """The results of the script on the folder's weights, or the reason why there are none."""
     model = place / "model"
     model.mkdir()
-    for path in {path for pattern in MODEL_FILES for path in folder.glob(pattern)}:
+    # run.json says what an older version did not store in config.json, such as that the texts are pairs.
+    for path in {path for pattern in (*MODEL_FILES, "run.json") for path in folder.glob(pattern)}:
         (model / path.name).symlink_to(path.resolve())
     module = script.removesuffix(".py")
     words = [sys.executable, "-m", module, f"--model_name_or_path={model}", f"--output_dir={place / 'run'}"]

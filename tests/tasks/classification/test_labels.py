@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import datetime
 
 import pytest
 
@@ -53,7 +54,8 @@ CELLS = [
     (["good", ""], 1, "expected a label, got an empty field; fill it in, or leave out the row"),
     ([0.0, 1.0], 0, "the label '0.0' may be a class (pandas writes whole numbers so if another row has none) or a s"),
     ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; several labels for one text"),
-    ([b"good", b"bad"], 0, "expected a word or a number in 'label', without spaces around it, got b'good'"),
+    ([b"good", b"bad"], 0, "expected a word or a number in 'label', got b'good'; name another column with --label_c"),
+    ([datetime(2024, 1, 3), datetime(2024, 1, 4)], 0, "number in 'label', got datetime.datetime(2024, 1, 3, 0, 0); na"),
 ]
 
 
@@ -62,7 +64,7 @@ def test_the_hub_has_the_checks_of_files(tmp_path, monkeypatch, labels, row, exp
     on_the_hub(monkeypatch, train=labels, validation=labels)
     told = glue_error(dataset_name="x/y")
     assert told.startswith(f"x/y  train row {row}: ") and expected in told
-    if not any(isinstance(label, bytes) or label is None or label != label for label in labels):
+    if not any(isinstance(label, bytes | datetime) or label is None or label != label for label in labels):
         told = error(json_lines(tmp_path, *labels))
         assert f"own.jsonl:{row + 1}: " in told and expected in told
 
@@ -80,9 +82,21 @@ def test_a_named_class_of_the_hub_that_is_missing_is_refused(monkeypatch):
     "value", ["nan", "NaN", "NAN", "-nan", "None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "#N/A"]
 )
 def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
+    path = table(tmp_path, "0.0", "1.0", value, name="numbers.csv")
+    for given in ({}, {"problem_type": "single_label"}, {"problem_type": "regression"}):
+        told = error(path, **given)
+        assert f"numbers.csv:4: expected a label, got '{value}'; fill it in" in told
+        assert told.endswith(", or, if it is a class, give the class another name")
     path = table(tmp_path, "good", "bad", value)
-    for given in ({}, {"problem_type": "single_label"}):
-        assert f"own.csv:4: expected a label, got '{value}'; fill it in" in error(path, **given)
+    told = error(path)
+    assert f"own.csv:4: expected a label, got '{value}'; fill it in" in told
+    assert told.endswith(", or, if it is a class, give --problem_type single_label")
+    # The flag makes it one, as in a run that an earlier version began; an empty field is none.
+    assert read(path, problem_type="single_label").task.labels == tuple(sorted(["good", "bad", value]))
+    assert "own.csv:4: expected a label, got an empty field; fill it in, or leave out the row" in error(
+        table(tmp_path, "good", "bad", ""), problem_type="single_label"
+    )
+    path = table(tmp_path, "good", "bad", value)
     # A class of the model may be called so.
     trained = TrainedFor(("bad", "good", value), 3)
     assert load_data(glue_arguments(validation_file=path), trained.names, trained).splits["validation"].labels[2] == 2
@@ -107,6 +121,24 @@ def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
 
 def test_a_word_in_brackets_is_a_class(tmp_path):
     assert read(table(tmp_path, "[laughs]", "[cries]")).task.labels == ("[cries]", "[laughs]")
+
+
+@pytest.mark.parametrize("name", ["dev", "valid", "val", "validation"])
+def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
+    on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b", "a"]}, test=["b", "a"])
+    data = load_data(glue_arguments(dataset_name="x/y", do_predict=True))
+    assert {split: len(part) for split, part in data.splits.items()} == {"train": 2, "validation": 3, "test": 2}
+    on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b"], "dev" if name != "dev" else "val": ["a", "b"]})
+    assert "--dataset_name x/y: expected one split for validation, got " in glue_error(dataset_name="x/y")
+
+
+def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
+    on_the_hub(monkeypatch, train=["a", "b"], more=["a", "b"])
+    told = glue_error(dataset_name="x/y")
+    assert "there is training data but nothing to evaluate on, only the splits train, more; save the splits " in told
+    assert told.endswith("give these with --train_file and --validation_file instead of --dataset_name")
+    on_the_hub(monkeypatch, test=["a", "b"])
+    assert glue_error(dataset_name="x/y").endswith("got test; --do_predict predicts the split test")
 
 
 # --- Classes or scores -------------------------------------------------------------------------------------
@@ -154,6 +186,64 @@ def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
     assert "write '2.5' for scores, or give --problem_type single_label for classes" in told
     assert read(path, problem_type="single_label").task.labels == ("2,5", "3")
     assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
+
+
+@pytest.mark.parametrize(
+    ("labels", "plain"),
+    [
+        (("3.7%", "4.1%"), "3.7"),
+        (("1.007,50", "2,5"), "1007.50"),
+        (("2,5", "1.234,5"), "2.5"),
+        (("$3", "$4.50"), "3"),
+        (("1,007.50", "2,000"), "1007.50"),
+    ],
+)
+def test_numbers_as_people_write_them_are_no_classes_by_themselves(tmp_path, labels, plain):
+    path = json_lines(tmp_path, *labels)
+    told = error(path)
+    assert f"own.jsonl:1: the label {labels[0]!r} may be a class or a score with a decimal comma or a unit" in told
+    assert f"write {plain!r} for scores, or give --problem_type single_label for classes" in told
+    assert read(path, problem_type="single_label").task.labels == tuple(sorted(labels))
+    assert read(json_lines(tmp_path, "1.2.1", "1.2.3")).task.labels == ("1.2.1", "1.2.3")
+
+
+def test_labels_that_are_almost_all_different_are_no_classes(tmp_path):
+    dates = [f"2024-01-{day:02}" for day in range(1, 11)]
+    for labels in (dates, list(range(10)), [f"the film {word}" for word in "abcdefghij"], [*range(6), 7, 7, 7, 7, 7]):
+        path = json_lines(tmp_path, *labels)
+        told = error(path)
+        single = 6 if len(labels) == 11 else 10
+        assert f"own.jsonl:1: the label '{labels[0]}' is in no other row, as {single} of {len(labels)} labels" in told
+        assert "name the label with --label_column, or give --problem_type regression for scores, or" in told
+        assert len(read(path, problem_type="single_label").task.labels or ()) == len(set(labels))
+    # Few rows, and many classes with rows each.
+    assert read(json_lines(tmp_path, *dates[:9])).task.labels == tuple(dates[:9])
+    assert len(read(json_lines(tmp_path, *range(5), *[7] * 5)).task.labels or ()) == 6
+    assert len(read(json_lines(tmp_path, *range(150), *range(150))).task.labels or ()) == 150
+
+
+def test_a_data_set_that_names_its_classes_may_have_one_row_of_each(monkeypatch):
+    on_the_hub(monkeypatch, [f"c{number}" for number in range(20)], train=list(range(20)), validation=[0, 1])
+    assert len(load_data(glue_arguments(dataset_name="x/y")).task.labels or ()) == 20
+
+
+def test_a_model_of_the_same_classes_says_that_they_are_ones(tmp_path):
+    path, trained = table(tmp_path, *range(10)), TrainedFor(tuple(map(str, range(10))), 10)
+    data = load_data(glue_arguments(train_file=path, validation_file=path), trained.names, trained)
+    assert data.task.labels == trained.names
+
+
+def test_one_class_in_two_spellings_is_refused(tmp_path):
+    path = table(tmp_path, "TRUE", "False", "TRUE", "FALSE")
+    told = error(path)
+    assert "own.csv:5: the label 'FALSE' is 'False' in another row; write them alike, or give --problem_type s" in told
+    assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
+
+
+def test_scores_that_are_all_the_same_teach_nothing(tmp_path):
+    path, dev = table(tmp_path, "2.5", "2.5"), table(tmp_path, "2.5", "1.5", name="dev.csv")
+    told = glue_error(train_file=path, validation_file=dev)
+    assert "own.csv:2: this and all other training examples (2) have the label 2.5; shuffle the file, or raise" in told
 
 
 def test_words_are_no_scores(tmp_path):
@@ -243,12 +333,61 @@ def test_placeholders_of_data_to_predict_are_none(tmp_path, labels):
     assert labels_to_predict(json_lines(tmp_path, *labels[:1] * 2), SCORES) is None
 
 
+STARS = TrainedFor(("1 star", "2 stars"), 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "trained", "listed"),
+    [
+        (("True", "False"), TrainedFor(("false", "true"), 2), "'False', 'True') are not the classes of the model (fal"),
+        (("yes", "no"), CLASSES, "('no', 'yes') are not the classes of the model (0, 1)"),
+        (("entailment", "?"), TrainedFor(("CONTRADICTION", "ENTAILMENT"), 2), "('entailment') are not the classes of"),
+        (("1", "2"), STARS, "('1', '2') are not the classes of the model (1 star, 2 stars)"),
+        (("1,5", "2,5"), SCORES, "('1,5', '2,5') are not numbers, as scores are"),
+        (("a", "b", "c", "d"), CLASSES, "('a', 'b', 'c', ...) are not"),
+    ],
+)
+def test_labels_in_another_spelling_are_not_scored_and_a_warning_says_so(tmp_path, labels, trained, listed):
+    path = json_lines(tmp_path, *labels)
+    data = load_data(glue_arguments(test_file=path), trained.names, trained)
+    assert data.splits["test"].labels is None
+    assert f"warning: the predictions are not scored, because the labels of this data ({listed.lstrip('(')}" in (
+        data.summary()
+    )
+
+
+@pytest.mark.parametrize("label", [None, "", "-1", "?", "unknown"])
+def test_placeholders_need_no_warning(tmp_path, label):
+    data = load_data(glue_arguments(test_file=json_lines(tmp_path, label, label)), CLASSES.names, CLASSES)
+    assert (data.splits["test"].labels, data.splits["test"].notes) == (None, [])
+
+
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path):
     for rest in ("", "2", "?"):
-        with pytest.raises(ValueError, match=r"own.csv:3: expected a label out of 0, 1 as in other rows of this data"):
+        has = f"the label '{rest}'" if rest else "no label"
+        told = f"own.csv:3: this row has {has}, but .*own.csv:2 has '1'; expected a label out of 0, 1 in all rows: corr"
+        with pytest.raises(ValueError, match=told.replace("?", "[?]")):
             labels_to_predict(table(tmp_path, "1", rest))
-    with pytest.raises(ValueError, match=r"own.csv:3: expected a number as in other rows of this data to predict"):
+    with pytest.raises(
+        ValueError, match=r"own.csv:3: this row has the label 'good', but .*:2 has '1.5'; expected a nu"
+    ):
         labels_to_predict(table(tmp_path, "1.5", "good"), SCORES)
+
+
+def test_the_remedies_for_a_label_that_does_not_fit(tmp_path, monkeypatch):
+    train, dev = table(tmp_path, "a", "b"), table(tmp_path, "a", "c", name="dev.csv")
+    assert "expected a label out of a, b; got 'c'; the training had no such class; correct the line, or train" in (
+        glue_error(train_file=train, validation_file=dev)
+    )
+    assert "got 'gpt'; correct the line, or give --problem_type single_label if the labels are classes" in error(
+        table(tmp_path, "3.5", "gpt")
+    )
+    on_the_hub(monkeypatch, ["neg", "pos"], train=[1, 0], validation=[0, -1])
+    assert "got '-1'; -1 stands for a hidden label, so save the rows with labels as files, and" in (
+        glue_error(dataset_name="x/y")
+    )
+    path = own(tmp_path, "text,label,,\na,x,,\nb,y,,\n", "empty.csv")
+    assert error(path).endswith("column '' is there twice; it has no name, so delete the empty columns, or name them")
 
 
 def test_the_files_of_the_glue_server_stay_without_labels(tmp_path):

@@ -191,3 +191,29 @@ def test_json_without_words_or_without_tags_is_refused(tmp_path):
     assert "expected a tag for every word, got words only" in ner_error(train_file=path, validation_file=path)
     path = write(tmp_path, '{"tokens": [], "ner_tags": []}\n', "empty.jsonl")
     assert "expected sentences with words, got none" in ner_error(train_file=path, validation_file=path)
+
+
+@pytest.mark.parametrize(
+    "text", ["token\nAda\nslept\n", "word\n\nAda\n", "Word\nAda\n", "TOKENS\nada\n", "Token\n\nada\n"]
+)
+def test_the_header_of_a_column_of_words_is_refused(tmp_path, text):
+    told = error_of_test_file(tmp_path, text)
+    assert told.startswith(f":1: expected a word, got {text.split()[0]!r}; if this is a header line, delete it; if it")
+    # The remedy for a word.
+    split = read_conll(write(tmp_path, "\n" + text))
+    assert split.sentences[0].words[0] == text.split()[0]
+
+
+@pytest.mark.parametrize("words", [["Word", "has", "it"], ["the", "word"], ["Tokens", "are", "here"]])
+def test_a_sentence_may_begin_with_such_a_word(tmp_path, words):
+    assert read_conll(write(tmp_path, "\n".join(words) + "\n")).sentences[0].words == words
+
+
+@pytest.mark.parametrize("header", ["word\ttag", "token\tner_tags", "Word POS Tag", "id\tword\tlabel"])
+def test_the_header_of_a_table_is_to_be_deleted_and_no_tag(tmp_path, header):
+    separator = "\t" if "\t" in header else " "
+    rows = [separator.join([*["Ada", "NNP", "B-PER"][: len(header.split()) - 1], "O"]) for _ in range(2)]
+    path = write(tmp_path, "\n".join([header, *rows]) + "\n")
+    told = ner_error(train_file=path, validation_file=path)
+    assert ":1: expected a tag O, B-TYPE or I-TYPE in the last column, got " in told
+    assert told.endswith("; delete the header line; the columns have no names")

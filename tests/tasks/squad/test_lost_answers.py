@@ -93,15 +93,17 @@ def test_every_loss_is_said_with_its_share_and_remedy(tokenizer):
     assert [line for line in lines if "validation" in line and "no answer to them can be right" in line] == lines[6:]
 
 
-def test_version_1_without_any_target_is_refused_and_version_2_is_warned(tokenizer):
+def test_a_training_without_any_target_is_refused_if_there_are_answers(tokenizer):
     """All windows would be trained on as [CLS], the place of "no answer"."""
     said: list = []
     lost = [question("long", "the king walked to the old house by")]
-    with pytest.raises(
-        ValueError, match="no window of --max_seq_length 12 holds a whole answer to any of the 1 training"
-    ):
+    told = "no window of --max_seq_length 12 holds a whole answer to any of the 1 training questions that have one, so"
+    with pytest.raises(ValueError, match=told):
         report(tokenizer, lost, said)
-    report(tokenizer, lost, said, version_2_with_negative=True)
+    for more in ([], [question("none")]):
+        with pytest.raises(ValueError, match=told):
+            report(tokenizer, lost + more, said, version_2_with_negative=True)
+    report(tokenizer, [*lost, question("short", "the king")], said, version_2_with_negative=True)
     assert any("trained on as if they had none" in str(line) for line in said)
     report(tokenizer, [question("none")], said, version_2_with_negative=True)
     with pytest.raises(ValueError, match="nothing to learn"):

@@ -5,7 +5,8 @@ names, and otherwise by what is certain: one column remains besides the label an
 because a model that reads a number or a comment in place of the text looks good and is of no use.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from training.tasks.classification.glue import OWN_LABELS, OWN_TEXTS, Task
@@ -59,7 +60,8 @@ def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     found = [name for name in task.label_columns if name in header]
     if not labelled:
         return found[0] if found else None
-    several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] != "label"
+    certain = ("label", task.trained_label)
+    several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain
     if several:
         raise ValueError(f"expected one column with labels, got {_listed(found)}; name one with --label_column")
     if not found:
@@ -98,6 +100,8 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
     own = task.text_columns is OWN_TEXTS
     if own and len(left) == 1 and not _looks_like_an_example(left):
         return (left[0],)
+    if own and len(left) == 2 and task.trained_on_two:
+        return (left[0], left[1])
     if own and len(left) > 1 and not _looks_like_an_example(header):
         raise _several(map(repr, left))
     remedy = "is this the right file for the task?" if task.files else NAME_THE_TEXT
@@ -105,6 +109,33 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
     if not own and task.text_columns[0] == task.trained_on:
         expected = f"{_or([' and '.join(task.trained_on)])} as in the model's training, or usual names"
     raise ValueError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
+
+
+BOOLEANS = ("true", "false", "yes", "no", "t", "f", "y", "n")
+# Of dates, times and prices, beside digits and marks.
+NO_WORDS = frozenset(
+    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
+    "october november december mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday "
+    "st nd rd th am pm utc gmt usd eur gbp chf jpy cny inr rs".split()
+)
+VALUES = 0.9  # the share of cells that makes a column one of values; a few may be damaged
+
+
+def not_texts(cells: Sequence[str]) -> str | None:
+    """A cell of a column that has (nearly) only numbers, dates, prices, codes, or yes and no; None for texts."""
+    values = [cell for cell in cells if _is_value(cell)]
+    return values[0] if len(values) >= VALUES * len(cells) else None
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell has no word; a word has two letters, or one that is not ASCII, as in Chinese."""
+    cell = cell.strip()
+    if NUMBER.fullmatch(cell) or cell.lower() in BOOLEANS:
+        return True
+    if cell.isascii() and len(cell.split()) == 1 and any(map(str.isdigit, cell)):
+        return True  # a code, or a date and time without a space
+    words = {word.lower() for word in re.findall(r"[^\W\d_]+", cell) if len(word) > 1 or not word.isascii()}
+    return words <= NO_WORDS and any(map(str.isalnum, cell))
 
 
 def _several(candidates: Iterable[str]) -> ValueError:

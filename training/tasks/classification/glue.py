@@ -44,6 +44,8 @@ class Task:
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
         trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
+        trained_on_two: whether the model was trained on pairs by a version that did not store their columns.
+        trained_label: of the user's own data, the label column that the model was trained on, if it is known.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
@@ -60,6 +62,8 @@ class Task:
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
     trained_on: tuple[str, ...] = ()
+    trained_on_two: bool = False
+    trained_label: str | None = None
     title: str = ""
 
     @property

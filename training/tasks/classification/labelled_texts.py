@@ -158,6 +158,11 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
     found = {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
     for split, examples in data.splits.items():
         refuse_alike(split, examples.cut, max_length)
+        if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
+            raise ValueError(
+                f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
+                f"tokenizer, so that there is nothing to learn; is {examples.columns.texts[0]!r} the text?"
+            )
     return found
 
 

@@ -5,12 +5,13 @@ Files and the Hub go the same way. A cell holds one word or number:
     good, 3, true        classes; whole numbers are scores with --problem_type regression
     2.5                  scores; classes with --problem_type single_label
     0.0, 1.0             either, and a flag must decide: pandas writes whole numbers so if another row has none
-    nan, None, NA, ...   what programs write if there is no value; refused unless the model or the data set names it
+    nan, None, NA, ...   what programs write if there is no value; refused unless the flag, model or data set names it
     ["a", "b"]           several labels for one text; refused
 """
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -27,6 +28,9 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 NO_VALUE = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")
 HIDDEN = ("", "-1", "?")  # placeholders in data to predict
 LIST = re.compile(r"""\[\s*(['"0-9-].*)?\]""", re.DOTALL)  # as a program writes a list; "[laughs]" is a word
+# A number as people write it: 2,5 or 1.007,50 or 3.7% or $5. Not 1.2.1, the number of a section.
+SPELLED = re.compile(r"[-+]?[$€£]? ?([0-9]{1,3}([.,][0-9]{3})+|[0-9]+)([.,][0-9]+)? ?[%€$£]?")
+FEW_ROWS = 10  # of so few, each may well be the only one of its class
 FILL_IN = "fill it in, or leave out the row"
 
 
@@ -35,6 +39,7 @@ class Labelled(Protocol):
 
     labels: list | None
     facts: dict
+    notes: list[str]
 
     @property
     def where(self) -> Callable[[int], str]:
@@ -79,7 +84,12 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
                 "text cannot be learnt, so give each text one label"
             )
         text = as_text(label)
-        if not isinstance(label, str | int | float) or text != text.strip():
+        if not isinstance(label, str | int | float):
+            raise ValueError(
+                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; name another column with "
+                "--label_column, or write words or numbers"
+            )
+        if text != text.strip():
             raise ValueError(
                 f"{where(row)}: expected a word or a number in {column!r}, without spaces around it, got {label!r:.60}"
             )
@@ -116,7 +126,7 @@ def infer_task(
         assert examples.labels is not None
         named = examples.facts.get("class_names") or (() if training else trained.class_names)
         for part in [part for name, part in splits.items() if name != "test"]:
-            _check_values(part, named)
+            _check_values(part, named, words_are_classes=training and problem_type == "single_label")
         if not scores and training and problem_type is None:
             scores = _are_scores(examples)
     if scores:
@@ -129,6 +139,8 @@ def infer_task(
         names = examples.facts.get("class_names") or _names(examples)
         if trained.names and set(names) == set(trained.names):
             names = trained.names
+        elif problem_type is None and not examples.facts.get("class_names"):
+            _check_classes(examples)
         if len(names) < 2:
             raise ValueError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
     for part in splits.values():
@@ -154,12 +166,21 @@ def _check_against_model(problem_type: str | None, trained: TrainedFor) -> None:
         )
 
 
-def _check_values(part: Labelled, named: Sequence[str]) -> None:
-    """Refuse a label that stands for a missing value, unless a class is called so."""
+def _check_values(part: Labelled, named: Sequence[str], words_are_classes: bool) -> None:
+    """Refuse a label that stands for a missing value, unless a class is called so.
+
+    Args:
+        words_are_classes: whether a flag says that the labels are classes. Among numbers, NA remains a missing one.
+    """
+    values = [value for value in part.labels or [] if not has_no_value(value)]
+    numbers = all(NUMBER.fullmatch(as_text(value)) for value in values) if values else False
     for row, value in enumerate(part.labels or []):
         if has_no_value(value) and as_text(value) not in named:
+            if words_are_classes and as_text(value) and not numbers:
+                continue
             found = repr(as_text(value)) if as_text(value) else "an empty field"
-            rename = ", or, if it is a class, give the class another name" if as_text(value) else ""
+            remedy = "give the class another name" if numbers else "give --problem_type single_label"
+            rename = f", or, if it is a class, {remedy}" if as_text(value) else ""
             raise ValueError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}")
 
 
@@ -168,11 +189,11 @@ def _are_scores(examples: Labelled) -> bool:
     texts = [as_text(value) for value in examples.labels or []]
     decimal = [row for row, text in enumerate(texts) if NUMBER.fullmatch(text) and not INTEGER.fullmatch(text)]
     if not decimal:
-        if all(re.fullmatch(r"[-+]?[0-9]+(,[0-9]+)?", text) for text in texts) and any("," in text for text in texts):
-            row = next(row for row, text in enumerate(texts) if "," in text)
+        if all(SPELLED.fullmatch(text) for text in texts) and not all(map(INTEGER.fullmatch, texts)):
+            row = next(row for row, text in enumerate(texts) if not INTEGER.fullmatch(text))
             raise ValueError(
-                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma, "
-                f"and so may all others; write {texts[row].replace(',', '.')!r:.60} for scores, or give "
+                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma "
+                f"or a unit, and so may all others; write {_plain(texts[row])!r:.60} for scores, or give "
                 "--problem_type single_label for classes"
             )
         return False
@@ -184,6 +205,35 @@ def _are_scores(examples: Labelled) -> bool:
             "--problem_type regression for scores"
         )
     return True
+
+
+def _plain(text: str) -> str:
+    """1.007,50 as 1007.50, and 3.7% as 3.7; the last mark is that of the decimals."""
+    whole, mark, decimals = re.sub(r"[^-+0-9.,]", "", text).replace(",", ".").rpartition(".")
+    return whole.replace(".", "") + mark + decimals
+
+
+def _check_classes(examples: Labelled) -> None:
+    """Refuse classes that are probably none: scores, dates or texts, or one class in two spellings."""
+    rows = Counter(as_text(value) for value in examples.labels or [])
+    single = [row for row, value in enumerate(examples.labels or []) if rows[as_text(value)] == 1]
+    count = sum(rows.values())
+    if count >= FEW_ROWS and len(single) > count / 2:
+        value = as_text((examples.labels or [])[single[0]])
+        raise ValueError(
+            f"{examples.where(single[0])}: the label {value!r:.60} is in no other row, as {len(single)} of {count} "
+            "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
+            "regression for scores, or --problem_type single_label for classes"
+        )
+    spelled: dict[str, str] = {}
+    for row, value in enumerate(examples.labels or []):
+        text = as_text(value)
+        other = spelled.setdefault(text.lower(), text)
+        if other != text:
+            raise ValueError(
+                f"{examples.where(row)}: the label {text!r:.60} is {other!r:.60} in another row; write them alike, or "
+                "give --problem_type single_label if these are two classes"
+            )
 
 
 def _check_numbers(part: Labelled) -> None:
@@ -242,8 +292,10 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
             text = as_text(value)
             if not _is_score(text, task):
                 bounds = f" from {low} to {high}" if np.isfinite(low) else ""
+                classes = "" if task.files else ", or give --problem_type single_label if the labels are classes"
                 raise ValueError(
                     f"{examples.where(row)}: expected a number{bounds} as label, got {text[:60]!r}; correct the line"
+                    f"{classes}"
                 )
             numbers.append(float(text))
         return numbers
@@ -252,7 +304,11 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
         text = as_text(value)
         if text not in known:
             remedy = "correct the line, or choose another task"
-            if not task.files and _whole(text) in known:
+            if not task.files:
+                remedy = "the training had no such class; correct the line, or train with examples of it"
+            if text == "-1" and examples.facts.get("class_names"):
+                remedy = "-1 stands for a hidden label, so save the rows with labels as files, and give these"
+            elif not task.files and _whole(text) in known:
                 remedy = f"write {_whole(text)}, or give --problem_type single_label to read it so"
             raise ValueError(
                 f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {text!r}; {remedy}"
@@ -267,6 +323,17 @@ def class_numbers(task: Task) -> dict[str, int]:
     return known | {spelling: number for number, spelling in enumerate(task.spellings)}
 
 
+def _not_scored(labels: list[str], task: Task) -> str:
+    listed = ", ".join(f"{label!r:.40}" for label in labels[:3]) + (", ..." if len(labels) > 3 else "")
+    expected = (
+        f"the classes of the model ({', '.join(class_numbers(task))})" if task.labels else "numbers, as scores are"
+    )
+    return (
+        f"warning: the predictions are not scored, because the labels of this data ({listed}) are not {expected}; "
+        "write them so for a score"
+    )
+
+
 def _is_score(text: str, task: Task) -> bool:
     low, high = task.score_range
     return bool(NUMBER.fullmatch(text)) and low <= float(text) <= high and bool(np.isfinite(float(text)))
@@ -275,7 +342,8 @@ def _is_score(text: str, task: Task) -> bool:
 def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float] | None:
     """The numbers of the labels of data to predict; None if they are placeholders.
 
-    They are if no row has a label that the task knows; or, in the layout of GLUE, if all rows have the same.
+    They are if no row has a label that the task knows; or, in the layout of GLUE, if all rows have the same. Labels
+    that differ from each other may be real ones in another spelling, so a note says that nothing is scored.
 
     Raises:
         ValueError: some rows have a known label, and others do not.
@@ -283,14 +351,18 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
     known, values = class_numbers(task), [None if is_null(value) else as_text(value) for value in examples.labels or []]
     found = [value is not None and (value in known if task.labels else _is_score(value, task)) for value in values]
     placeholders = {None, *HIDDEN} - known.keys()
-    if set(values) <= placeholders or not any(found) or (task.files and len(set(values)) == 1):
+    different = set(values) - placeholders
+    if not different or (len(set(values)) == 1 and (task.files or not any(found))):
+        return None
+    if not any(found):
+        examples.notes.append(_not_scored(sorted(map(str, different)), task))
         return None
     if not all(found):
-        row = found.index(False)
+        row, other = found.index(False), found.index(True)
+        has = f"has the label {values[row]!r:.60}" if values[row] else "has no label"
         expected = f"a label out of {', '.join(known)}" if task.labels else "a number"
         raise ValueError(
-            f"{examples.where(row)}: expected {expected} as in other rows of this data to predict, got "
-            f"{values[row]!r:.60}; correct it, or leave out the column of the labels, and "
-            "nothing is scored"
+            f"{examples.where(row)}: this row {has}, but {examples.where(other)} has {values[other]!r:.60}; expected "
+            f"{expected} in all rows: correct it, or leave out the column of the labels, and nothing is scored"
         )
     return encode_labels(examples, task)

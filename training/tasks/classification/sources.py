@@ -13,11 +13,11 @@ from typing import Any
 from tokenization.compressed_files import kind_of
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
-from training.files.hub_datasets import from_hub, load_dataset
+from training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
-from training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, text_problem
+from training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
 from training.tasks.classification.glue import (
     BUILTIN_TASKS,
     FORMER_NAMES,
@@ -29,13 +29,12 @@ from training.tasks.classification.glue import (
 from training.tasks.classification.labelled_texts import ClassificationData, Examples
 from training.tasks.classification.labels import (
     FILL_IN,
-    NUMBER,
     check_cells,
     encode_labels,
     infer_task,
     known_test_labels,
 )
-from training.tasks.classification.trained_for import TrainedFor
+from training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from training.tasks.prediction_files import as_ids, check_cell, check_ids
 from training.tasks.task_data import own_files, sample_limit
 
@@ -96,14 +95,18 @@ def load_data(
 def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
     """The task of the user's own data, with the columns that the flags name, or those that the model was trained on.
 
-    With training data, these come last: a new table may have its own.
+    With training data, these are not the first choice: a new table may have its own.
     """
     texts: tuple[tuple[str, ...], ...] = OWN_TEXTS
     labels: tuple[str, ...] = OWN_LABELS
     if trained.text_columns and not training:
         texts = (trained.text_columns, *OWN_TEXTS)
     if trained.label_column:
-        labels = (*labels, trained.label_column) if training else (trained.label_column, *labels)
+        first = ("label", trained.label_column) if training else (trained.label_column,)
+        labels = tuple(dict.fromkeys((*first, *OWN_LABELS)))
+    # Versions that did not store the columns took the two that remained as a pair.
+    began = recorded_texts(Path(args.output_dir)) if training and args.resume_from_checkpoint else None
+    two = began == 2 if training else trained.texts == 2 and not trained.text_columns
     if args.text_column:
         texts = (tuple(args.text_column),)
     if args.label_column:
@@ -115,6 +118,8 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         labels=None,
         metrics=(),
         trained_on=trained.text_columns,
+        trained_on_two=two,
+        trained_label=trained.label_column,
     )
 
 
@@ -184,10 +189,11 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         for label in data.task.labels or ():
             check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
     train = data.splits.get("train")
-    if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
+    if train and train.labels and len(set(train.labels)) == 1:
+        label = data.task.labels[train.labels[0]] if data.task.labels else train.labels[0]
         raise ValueError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
-            f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            "the file, or raise --max_train_samples"
         )
     return data
 
@@ -248,10 +254,10 @@ def _examples(
                 empty.append(row)
             elif problem:
                 raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
-    if columns.guessed and all(NUMBER.fullmatch(text.strip()) for text in texts[0]):
+    if columns.guessed and (value := not_texts(texts[0])):
         raise ValueError(
-            f"{where(0)}: expected text in {columns.texts[0]!r}, got numbers only, such as {texts[0][0]!r:.60}; "
-            f"{NAME_THE_TEXT}"
+            f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
+            f"numbers, dates, prices, codes, or yes and no, such as {value!r:.60}; {NAME_THE_TEXT}"
         )
     labels = table.get(columns.label) if columns.label else None
     if labels is not None:
@@ -346,12 +352,13 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
     dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
     task = GLUE_TASKS[name] if name else _own_task(args, trained, "train" in dataset)
     wanted = tuple(task.files) if name else ("train", "validation", "test")
+    named = {split: split for split in dataset} | _usual_splits(dataset_name, dataset)
     chosen = {
-        split: split
+        split: named[split]
         for split in wanted
-        if split in dataset and (not split.startswith("test") or args.do_predict or "train" not in wanted)
+        if split in named and (not split.startswith("test") or args.do_predict or "train" not in wanted)
     }
-    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in dataset):
+    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in named):
         chosen["validation"] = "test"
     splits = {}
     for split, of_hub in chosen.items():
@@ -359,8 +366,21 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
         splits[split] = _hub_examples(task, dataset[of_hub], source, not split.startswith("test"))
         task = _with_columns(task, splits[split].columns)
     if not splits:
-        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}")
+        predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
+        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
+    if args.dataset_name and "train" in splits and not any(split.startswith("validation") for split in splits):
+        raise ValueError(
+            f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
+            f"{', '.join(dataset)}; {AS_FILES}"
+        )
     return splits
+
+
+def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
+    try:
+        return usual_splits(dataset)
+    except ValueError as error:
+        raise ValueError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
 
 
 def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:

@@ -64,7 +64,7 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     architectures = config.architectures or []
     fits = class_name in architectures or not architectures  # an old checkpoint does not say
     stored = stored_facts(config) if fits else {}
-    texts = stored.get("texts_per_example", _recorded_texts(Path(name)))
+    texts = stored.get("texts_per_example", recorded_texts(Path(name)))
     columns = stored.get("text_columns")
     label = stored.get("label_column")
     return TrainedFor(
@@ -90,7 +90,7 @@ def store_facts(config: PretrainedConfig, **facts: Any) -> None:
     setattr(config, STORED, stored_facts(config) | facts)
 
 
-def _recorded_texts(folder: Path) -> Any:
+def recorded_texts(folder: Path) -> Any:
     """How many texts an example had by the record of a run; older versions did not store it in the config."""
     try:
         return read_object(folder / "run.json").get("texts_per_example")

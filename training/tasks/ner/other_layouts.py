@@ -41,11 +41,19 @@ SENTENCES = (
 )
 TAGS = "these are tags without their words; write each word and its tag on one line"
 NUMBERS = "the first column has only numbers; the word must be the first column, so delete the others before it"
+HEADER = "delete the header line; the columns have no names"
+HEADER_OR_WORD = "if this is a header line, delete it; if it is a word, begin the file with a blank line"
+WORD_NAMES = ("word", "words", "token", "tokens")
+TAG_NAMES = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "bio", "iob", "iob2", "entity", "class")
 COMMENT = "delete the line if it is a comment, or correct it"
 
 
-def words_problem(words: list[str]) -> tuple[int, str] | None:
-    """Why the lines of a file with one column are no words: the number of the first such line from 0, and a remedy."""
+def words_problem(words: list[str], first: list[str]) -> tuple[int, str] | None:
+    """Why the lines of a file with one column are no words: the number of the first such line from 0, and a remedy.
+
+    Args:
+        first: the words of the sentence that begins on the first line, where a header would be.
+    """
     for find in (_json, _markup):
         if (found := find(words)) is not None:
             return found
@@ -59,7 +67,7 @@ def words_problem(words: list[str]) -> tuple[int, str] | None:
         places = [number for number, word in enumerate(words) if matches(word)]
         if remedy and 2 * len(places) > len(words):
             return places[0], remedy
-    return None
+    return (0, HEADER_OR_WORD) if first and _is_header(first) else None
 
 
 def line_problem(line: str, columns: int, any_tag: bool) -> str:
@@ -74,6 +82,8 @@ def line_problem(line: str, columns: int, any_tag: bool) -> str:
         return JSON
     if text.startswith("#"):
         return COMMENT
+    if not any_tag and text.split()[-1].lower() in TAG_NAMES:
+        return HEADER
     if re.match(r"\d+\t", text):
         return NUMBERS
     if COMMA_BEFORE_TAG.fullmatch(text) or len(re.findall("[,;|](?! )", text)) > 1:
@@ -93,6 +103,15 @@ def first_column_problem(words: list[str], columns: int) -> str:
     if len(words) > 1 and any(all(map(shape.fullmatch, words)) for shape in (QUOTED, COMMA_AFTER)):
         return COMMAS
     return ""
+
+
+def _is_header(words: list[str]) -> bool:
+    """Whether the first word of a file of words alone seems to name the column.
+
+    A sentence may begin with "Word", but hardly with "word".
+    """
+    word, after = words[0], words[1] if len(words) > 1 else ""
+    return word.lower() in WORD_NAMES and (not word.istitle() or not after or after[0].isupper())
 
 
 def _json(words: list[str]) -> tuple[int, str] | None:

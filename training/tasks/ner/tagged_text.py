@@ -167,7 +167,8 @@ def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
     """Refuse a file whose first column does not seem to be words."""
     places = [(sentence, number) for sentence in sentences for number in range(len(sentence.words))]
     words = [word for sentence in sentences for word in sentence.words]
-    found = words_problem(words) if columns == 1 else (0, first_column_problem(words, columns))
+    first = sentences[0].words if sentences[0].line == 1 else []
+    found = words_problem(words, first) if columns == 1 else (0, first_column_problem(words, columns))
     if found and found[1]:
         sentence, number = places[found[0]]
         raise ValueError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")

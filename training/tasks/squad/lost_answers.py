@@ -83,17 +83,18 @@ def report_lost(
         positions: the longest input that the network can read.
 
     Raises:
-        ValueError: no window holds an answer to a training question, in a version in which all questions have one.
+        ValueError: no window holds an answer to a training question that has one.
     """
     args = run.args
     limits = (args.max_query_length, args.max_answer_length)
     found = {split: count_lost(splits[split], windows[split], *limits, split == "train") for split in splits}
     run.add_facts(lost_at_lengths={split: asdict(lost) for split, lost in found.items()})
     train = found.get("train")
-    if train and not args.version_2_with_negative and train.in_no_window == train.answerable:
+    if train and 0 < train.answerable == train.in_no_window:
         raise ValueError(
             f"no window of --max_seq_length {args.max_seq_length} holds a whole answer to any of the "
-            f"{train.answerable:,} training questions, so that there is nothing to learn; {_remedy(args, positions)}"
+            f"{train.answerable:,} training questions that have one, so that there is nothing to learn; "
+            f"{_remedy(args, positions)}"
         )
     for split, lost in found.items():
         for line in _lines(split, lost, args, positions):
