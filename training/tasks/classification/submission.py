@@ -125,9 +125,7 @@ def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
                     )
             return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
     except FileNotFoundError:
-        raise ValueError(
-            f"{path}: there is no such file; python -m training submission makes one"
-        ) from None
+        raise ValueError(f"{path}: there is no such file; python -m training submission makes one") from None
     except Exception as error:  # the bytes of a damaged or encrypted archive can raise anything
         raise ValueError(f"{path}: expected a whole zip file, got: {error}; make it again") from None
 
