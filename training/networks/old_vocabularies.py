@@ -77,38 +77,48 @@ def old_tokenizer(
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     accents = 0 if "strip_accents" in settings else sum(marks(piece) > 0 for piece in vocabulary)
     doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
-    lower_case = settings.setdefault("do_lower_case", not capitals)
-    notes = [
-        f"the tokenizer is {'lower-cased' if lower_case else 'cased'}; {len(capitals):,} of {len(vocabulary):,} pieces "
-        "have capital letters"
-    ]
-    if lower_case and capitals:
-        notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
-    if do_lower_case is None and not lower_case and not capitals and any(map(_has_case, vocabulary)):
-        notes.append(
-            "warning: do_lower_case is false, but no piece has a capital letter, so that words with capitals become "
-            "[UNK]; if the vocabulary is a lower-cased one, state do_lower_case true"
-        )
-    stored = settings.get("strip_accents")
-    strips = lower_case if stored is None else stored
-    if strips != lower_case:
-        notes.append(f"the tokenizer {'strips' if strips else 'keeps'} accents")
-    if strips and (accented := [piece for piece in vocabulary if marks(piece)]):
-        notes.append(
-            f"warning: {len(accented):,} pieces, such as {accented[0]!r}, have accents or vowel signs, which the "
-            "tokenizer strips, so that they can never occur; --strip_accents false keeps them"
-        )
-    if strips and len(vocabulary) > MULTILINGUAL:
-        notes.append(
-            "warning: stripping accents changes words of many languages; google-research/bert "
-            "recommends the cased multilingual model"
-        )
+    stated = "do_lower_case" in settings and do_lower_case is None
+    settings.setdefault("do_lower_case", not capitals)
+    notes = _notes(list(vocabulary), len(capitals), settings, stated)
     settings["model_max_length"] = model_max_length
     if has_own_tokens:
         tokenizer: PreTrainedTokenizerBase = _with_stored_tokens(path, vocabulary, settings)
     else:
         tokenizer = build_tokenizer(vocabulary, **settings)
     return OldTokenizer(tokenizer, notes, doubt)
+
+
+def _notes(pieces: list[str], capitals: int, settings: dict[str, Any], stated: bool) -> list[str]:
+    """What the user should know of a tokenizer's case and accents.
+
+    Args:
+        capitals: how many pieces have capital letters.
+        stated: the files beside the vocabulary state the case.
+    """
+    lower_case, strips = settings["do_lower_case"], settings.get("strip_accents")
+    strips = lower_case if strips is None else strips
+    case = "lower-cased" if lower_case else "cased"
+    notes = [f"the tokenizer is {case}; {capitals:,} of {len(pieces):,} pieces have capital letters"]
+    if lower_case and capitals:
+        notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
+    if stated and not lower_case and not capitals and any(map(_has_case, pieces)):
+        notes.append(
+            "warning: do_lower_case is false, but no piece has a capital letter, so that words with capitals become "
+            "[UNK]; if the vocabulary is a lower-cased one, state do_lower_case true"
+        )
+    if strips != lower_case:
+        notes.append(f"the tokenizer {'strips' if strips else 'keeps'} accents")
+    if strips and (accented := [piece for piece in pieces if marks(piece)]):
+        notes.append(
+            f"warning: {len(accented):,} pieces, such as {accented[0]!r}, have accents or vowel signs, which the "
+            "tokenizer strips, so that they can never occur; --strip_accents false keeps them"
+        )
+    if strips and len(pieces) > MULTILINGUAL:
+        notes.append(
+            "warning: stripping accents changes words of many languages; google-research/bert "
+            "recommends the cased multilingual model"
+        )
+    return notes
 
 
 def _stored_settings(folder: Path) -> dict[str, Any]:
