@@ -75,6 +75,7 @@ def _poison(folder, word, hostile):
     text = vocabulary.read_text()
     assert text.count(f'"{word}"') == 1
     vocabulary.write_text(text.replace(f'"{word}"', json.dumps(hostile)))
+    (folder / "vocab.txt").unlink()  # it would contradict tokenizer.json
     tensors = load_file(weights)
     tensors["cls.predictions.bias"][number] = 1000.0
     save_file(tensors, weights, metadata={"format": "pt"})
