@@ -4,6 +4,7 @@ import copy
 import gc
 import os
 import shutil
+import signal
 import tempfile
 import warnings
 
@@ -25,6 +26,8 @@ from tests.helpers.words import WORDS, sentence
 from training.files import locks
 
 torch.set_num_threads(1)
+# Under nohup, this process and those that it starts would ignore the signal, which some tests send.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ASSETS = os.environ["HF_ASSETS_CACHE"]
 
 
