@@ -26,7 +26,10 @@ ROW = "malformed input"
 SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 SIZES += ("max_position_embeddings", "type_vocab_size")
 # A field of a config or a setting of a tokenizer has no line: the message names the field.
-FIELD = "|".join((*SIZES, "num_labels", "transformers refuses it", "expected a BERT", "expected a JSON object"))
+VALUES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act", "pad_token_id")
+TOKENIZER = "with a tokenizer|to two pieces|no piece of its|tokenizer_config.json|tokenizer.json"
+REFUSED = ("transformers refuses it", "expected a BERT", "expected a JSON object")
+FIELD = "|".join((*SIZES, *VALUES, "num_labels", *REFUSED))
 
 
 def damaged_file(draw: random.Random, path: Path, share: float = 0.8) -> bytes:
@@ -114,7 +117,11 @@ def test_tokenizers(seed, tmp_path, record_property, tokenizer_folder):
     record_property(
         "outcome",
         judged(
-            read, oracle, "tokenizer", "with a tokenizer|to two pieces|tokenizer_config.json|tokenizer.json", both=False
+            read,
+            oracle,
+            "tokenizer",
+            "with a tokenizer|to two pieces|no piece of its|tokenizer_config.json|tokenizer.json",
+            both=False,
         ),
     )
 
