@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from benchmarks.tables import compiled
 from benchmarks.workloads import VOCAB_SIZE, Setting, Side, make_sides, pretraining_batch
-from training.files.atomic import write_json
-from training.networks.configuration import bert_config
+from bert_training.files.atomic import write_json
+from bert_training.networks.configuration import bert_config
 
 RESULTS = Path(__file__).parent / "results" / "compiled.json"
 WAYS = ("ours", "compiled", "transformers")

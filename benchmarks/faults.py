@@ -30,7 +30,14 @@ TESTS = ("tests/faults",)
 RESULTS = ROOT / "benchmarks" / "results" / "faults.json"
 PAGE = ROOT / "docs" / "reliability.md"
 # A change of one of these makes the record old.
-CODE = ("modeling_bert_repro", "tokenization", "training", "extract_features.py", "run_*.py", "benchmarks/faults.py")
+CODE = (
+    "modeling_bert_repro",
+    "tokenization",
+    "bert_training",
+    "extract_features.py",
+    "run_*.py",
+    "benchmarks/faults.py",
+)
 
 
 class Recorder:

@@ -12,8 +12,8 @@ from transformers import BertForMaskedLM as StockForMaskedLM
 from benchmarks import contestants, speedrun, tables
 from benchmarks.held_out import HeldOut
 from benchmarks.pretraining_comparison import masked_loss
+from bert_training.pretraining.build_corpus import build_corpus
 from modeling_bert_repro import BertForPreTraining
-from training.pretraining.build_corpus import build_corpus
 
 # --- clock and judge ---------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ def test_contestants_take_turns_and_a_stopped_program_continues(no_work, tmp_pat
     (record,) = json.loads(output.read_text()).values()
     assert len(record["runs"]) == 6 and record["rules"]["contestants"]["fast"] == "--recipe fast"
     assert {"commit", "versions", "sources", "command", "device", "load_at_start"} <= set(record)
-    assert {"run_pretraining.py", "benchmarks/contestants.py", "training/engine/loop.py"} <= set(record["sources"])
+    assert {"run_pretraining.py", "benchmarks/contestants.py", "bert_training/engine/loop.py"} <= set(record["sources"])
     printed = capsys.readouterr().out
     assert "| fast | 3 of 3 | 10 (5 to 15) | 4.000 to 4.000 |" in printed
     assert "| paper | 0 of 3 | not reached within 1800 s and 3,000 steps | 5.000 to 5.000 |" in printed

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from benchmarks import provenance, tables
+from bert_training.tools.figures import all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 from tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT
-from training.tools.figures import all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 
 PAGES = pages()
 MUTATIONS = 50
@@ -149,7 +149,7 @@ def fresh_outputs():
 
 
 def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(fresh_outputs, monkeypatch, tmp_path):
-    monkeypatch.setattr("training.tools.figures.ROOT", tmp_path)
+    monkeypatch.setattr("bert_training.tools.figures.ROOT", tmp_path)
     folder = tmp_path / "docs/runs/paper/table7"
     write_table(folder, "7")
     command = "copy of docs/runs/paper/table7/report.md"
