@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Write BERT's vectors of texts, as extract_features.py of google-research/bert does.
 
 The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. This command writes the

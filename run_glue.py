@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Fine-tune BERT on a task of GLUE, or on your own sentences and labels.
 
 With no data flags, on built-in pairs from the documentation of this Python (does this text belong to this summary?):

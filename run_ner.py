@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Fine-tune BERT to mark names in sentences, or any other spans of words that have a type.
 
 With no data flags, on documentation that this Python carries (which words did the authors mark as code?):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Run the paper's own argument: Tables 5 to 8 and Figure 5 of Devlin et al. 2018, with a verdict on each conclusion.
 
 The tables ask what pre-training on next sentences and in both directions is worth (Table 5), and what the size of the

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Pre-train BERT on unlabelled documents: masked LM and next sentence prediction.
 
 With no data flags, on the built-in corpus, the documentation of this Python (a vocabulary is learnt first):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Fine-tune BERT to find answers: SQuAD 1.1, SQuAD 2.0, or questions in that format.
 
 With no data flags, on built-in questions about the documentation of this Python:

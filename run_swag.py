@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Fine-tune BERT to choose how a text goes on: SWAG, or other multiple choice in its layout.
 
 SWAG from the official files (train.csv and val.csv of its release), or from the Hub:

@@ -29,8 +29,9 @@ setup(
         include=["modeling_bert_repro", "tokenization", "tokenization.*", "bert_training", "bert_training.*"]
     ),
     package_data={"": ["py.typed", "*.json"]},
-    # The scripts are installed beside the packages, where `bert-repro plan` looks for the one that it times.
-    py_modules=["extract_features", *sorted(path.stem for path in HERE.glob("run_*.py"))],
+    # Installed as programs, not as modules, so that no module of a common name lands beside a user's own code.
+    scripts=sorted(path.name for path in (*HERE.glob("run_*.py"), HERE / "extract_features.py")),
+    entry_points={"console_scripts": ["bert-repro = bert_training.__main__:main"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "torch>=2.11,<3",

@@ -7,6 +7,7 @@ python -P .ci/check_release.py training                       # with the extra "
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -31,16 +32,17 @@ def files(source: str, wheel: str, other: str) -> None:
         for path in (root / package).rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    expected |= scripts(root)
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(other) as two:
         found = {name: one.read(name) for name in one.namelist()}
         again = {name: two.read(name) for name in two.namelist()}
-    inside = {name for name in found if ".dist-info/" not in name}
+    programs = {Path(name).name for name in found if ".data/scripts/" in name}
+    inside = {name for name in found if ".dist-info/" not in name and ".data/scripts/" not in name}
+    expected, inside = expected | scripts(root), inside | programs
     if inside != expected:
         raise ValueError(
             f"{wheel}: expected the files of {', '.join(PACKAGES)} and the scripts; "
             f"missing: {sorted(expected - inside)}; too many: {sorted(inside - expected)}; "
-            "see packages, package_data and py_modules in setup.py"
+            "see packages, package_data and scripts in setup.py"
         )
     if found != again:
         differing = sorted(name for name in found.keys() | again.keys() if found.get(name) != again.get(name))
@@ -100,11 +102,14 @@ def training() -> None:
     if package.__version__ != modeling_bert_repro.__version__:
         raise ValueError(f"expected one version, got {package.__version__} and {modeling_bert_repro.__version__}")
     modules = [module.name for name in PACKAGES for module in pkgutil.walk_packages([str(folder(name))], f"{name}.")]
-    modules += [name.removesuffix(".py") for name in sorted(scripts(folder("bert_training").parent))]
     for name in modules:
         if not name.endswith("__main__"):
             check_installed(importlib.import_module(name))
-    print(f"{len(modules)} modules and scripts can be imported")
+    print(f"{len(modules)} modules can be imported")
+    programs = [Path(sys.prefix, "bin", name) for name in ("bert-repro", "run_pretraining.py", "run_glue.py")]
+    for program in programs:
+        subprocess.run([program, "--help"], check=True, stdout=subprocess.DEVNULL)
+    print(f"started: {', '.join(program.name for program in programs)}")
 
 
 def folder(package: str) -> Path:

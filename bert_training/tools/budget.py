@@ -16,9 +16,11 @@ import argparse
 import functools
 import json
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +32,7 @@ from transformers import BertTokenizer
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.flags.recipes import FAST, short_to_long
 
-SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
+SCRIPT = "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
 TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
@@ -54,13 +56,25 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
+def pretraining_script() -> str:
+    """The path of run_pretraining.py: beside the packages in a checkout, else among the installed programs."""
+    beside = Path(__file__).parents[2] / SCRIPT
+    installed = Path(sysconfig.get_path("scripts"), SCRIPT)
+    found = [str(path) for path in (beside, installed) if path.is_file()] or [shutil.which(SCRIPT)]
+    if found[0] is None:
+        raise ValueError(
+            f"expected {beside}, {installed} or {SCRIPT} on the PATH, found none; install the package again"
+        )
+    return found[0]
+
+
 def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
     """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
 
     Args:
         launcher: the words before the path of the script.
     """
-    done = subprocess.run([*launcher, str(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    done = subprocess.run([*launcher, pretraining_script(), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().splitlines()
         raise ValueError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from transformers import BertConfig
@@ -13,6 +12,7 @@ import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.flags.phases import phases_of
 from bert_training.tools import budget
+from tests.helpers.repository import ROOT
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
 FACTS = {
@@ -149,8 +149,6 @@ def test_the_command_prints_a_plan(shape):
         "--vocab_size",
         "500",
     ]
-    done = subprocess.run(
-        [*command, "--phases", "32:1:4"], cwd=Path(budget.SCRIPT).parent, capture_output=True, text=True
-    )
+    done = subprocess.run([*command, "--phases", "32:1:4"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "In 0.5 hours:" in done.stdout and json.dumps(shape)[1:-1] in done.stdout
