@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring import data_folder
-from benchmarks.provenance import provenance, sha256
+from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
+from training.files.hashing import sha256
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.sources import official_files, read_examples
 from training.tasks.squad.questions import read_squad

@@ -4,8 +4,6 @@ Three conventions hold on every page of the documentation, and the last one also
 - ``training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
 - A link to a file of code has the file's name as its text, alone or as in ``optimizer.py: parameter_groups``.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
-
-tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
 """
 
 import ast
@@ -23,7 +21,7 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
-from tests.helpers.repository import ROOT
+from tests.helpers.repository import ROOT, pages
 from tokenization import build_tokenizer
 from training.__main__ import COMMANDS
 from training.flags.app import AppArguments
@@ -35,7 +33,6 @@ from training.flags.scripts import SCRIPTS, flags_with
 from training.paper.flags import PaperArguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
-from training.tools.figures import pages
 
 FLAGS = {
     **SCRIPTS,

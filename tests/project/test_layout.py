@@ -101,7 +101,6 @@ TESTED_ELSEWHERE = {
         "tools/test_ask.py",
     ),
     "training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
-    "training/tools/figures.py": ("project/test_figures.py",),
     "training/tools/findings.py": ("tools/test_verify.py",),
     "training/tools/score.py": (
         "tasks/squad/test_metrics.py",
