@@ -93,8 +93,24 @@ def held_out(steps_of: dict[str, tuple[int, ...]]) -> str:
             shares = [f"{100 * scores[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
             row = [name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
             rows.append(row + shares)
+        frequencies = next(map(json.loads, (line for line in lines if '"unigram_entropy"' in line)))["unigram_entropy"]
+    rows.append(["*the frequencies of the pieces alone*", "", "", f"{frequencies:.3f}", "", "50.0"])
     heads = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
     return markdown(("run", "step", "pieces read, million", *heads), rows) + "\n" + origin(list(steps_of))
+
+
+def parts() -> str:
+    """What the runs that differ in one part of pre-training cost, and what two of them are worth on STS-B."""
+    rows, names = [], ("base", "mlm", "wwm", "phases", "long")
+    for name in names:
+        results = read(f"tiny-{name}", "all_results.json")
+        pairs = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
+        series = RUNS / f"tiny-stsb-{name}"
+        scores = scores_of(series.name, "eval_pearson") if series.is_dir() else None
+        stsb = f"{100 * scores['mean']:.1f} ± {100 * scores['std']:.1f} ({scores['n']})" if scores else ""
+        rows.append([name, f"{results['train_runtime']:.0f}", pairs, stsb])
+    heads = ("run", "seconds of one core", "next sentence: accuracy, %", "STS-B, Pearson correlation, %")
+    return markdown(heads, rows) + "\n" + origin([f"tiny-{name}" for name in names])
 
 
 def compared(*patterns: str) -> str:
