@@ -1,6 +1,7 @@
 """Tables of the runs whose records are in docs/runs, for benchmarks/tables.py."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def sentence(begin: str, dates: list[str], commits: list[str], devices: list[str
     """The sentence below a table: dates, commits in their order, devices, and where the record is."""
     days = sorted({date[:10] for date in dates})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    in_order = dict.fromkeys(commit.replace("-dirty", "+")[:8] for _, commit in sorted(zip(dates, commits)))
+    in_order = dict.fromkeys(re.sub(r"^(\w{7})\w*", r"\1", commit) for _, commit in sorted(zip(dates, commits)))
     processors = dict.fromkeys(device.removeprefix("cpu, ").partition(",")[0] for device in devices if device)
     where = f" on {' and '.join(processors)}" if processors else ""
     return f"*{begin} {when}{where}, commit{'s' if len(in_order) > 1 else ''} {', '.join(in_order)}: `{record}`*\n"

@@ -59,7 +59,7 @@ def test_the_command_writes_the_pages_and_names_them(tmp_path, monkeypatch, caps
     other.write_text("# A\n")
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     tables.write_pages()
-    assert page.read_text().endswith("commit 74c996b+: `benchmarks/results/lengths.json`*\n<!-- end -->\n")
+    assert page.read_text().endswith("commit 74c996b-dirty: `benchmarks/results/lengths.json`*\n<!-- end -->\n")
     assert capsys.readouterr().out == "README.md: its tables are new\n"
 
 
@@ -67,11 +67,13 @@ def test_the_line_below_a_table_has_days_processors_and_commits_in_their_order()
     line = run_tables.sentence(
         "Measured",
         ["2026-11-22T09:00:00", "2026-11-20T08:00:00", "2026-11-22T10:00:00"],
-        ["bbbbbbbbb", "ccccccc-dirty", "bbbbbbbbb"],
+        ["bbbbbbbbb", "ccccccccc-dirty", "bbbbbbbbb"],
         ["cpu, x86_64, 1 threads", "AMD EPYC", "AMD EPYC"],
         "a.json",
     )
-    assert line == "*Measured 2026-11-20 to 2026-11-22 on x86_64 and AMD EPYC, commits ccccccc+, bbbbbbbb: `a.json`*\n"
+    assert (
+        line == "*Measured 2026-11-20 to 2026-11-22 on x86_64 and AMD EPYC, commits ccccccc-dirty, bbbbbbb: `a.json`*\n"
+    )
     assert run_tables.sentence("At", ["2026-11-20"], ["a"], [""], "b") == "*At 2026-11-20, commit a: `b`*\n"
 
 
