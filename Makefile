@@ -59,7 +59,7 @@ bench: install ## time training steps, also of transformers' BERT; rewrites benc
 	$(BIN)/python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
 
 report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=report
-	$(BIN)/python -m training report $(RUNS) --output_dir $(or $(OUT),report)
+	$(BIN)/python -m bert_training report $(RUNS) --output_dir $(or $(OUT),report)
 
 release: install ## build sdist and wheel of the committed files into dist/ and try them in a clean environment
 	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" .ci/release

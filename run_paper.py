@@ -16,28 +16,28 @@ paper's sizes:
 --dry_run prints every run with its command and an estimate of its cost; --smoke tries everything with a few steps.
 Every run is one command of the other scripts, in a folder of its own below cells/. After an interruption the same
 command continues: what has finished is kept. report.md, report.json and report.png put our rows beside the paper's, and
-judge its claims by a rule that training/paper/verdicts.py states. docs/paper.md explains the rest.
+judge its claims by a rule that bert_training/paper/verdicts.py states. docs/paper.md explains the rest.
 """
 
 import functools
 import sys
 from pathlib import Path
 
-from training.engine.errors import report_errors
-from training.engine.output_folder import lock_output_dir, unlock_output_dir
-from training.files.atomic import write_json
-from training.flags.parsing import parse_arguments
-from training.paper.cost import costs, dry_run, measure_speed
-from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
-from training.paper.experiments import EXPERIMENTS
-from training.paper.flags import PaperArguments
-from training.paper.folder import check_unchanged, claim_folder
-from training.paper.places import RECORD
-from training.paper.plan import make_plan
-from training.paper.record import read_cells, record_of, results_of
-from training.paper.report import verdicts, write_report
-from training.paper.runner import run_cells, threads_of
-from training.tools import budget
+from bert_training.engine.errors import report_errors
+from bert_training.engine.output_folder import lock_output_dir, unlock_output_dir
+from bert_training.files.atomic import write_json
+from bert_training.flags.parsing import parse_arguments
+from bert_training.paper.cost import costs, dry_run, measure_speed
+from bert_training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
+from bert_training.paper.experiments import EXPERIMENTS
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.folder import check_unchanged, claim_folder
+from bert_training.paper.places import RECORD
+from bert_training.paper.plan import make_plan
+from bert_training.paper.record import read_cells, record_of, results_of
+from bert_training.paper.report import verdicts, write_report
+from bert_training.paper.runner import run_cells, threads_of
+from bert_training.tools import budget
 
 
 def main(argv: list[str] | None = None) -> None:

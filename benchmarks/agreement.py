@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.workloads import MASKED_SHARE, Batch, Setting, Side, make_sides, padded_batch, stored_lengths
-from training.engine.batches import IGNORED
-from training.networks.configuration import bert_config
+from bert_training.engine.batches import IGNORED
+from bert_training.networks.configuration import bert_config
 
 ROUNDING = 2  # a way may be this many times as far from float32 as transformers' network is in the same type
 LEAST = 1e-5  # or this far, which float32 itself may differ by

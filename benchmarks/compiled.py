@@ -27,8 +27,8 @@ from benchmarks.markdown import markdown
 from benchmarks.provenance import provenance
 from benchmarks.tables import in_words
 from benchmarks.workloads import VOCAB_SIZE, Setting, Side, make_sides, pretraining_batch
-from training.files.atomic import write_json
-from training.networks.configuration import bert_config
+from bert_training.files.atomic import write_json
+from bert_training.networks.configuration import bert_config
 
 RESULTS = Path(__file__).parent / "results" / "compiled.json"
 WAYS = ("ours", "compiled", "transformers")

@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-from training.engine.batches import IGNORED
-from training.pretraining.corpus import Corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.engine.batches import IGNORED
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 OBJECTIVES = {"pairs": "mlm_nsp", "packed": "mlm"}
 ROWS = 32

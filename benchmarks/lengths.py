@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring import data_folder
 from benchmarks.provenance import provenance
+from bert_training.files.hashing import sha256
+from bert_training.tasks.classification.glue import GLUE_TASKS
+from bert_training.tasks.classification.sources import official_files, read_examples
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tasks.squad.windows import build_windows
 from tokenization import build_tokenizer
-from training.files.hashing import sha256
-from training.tasks.classification.glue import GLUE_TASKS
-from training.tasks.classification.sources import official_files, read_examples
-from training.tasks.squad.questions import read_squad
-from training.tasks.squad.windows import build_windows
 
 RESULTS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB = "assets/uncased_vocab.txt"

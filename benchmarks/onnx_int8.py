@@ -24,14 +24,14 @@ from transformers import AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
+from bert_training.engine.batches import Features
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.networks.initial_weights import load_network
+from bert_training.tasks.classification import glue, labelled_texts
+from bert_training.tasks.classification.scores import score
+from bert_training.tasks.classification.sources import load_data
 from examples.export_onnx import main as export
 from modeling_bert_repro import BertForSequenceClassification
-from training.engine.batches import Features
-from training.flags.fine_tuning import GlueArguments
-from training.networks.initial_weights import load_network
-from training.tasks.classification import glue, labelled_texts
-from training.tasks.classification.scores import score
-from training.tasks.classification.sources import load_data
 
 BATCH_SIZE = 32
 PASSES = 3  # of which the fastest counts

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.tables import in_words
-from training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
+from bert_training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
 
 GROUPS = ("pretraining", "finetuning", "inference")
 COLOURS = {"padded to the longest": SKY, "rows of like length": LIGHT_GREY}  # blue for the others

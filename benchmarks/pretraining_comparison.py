@@ -20,12 +20,12 @@ from transformers import AutoTokenizer, logging
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
+from bert_training.engine.batches import IGNORED
+from bert_training.files.atomic import write_json
+from bert_training.networks.initial_weights import load_network
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from modeling_bert_repro import BertForMaskedLM
-from training.engine.batches import IGNORED
-from training.files.atomic import write_json
-from training.networks.initial_weights import load_network
-from training.pretraining.corpus import Corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 RESULTS = Path(__file__).parent / "results" / "pretraining_comparison.json"
 KINDS = {

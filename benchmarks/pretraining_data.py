@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring import measure, peak_megabytes
 from benchmarks.provenance import provenance
+from bert_training.pretraining.build_corpus import Corpus, build_corpus
+from bert_training.pretraining.documents import read_documents
+from bert_training.pretraining.encoding import load_backend
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tokenization.fingerprint import tokenizer_json
-from training.pretraining.build_corpus import Corpus, build_corpus
-from training.pretraining.documents import read_documents
-from training.pretraining.encoding import load_backend
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 PARTS = ("builder", "plan", "batches", "memory")
 

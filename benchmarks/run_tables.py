@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import markdown
-from training.paper.report import RULE
-from training.tools import report
+from bert_training.paper.report import RULE
+from bert_training.tools import report
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "runs"
@@ -115,7 +115,7 @@ def parts() -> str:
 
 
 def compared(*patterns: str) -> str:
-    """What `python -m training report` prints for the runs whose folders match."""
+    """What `bert-repro report` prints for the runs whose folders match."""
     folders = sorted(folder for pattern in patterns for folder in RUNS.glob(pattern))
     runs = [run for folder in folders for run in report.read_finished_runs(folder)]
     for run in runs:

@@ -39,17 +39,17 @@ from benchmarks import contestants, idle
 from benchmarks.held_out import OBJECTIVES, HeldOut
 from benchmarks.provenance import provenance
 from benchmarks.tables import speedrun_contestants
+from bert_training.builtin_data import documentation
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import sha256
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.flags.recipes import peak_rate
+from bert_training.networks.configuration import bert_config
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.documents import check_files, read_documents
+from bert_training.pretraining.held_out import is_held_out
 from tokenization.train_wordpiece import train_wordpiece
-from training.builtin_data import documentation
-from training.files.atomic import write_json
-from training.files.hashing import sha256
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.flags.recipes import peak_rate
-from training.networks.configuration import bert_config
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.documents import check_files, read_documents
-from training.pretraining.held_out import is_held_out
 
 RESULTS = Path(__file__).parent / "results" / "speedrun.json"
 HELD_OUT_SHARE = 0.02

@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring import data_folder, measure, peak_megabytes
 from benchmarks.provenance import provenance
+from bert_training.tasks.squad.answers import aligner, find_answers
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tasks.squad.window_cache import cached_windows, fingerprint
+from bert_training.tasks.squad.windows import build_windows
 from tokenization import build_tokenizer
-from training.tasks.squad.answers import aligner, find_answers
-from training.tasks.squad.questions import read_squad
-from training.tasks.squad.window_cache import cached_windows, fingerprint
-from training.tasks.squad.windows import build_windows
 
 RESULTS = Path(__file__).parent / "results" / "squad.json"
 LENGTHS = (384, 128, 64)  # max_seq_length, doc_stride, max_query_length: the paper's and google-research/bert's

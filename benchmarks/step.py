@@ -45,7 +45,7 @@ from benchmarks.workloads import (
     smallest,
     with_padding,
 )
-from training.files.atomic import write_json
+from bert_training.files.atomic import write_json
 
 GROUPS = ("pretraining", "finetuning", "inference", "smallest", "memory")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

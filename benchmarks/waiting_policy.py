@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import idle
 from benchmarks.provenance import provenance
 from benchmarks.workloads import Setting, make_sides, pretraining_batch
-from training.files.atomic import write_json
-from training.networks.configuration import bert_config
+from bert_training.files.atomic import write_json
+from bert_training.networks.configuration import bert_config
 
 RESULTS = Path(__file__).parent / "results" / "waiting_policy.json"
 THREADS = 2

@@ -40,10 +40,10 @@ from benchmarks import idle, whole_demo_pretraining
 from benchmarks.provenance import ROOT, provenance
 from benchmarks.speedrun import write_documents
 from benchmarks.whole_runs import SEED, make_run, resident_peak
-from training.builtin_data import documentation
-from training.files.atomic import write_json
-from training.flags.recipes import peak_rate
-from training.networks.configuration import bert_config
+from bert_training.builtin_data import documentation
+from bert_training.files.atomic import write_json
+from bert_training.flags.recipes import peak_rate
+from bert_training.networks.configuration import bert_config
 
 RESULTS = Path(__file__).parent / "results" / "whole_demo.json"
 DEMO = "examples/demo.sh"

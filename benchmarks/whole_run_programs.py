@@ -33,7 +33,7 @@ def mark(run: Run, name: str) -> None:
 def own_script(run: Run) -> None:
     """The script with its flags; marks imports, data, network and the first optimiser step."""
     script = importlib.import_module(run["script"])
-    fine_tuning = importlib.import_module("training.tasks.fine_tuning")
+    fine_tuning = importlib.import_module("bert_training.tasks.fine_tuning")
     mark(run, "imports")
     build, steps = script.build_task_network, fine_tuning.training_steps
 
@@ -56,7 +56,7 @@ def own_corpus(run: Run) -> None:
     """The corpus of a pre-training: documents, sentences and ids on the disk."""
     from transformers import AutoTokenizer
 
-    from training.pretraining.build_corpus import build_corpus
+    from bert_training.pretraining.build_corpus import build_corpus
 
     build_corpus([Path(run["train"])], AutoTokenizer.from_pretrained(run["model"]), Path(run["output"]))
 

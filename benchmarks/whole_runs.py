@@ -40,13 +40,13 @@ from benchmarks import idle, whole_run_programs
 from benchmarks.provenance import ROOT, provenance
 from benchmarks.tables import whole_runs
 from benchmarks.workloads import stored_lengths
+from bert_training.files.atomic import write_json
+from bert_training.networks.configuration import bert_config
+from bert_training.tasks.classification.glue import GLUE_TASKS
+from bert_training.tasks.classification.sources import official_files, read_examples
+from bert_training.tasks.squad.questions import read_squad
 from modeling_bert_repro import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 from tokenization import build_tokenizer
-from training.files.atomic import write_json
-from training.networks.configuration import bert_config
-from training.tasks.classification.glue import GLUE_TASKS
-from training.tasks.classification.sources import official_files, read_examples
-from training.tasks.squad.questions import read_squad
 
 RESULTS = Path(__file__).parent / "results" / "whole_runs.json"
 MARKS = ("imports", "data", "network", "first step")

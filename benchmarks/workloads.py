@@ -18,9 +18,9 @@ from transformers import BertConfig
 from transformers.utils import ModelOutput
 
 import modeling_bert_repro
-from training.engine.batches import IGNORED
-from training.engine.optimizer import create_optimizer
-from training.networks.configuration import bert_config
+from bert_training.engine.batches import IGNORED
+from bert_training.engine.optimizer import create_optimizer
+from bert_training.networks.configuration import bert_config
 
 LENGTHS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB_SIZE = 30522
@@ -201,8 +201,8 @@ def with_padding(
 ) -> Workload:
     """Compare with three ways of padding for transformers' class.
 
-    Ours trains on random rows, and predicts for sorted rows as `training/engine/predict.py: predict` does. Batches of
-    sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a long one.
+    Ours trains on random rows, and predicts for sorted rows as `bert_training/engine/predict.py: predict` does. Batches
+    of sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a long one.
 
     Args:
         data: the name of the lengths in results/lengths.json, such as "mrpc train".

@@ -38,7 +38,7 @@ part answers-pretrained run_squad.py --model_name_or_path "$OUT/pretrained" "${a
 part answers-random run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
 
 echo
-python -m training report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
+bert-repro report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
   --output_dir "$OUT/report"
 cat <<END
 

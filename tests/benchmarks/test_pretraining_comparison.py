@@ -7,9 +7,9 @@ import torch
 from transformers import AutoTokenizer
 
 from benchmarks.pretraining_comparison import KINDS, batches, main, masked_loss
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import PretrainingInstances
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import PretrainingInstances
 
 FLAGS = ("whole_word_mask", "phases", "max_seq_length", "per_device_train_batch_size", "seed")
 

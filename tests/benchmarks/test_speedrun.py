@@ -12,8 +12,8 @@ from transformers import BertForMaskedLM as StockForMaskedLM
 from benchmarks import contestants, speedrun, tables
 from benchmarks.held_out import HeldOut
 from benchmarks.pretraining_comparison import masked_loss
+from bert_training.pretraining.build_corpus import build_corpus
 from modeling_bert_repro import BertForPreTraining
-from training.pretraining.build_corpus import build_corpus
 
 # --- clock and judge ---------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from benchmarks.workloads import (
     stored_lengths,
     with_padding,
 )
-from training.networks.configuration import bert_config
+from bert_training.networks.configuration import bert_config
 
 CPU = Setting(torch.device("cpu"), torch.float32, vocab_size=500)
 

@@ -65,7 +65,7 @@ def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, recor
     how = ways[seed] if seed < len(ways) else draw.choice(ways)
     place, documents = draw.choice([("text:in_share", 6), ("held_out:in_share", 110)])
     change = {"path": str(begun / "text.txt"), "how": how, "other": str(begun / "other.txt")}
-    prepare = at_call(f"training.pretraining.{place}", draw.randint(1, documents), "change_file", **change)
+    prepare = at_call(f"bert_training.pretraining.{place}", draw.randint(1, documents), "change_file", **change)
     ended = run("run_pretraining", whole.flags, begun, prepare=prepare)
     outcome = judge(ended, "text.txt", lambda: (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes())
     assert ("harmless" in outcome) == (how in ("touched", "written again")), ended.printed
@@ -127,7 +127,7 @@ def test_a_clock_that_is_set(seed, whole, begun, record_property):
 @faults("a world that changes", 2)
 def test_memory_that_ends(seed, whole, begun, record_property):
     """One sentence, no half file; and the run goes on from its checkpoint when there is memory again."""
-    prepare = at_call(*(("training.engine.loop:_forward_backward", 8), ("torch:save", 2))[seed], "need_memory")
+    prepare = at_call(*(("bert_training.engine.loop:_forward_backward", 8), ("torch:save", 2))[seed], "need_memory")
     ended = run("run_pretraining", whole.flags, begun, prepare=prepare)
     assert ended.status == 1 and "error: out of memory" in ended.printed, ended.printed
     assert "Traceback" not in ended.printed and not list((begun / "run").rglob("*.incomplete"))
@@ -161,7 +161,7 @@ def read_twice(folder: Path, data: Path, model: Path, script: str = "run_glue", 
     (file,) = data.glob(f"{script}.*")
     module = {"run_glue": "classification", "run_squad": "squad"}[script]
     change = {"path": str(file), "how": "replaced", "other": str(data / other)}
-    prepare = at_call(f"training.tasks.{module}.sources:sha256", 1, "change_file", **change)
+    prepare = at_call(f"bert_training.tasks.{module}.sources:sha256", 1, "change_file", **change)
     ended = run(script, short_runs.flags(script, data, Path("run"), model), folder, prepare=prepare)
     assert ended.status == 2 and f"{file.name}: it was changed or replaced while it was being read" in ended.printed
     assert not (folder / "run").exists()
@@ -191,7 +191,7 @@ def between_two_runs(folder: Path, data: Path, model: Path) -> str:
 def before_a_resume(folder: Path, data: Path, model: Path) -> str:
     flags = short_runs.flags("run_glue", data, Path("run"), model)
     flags[flags.index("--save_steps") + 1] = "1"
-    killed = at_call("training.tasks.fine_tuning:save_checkpoint", 2, "kill_this_process")
+    killed = at_call("bert_training.tasks.fine_tuning:save_checkpoint", 2, "kill_this_process")
     assert run("run_glue", flags, folder, prepare=killed).status < 0
     (data / "run_glue.csv").write_bytes((data / "other").read_bytes())
     ended = run("run_glue", [*flags, *AUTO], folder)

@@ -118,7 +118,7 @@ def tuning(tmp_path_factory, short_data, pretrained) -> tuple[list[str], Path, P
     flags[flags.index("--max_steps") + 1], flags[flags.index("--save_steps") + 1] = "6", "2"
     folders = [tmp_path_factory.mktemp(name) for name in ("whole", "killed")]
     assert run("run_glue", flags, folders[0]).status == 0
-    killed = killed_at("training.tasks.fine_tuning:save_checkpoint", 3)
+    killed = killed_at("bert_training.tasks.fine_tuning:save_checkpoint", 3)
     assert run("run_glue", flags, folders[1], prepare=killed).status < 0
     return flags, *folders
 

@@ -140,7 +140,7 @@ def outputs(finished, tmp_path_factory) -> dict[tuple[str, str], tuple]:
     found = {}
     for script, name in dict.fromkeys(COMMANDS):
         folder = copied(finished.folders[script], tmp_path_factory.mktemp("outputs") / script)
-        ended = run("training", command_of(name, folder, finished.data), folder.parent, pictures=True)
+        ended = run("bert_training", command_of(name, folder, finished.data), folder.parent, pictures=True)
         found[script, name] = output(name, folder, ended)
         assert ended.status in (0, 1), ended.printed
     return found
@@ -152,7 +152,7 @@ def test_commands_about_a_finished_folder(seed, finished, outputs, tmp_path, rec
     draw = random.Random(2000 + seed)
     script, name = draw.choice(COMMANDS)
     folder, path = damaged_copy(draw, finished, script, tmp_path, READ_BY.get(name, ()))
-    ended = run("training", command_of(name, folder, finished.data), tmp_path, pictures=True)
+    ended = run("bert_training", command_of(name, folder, finished.data), tmp_path, pictures=True)
     named = [path.name]
     named += ["corpus/train", "corpus/validation"] if "corpus" in str(path.relative_to(tmp_path)) else []
     named += ["expected a BERT", "ask: error: --model run_squad"] if path.name == "config.json" else []
@@ -183,7 +183,7 @@ def test_a_table_of_the_paper(seed, tables, tmp_path, record_property):
         ended = run("run_paper", ["--table", "5", "--seeds", "2", "--output_dir", "table"], tmp_path)
         outcome = judge(ended, ["plan.json", "table holds another plan"], lambda: False)
     else:
-        ended = run("training", ["verify", "table"], tmp_path)
+        ended = run("bert_training", ["verify", "table"], tmp_path)
         outcome = judge(ended, path.name, lambda: False, statuses=(1, 2))
     assert "refused" in outcome
     record_property("outcome", outcome)

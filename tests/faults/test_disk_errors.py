@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bert_training.files.disk_errors import AGAIN, REMEDIES
 from tests.helpers.disk_faults import ERRORS
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import Ended, run
@@ -24,7 +25,6 @@ from tests.helpers.file_writers import (
     draw_moment,
     files,
 )
-from training.files.disk_errors import AGAIN, REMEDIES
 
 FAULTS = "tests.helpers.disk_faults"
 UNREMOVABLE = (errno.EROFS, errno.EACCES)  # with which drafts cannot be removed either

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
+from bert_training.files.hashing import sha256
 from tests.helpers import short_runs
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import run
 from tests.helpers.hostile_input import MARKER, SECONDS, Malice, refused, unharmed
 from tests.helpers.model_folders import edit_json
-from training.files.hashing import sha256
 
 SECRET = "outside"  # the folder that no run may look into
 EVIL = f"open({MARKER!r}, 'w').close()\nclass Evil:\n    pass\n"
@@ -95,20 +95,20 @@ def summary(place: Place, **fields: object) -> Path:
 
 def report(place: Place, name: object) -> tuple:
     series = summary(place, runs=[{"folder": name}])
-    return "training", ["report", str(series), "--output_dir", str(place.folder / "out")], "in folders beside it"
+    return "bert_training", ["report", str(series), "--output_dir", str(place.folder / "out")], "in folders beside it"
 
 
 def submission(place: Place) -> tuple:
     series = summary(place, runs={}, best={"folder": f"../{SECRET}"})
     (place.outside / "CoLA.tsv").write_text("index\tprediction\n")
-    return "training", ["submission", "zip", str(series), "--output", "x.zip"], "the name of a folder beside it"
+    return "bert_training", ["submission", "zip", str(series), "--output", "x.zip"], "the name of a folder beside it"
 
 
 def climbing_zip(place: Place) -> tuple:
     with zipfile.ZipFile(place.folder / "in.zip", "w") as archive:
         archive.writestr(f"../{MARKER}", "x")
         archive.writestr(f"{place.folder}/{MARKER}", "x")
-    return "training", ["submission", "check", "in.zip"], "expected CoLA.tsv once|unexpected entry"
+    return "bert_training", ["submission", "check", "in.zip"], "expected CoLA.tsv once|unexpected entry"
 
 
 def modules(place: Place, path: str) -> tuple:
@@ -121,20 +121,24 @@ def uploaded_link(place: Place) -> tuple:
     (place.finished / "README.md").unlink()
     (place.finished / "README.md").symlink_to(place.outside / "secret")
     words = ["upload", str(place.finished), "--hub_model_id", "a/b", "--hub_dry_run"]
-    return "training", words, "nothing outside it is uploaded"
+    return "bert_training", words, "nothing outside it is uploaded"
 
 
 def uploaded_code(place: Place) -> tuple:
     (place.outside / "keys.py").write_text("key = 1\n")
     names = {"A": f"{place.outside}/keys.Model", "B": f"../{SECRET}/keys.Model", "C": ["x"], "D": "../.Model"}
     edit_json(place.finished / "config.json", auto_map=names)
-    return "training", ["upload", str(place.finished), "--hub_model_id", "a/b", "--hub_dry_run"], "lists: config.json"
+    return (
+        "bert_training",
+        ["upload", str(place.finished), "--hub_model_id", "a/b", "--hub_dry_run"],
+        "lists: config.json",
+    )
 
 
 def hashes(place: Place) -> tuple:
     content = {"sha256": {f"../{SECRET}/secret": sha256(place.outside / "secret"), "/etc/passwd": "0"}}
     (place.finished / "hashes.json").write_text(json.dumps(content))
-    return "training", ["verify", str(place.finished), "--skip_evaluation"], "differs"
+    return "bert_training", ["verify", str(place.finished), "--skip_evaluation"], "differs"
 
 
 def named_tokenizer(place: Place) -> tuple:
@@ -250,7 +254,7 @@ def weights_file(place: Place, name: str, content: object, old: bool = False) ->
     torch.save(content, path, _use_new_zipfile_serialization=not old)
     shutil.copy(place.model / "config.json", place.folder)
     shutil.copy(place.model / "vocab.txt", place.folder)
-    return "training", ["convert", str(path), str(place.folder / "out")], name
+    return "bert_training", ["convert", str(path), str(place.folder / "out")], name
 
 
 def state(place: Place) -> tuple:

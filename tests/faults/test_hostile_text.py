@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from tests.helpers import short_runs
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import Ended, run
 from tests.helpers.hostile_input import SECONDS, refused
 from tests.helpers.model_folders import edit_json
-from training.files.atomic import write_json
-from training.files.hashing import HASHES, hashes_of, hashes_record
 
 # Clear the screen, write to the clipboard, overwrite the line, turn the text around, ring.
 ESCAPES = "\x1b[2J\x1b]52;c;cm0gLXJm\x07\rok \u202everified\x9b31m"
@@ -198,11 +198,11 @@ def test_any_name_of_a_file_may_be_given(seed, pretrained, short_data, tmp_path,
         return
     assert ended.status == 0, ended.printed
     check_pages(tmp_path)
-    told = run("training", ["report", f"./{out}", "--output_dir", "report"], tmp_path)
+    told = run("bert_training", ["report", f"./{out}", "--output_dir", "report"], tmp_path)
     check_printed(told)
     assert told.status == 0, told.printed
     check_pages(tmp_path / "report")
-    verified = run("training", ["verify", f"./{out}", "--skip_evaluation"], tmp_path)
+    verified = run("bert_training", ["verify", f"./{out}", "--skip_evaluation"], tmp_path)
     check_printed(verified)
     assert verified.status == 0, verified.printed
     record_property("outcome", "written harmlessly")
@@ -258,20 +258,20 @@ def test_a_hostile_record_is_shown_and_not_obeyed(seed, finished, tmp_path, reco
     name = random.Random(5).sample(sorted(RECORDS), len(RECORDS))[seed]
     shutil.copytree(finished, tmp_path / "run")
     RECORDS[name](tmp_path / "run")
-    verified = run("training", ["verify", "run", "--skip_evaluation"], tmp_path)
+    verified = run("bert_training", ["verify", "run", "--skip_evaluation"], tmp_path)
     check_printed(verified)
     assert verified.status == 1 and "differs" in verified.printed, verified.printed
     write_json(tmp_path / "run" / HASHES, hashes_record(hashes_of(tmp_path / "run")))  # A forger does this, too.
-    verified = run("training", ["verify", "run", "--skip_evaluation"], tmp_path)
+    verified = run("bert_training", ["verify", "run", "--skip_evaluation"], tmp_path)
     check_printed(verified)
     assert all(line[:1] in (" ", "r") for line in verified.printed.strip().split("\n")), verified.printed
-    told = run("training", ["report", "run", "--output_dir", "report"], tmp_path)
+    told = run("bert_training", ["report", "run", "--output_dir", "report"], tmp_path)
     check_printed(told)
     if told.status:
         refused(told, "run.json")
     else:
         check_pages(tmp_path / "report")
-    curves = run("training", ["curves", "run"], tmp_path, pictures=True)
+    curves = run("bert_training", ["curves", "run"], tmp_path, pictures=True)
     check_printed(curves)
     assert curves.status in (0, 2), curves.printed
     record_property("outcome", "refused" if told.status else "written harmlessly")

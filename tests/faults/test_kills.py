@@ -17,20 +17,30 @@ from tests.helpers.kills import SAVE_STEPS, Whole, draw_kill, pretraining_flags,
 from tests.helpers.same_runs import check_same
 
 # The modules of whose lines one is drawn.
-ENGINE = [f"training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state")]
-FILES = ["training.files.atomic", "training.files.hashing", "training.files.locks", "training.engine.checkpoint"]
-CORPUS = [f"training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "parallel_encoding")]
-SCRIPT = ["run_pretraining", "training.engine.output_folder", "training.engine.finished", "training.records.model_card"]
+ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state")]
+FILES = [
+    "bert_training.files.atomic",
+    "bert_training.files.hashing",
+    "bert_training.files.locks",
+    "bert_training.engine.checkpoint",
+]
+CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "parallel_encoding")]
+SCRIPT = [
+    "run_pretraining",
+    "bert_training.engine.output_folder",
+    "bert_training.engine.finished",
+    "bert_training.records.model_card",
+]
 GROUPS = {"engine": ENGINE, "files": FILES, "corpus": CORPUS, "script": SCRIPT}
 # Function -> its calls at the edges: of the phases (step 7), of an epoch, of checkpoints, and of the run.
 EDGES = {
-    "training.engine.loop:_update": (1, 3, 4, 7, 8, 11),
-    "training.engine.checkpoint:_drop_old": (1, 2, 3),
-    "training.engine.checkpoint:save_model_folder": (1,),
-    "training.engine.run:Run.write_facts": (1,),
-    "training.engine.run:Run.finish": (1,),
-    "training.pretraining.corpus:CorpusWriter.finish": (1, 2),
-    "training.pretraining.build_corpus:remove_parts": (1, 2),
+    "bert_training.engine.loop:_update": (1, 3, 4, 7, 8, 11),
+    "bert_training.engine.checkpoint:_drop_old": (1, 2, 3),
+    "bert_training.engine.checkpoint:save_model_folder": (1,),
+    "bert_training.engine.run:Run.write_facts": (1,),
+    "bert_training.engine.run:Run.finish": (1,),
+    "bert_training.pretraining.corpus:CorpusWriter.finish": (1, 2),
+    "bert_training.pretraining.build_corpus:remove_parts": (1, 2),
     "os:replace": tuple(range(1, 13)),
 }
 

@@ -16,18 +16,28 @@ from tests.helpers.kills import INJECTION, QUICK_ORPHANS, Whole, draw_kill, whol
 from tests.helpers.same_runs import check_same
 from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
 
-ENGINE = [f"training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state", "best")]
-FILES = ["training.files.atomic", "training.files.hashing", "training.files.locks", "training.engine.checkpoint"]
+ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state", "best")]
+FILES = [
+    "bert_training.files.atomic",
+    "bert_training.files.hashing",
+    "bert_training.files.locks",
+    "bert_training.engine.checkpoint",
+]
 SCRIPTS = ["run_glue", "run_squad", "run_ner", "run_swag"]
-TASKS = ["training.tasks.fine_tuning", "training.tasks.seeds", "training.engine.finished", "training.tasks.task_data"]
+TASKS = [
+    "bert_training.tasks.fine_tuning",
+    "bert_training.tasks.seeds",
+    "bert_training.engine.finished",
+    "bert_training.tasks.task_data",
+]
 GROUPS = {"engine": ENGINE, "files": FILES, "script": [*SCRIPTS, *TASKS]}
 EDGES = {
-    "training.engine.loop:_update": (2, 4, 5, 7),
-    "training.engine.best:Best.add": (1, 2, 3),
-    "training.engine.best:Best.clear": (1,),
-    "training.engine.checkpoint:_drop_old": (1, 2, 3),
-    "training.engine.run:Run.write_facts": (1,),
-    "training.engine.run:Run.finish": (1,),
+    "bert_training.engine.loop:_update": (2, 4, 5, 7),
+    "bert_training.engine.best:Best.add": (1, 2, 3),
+    "bert_training.engine.best:Best.clear": (1,),
+    "bert_training.engine.checkpoint:_drop_old": (1, 2, 3),
+    "bert_training.engine.run:Run.write_facts": (1,),
+    "bert_training.engine.run:Run.finish": (1,),
     "os:replace": tuple(range(1, 17)),
 }
 # Files of a table with the output of the starts, and with times.

@@ -5,12 +5,12 @@ import json
 import random
 import zipfile
 
+from bert_training.tasks.classification import submission
+from bert_training.tasks.squad.metrics import read_numbers, read_predictions
 from tests.helpers.fault_campaign import faults
 from tests.helpers.malformed import judged, require
 from tests.helpers.malformed_questions import articles, damaged_document, document, squad_oracle, squad_rows
 from tests.helpers.mutations import damaged_bytes, damaged_lines, damaged_table
-from training.tasks.classification import submission
-from training.tasks.squad.metrics import read_numbers, read_predictions
 
 ROW = "malformed input"
 

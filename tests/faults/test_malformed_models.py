@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.engine.checkpoint import named_checkpoint
+from bert_training.files.atomic import sealed_folder
+from bert_training.files.hashing import sha256
+from bert_training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
+from bert_training.flags.phases import phases_of
+from bert_training.networks.checkpoints import checkpoint_config, load_tokenizer
+from bert_training.networks.configuration import bert_config, config_labels
+from bert_training.networks.old_checkpoints import read_old_checkpoint
+from bert_training.pretraining.corpus import read_manifest
 from tests.helpers.fault_campaign import faults
 from tests.helpers.malformed import judged, require
 from tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
 from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
-from training.engine.checkpoint import named_checkpoint
-from training.files.atomic import sealed_folder
-from training.files.hashing import sha256
-from training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
-from training.flags.phases import phases_of
-from training.networks.checkpoints import checkpoint_config, load_tokenizer
-from training.networks.configuration import bert_config, config_labels
-from training.networks.old_checkpoints import read_old_checkpoint
-from training.pretraining.corpus import read_manifest
 
 ROW = "malformed input"
 SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

@@ -3,12 +3,12 @@
 import json
 import random
 
+from bert_training.engine.finished import read_results
+from bert_training.records.curves import curve_of, read_events
+from bert_training.tools.report import read_finished_runs
 from tests.helpers.fault_campaign import faults
 from tests.helpers.malformed import judged, require
 from tests.helpers.mutations import damaged_json, damaged_json_lines, damaged_lines
-from training.engine.finished import read_results
-from training.records.curves import curve_of, read_events
-from training.tools.report import read_finished_runs
 
 ROW = "malformed input"
 FORM = r"damaged|edited|not in the form|expected|lacks|JSON"

@@ -90,7 +90,7 @@ def test_scripts_end_with_one_line(seed, tmp_path, record_property, pretrained):
     }.get(script, [*given, "--validation_file", file, *TRAIN])
     if script == "run_squad":
         flags += "--max_query_length 8 --doc_stride 6".split()
-    ended = run("training" if flags[0] in ("score", "curves") else script, flags, tmp_path, seconds=60)
+    ended = run("bert_training" if flags[0] in ("score", "curves") else script, flags, tmp_path, seconds=60)
     assert not ended.timed_out and ended.seconds < 30, ended.printed
     assert ended.statuses == [2], ended.printed
     last = ended.printed.rstrip("\n").split("\n")[-1]

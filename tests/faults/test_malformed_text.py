@@ -2,16 +2,16 @@
 
 import random
 
+from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.pretraining.documents import read_documents
+from bert_training.tasks.feature_extraction import read_rows
+from bert_training.tools.ask import read_contexts
 from tests.helpers.fault_campaign import faults
 from tests.helpers.malformed import judged, require, text_lines
 from tests.helpers.malformed_texts import TEXT, documents_of, oracle_of_text, texts_in, written
 from tests.helpers.mutations import damaged_lines
 from tokenization import load_vocab
 from tokenization.text_files import read_texts
-from training.networks.checkpoints import load_tokenizer
-from training.pretraining.documents import read_documents
-from training.tasks.feature_extraction import read_rows
-from training.tools.ask import read_contexts
 
 ROW = "malformed input"
 

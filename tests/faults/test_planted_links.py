@@ -139,7 +139,7 @@ def test_a_picture_whose_draft_is_a_link(unbroken, folder, precious, command):
     begun(unbroken("pre-training"), folder)
     for name in ("training_curves.png.tmp", "data_audit.png.tmp", "training_curves.png", "data_audit.png"):
         replace(folder / "out" / name, precious / "file")
-    ended = run("training", [command, "out"], folder, pictures=True)
+    ended = run("bert_training", [command, "out"], folder, pictures=True)
     assert ended.status == 0, ended.printed
     picture = folder / "out" / {"curves": "training_curves.png", "audit": "data_audit.png"}[command]
     assert not picture.is_symlink() and picture.read_bytes().startswith(b"\x89PNG")

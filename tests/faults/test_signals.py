@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pytest
 
+from bert_training.engine.signals import SIGNALS, STOPPED
+from bert_training.files.atomic import damage
 from tests.helpers import short_runs
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import Ended, run
 from tests.helpers.kills import INJECTION, QUICK_ORPHANS
 from tests.helpers.repository import ROOT
 from tests.helpers.same_runs import check_same
-from training.engine.signals import SIGNALS, STOPPED
-from training.files.atomic import damage
 
 STEPS = 6
 AUTO = ["--resume_from_checkpoint", "auto"]
@@ -47,37 +47,37 @@ KINDS = {
 }
 # Moments of a training -> their calls before the last step; every rank makes these calls.
 STEP = {
-    "training.engine.loop:_forward_backward": range(1, STEPS),
-    "training.engine.loop:_global_sums": range(1, STEPS),
-    "training.engine.loop:_update": range(1, STEPS),
-    "training.engine.checkpoint:save_checkpoint": (1,),
+    "bert_training.engine.loop:_forward_backward": range(1, STEPS),
+    "bert_training.engine.loop:_global_sums": range(1, STEPS),
+    "bert_training.engine.loop:_update": range(1, STEPS),
+    "bert_training.engine.checkpoint:save_checkpoint": (1,),
 }
 # Only the main process makes these.
 SAVE = {
     "torch:save": (1,),
-    "training.engine.checkpoint:_drop_old": (1, 2),
-    "training.engine.run:Run.log": (2, 4),
+    "bert_training.engine.checkpoint:_drop_old": (1, 2),
+    "bert_training.engine.run:Run.log": (2, 4),
 }
 # The first of several evaluations.
 EVALUATION = {
-    "run_pretraining": "training.pretraining.evaluation:evaluate",
+    "run_pretraining": "bert_training.pretraining.evaluation:evaluate",
     "run_glue": "run_glue:evaluate",
     "run_squad": "run_squad:evaluate",
     "run_ner": "run_ner:evaluate",
 }
 BEFORE = {
     "run_pretraining": (
-        "training.pretraining.corpus:CorpusWriter.append",
-        "training.pretraining.corpus:CorpusWriter.finish",
+        "bert_training.pretraining.corpus:CorpusWriter.append",
+        "bert_training.pretraining.corpus:CorpusWriter.finish",
     ),
     "run_glue": ("run_glue:build_network", "run_glue:record_origin"),
     "run_squad": ("run_squad:shared_windows", "run_squad:record_origin"),
     "run_ner": ("run_ner:build_network", "run_ner:record_origin"),
 }
 AFTER = (
-    "training.engine.checkpoint:save_model_folder",
-    "training.engine.run:Run.finish",
-    "training.files.hashing:hashes_of",
+    "bert_training.engine.checkpoint:save_model_folder",
+    "bert_training.engine.run:Run.finish",
+    "bert_training.files.hashing:hashes_of",
 )
 
 
@@ -133,7 +133,11 @@ def during_training(draw: random.Random, kind: str) -> tuple[dict, int]:
 def twice_slowly(draw: random.Random, kind: str) -> tuple[dict, int]:
     """The second signal comes more than a second after the first, in the same step, and ends the process at once."""
     numbers = [draw.choice(SIGNALS), draw.choice(SIGNALS)]
-    place = {"function": "training.engine.loop:_forward_backward", "call": draw.randint(1, STEPS), "numbers": numbers}
+    place = {
+        "function": "bert_training.engine.loop:_forward_backward",
+        "call": draw.randint(1, STEPS),
+        "numbers": numbers,
+    }
     return place | {"pause": 1.05}, -numbers[1]
 
 
@@ -155,7 +159,7 @@ def at_once(draw: random.Random, place: dict) -> tuple[dict, int]:
 def in_the_last_step(draw: random.Random, kind: str) -> tuple[dict, int]:
     """Once the processes have asked each other whether to stop, the run has no further step, and ends as usual."""
     name, status = draw.choice([("_forward_backward", STOPPED), ("_update", 0)])
-    call = {"function": f"training.engine.loop:{name}", "call": STEPS, "after": draw.random() < 0.5}
+    call = {"function": f"bert_training.engine.loop:{name}", "call": STEPS, "after": draw.random() < 0.5}
     return call | {"numbers": [draw.choice(SIGNALS)]}, status
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files import locks
 from tests.helpers import short_runs
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import run
 from tests.helpers.same_runs import check_same, names
-from training.files import locks
 
 INJECTION = "tests.helpers.fault_injection"
 BUSY = "another process is at work there"
@@ -24,20 +24,28 @@ SERIES = ["--seeds", "2"]
 # What is done to the program -> (script, more flags, function and its call during which the second command is given,
 # more flags of the second command, its status, a part of what it prints).
 SECOND = {
-    "while the corpus is built": ("pretraining", [], "training.pretraining.corpus:CorpusWriter.finish", 1, [], 2, BUSY),
+    "while the corpus is built": (
+        "pretraining",
+        [],
+        "bert_training.pretraining.corpus:CorpusWriter.finish",
+        1,
+        [],
+        2,
+        BUSY,
+    ),
     "to resume while the corpus is built": (
-        *("pretraining", [], "training.pretraining.build_corpus:_write", 2),
+        *("pretraining", [], "bert_training.pretraining.build_corpus:_write", 2),
         *(AUTO, 2, BUSY),
     ),
-    "while it trains": ("pretraining", [], "training.engine.loop:_update", 4, [], 2, "already holds a run"),
-    "to resume while it trains": ("pretraining", [], "training.engine.loop:_update", 4, AUTO, 2, BUSY),
+    "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),
+    "to resume while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, AUTO, 2, BUSY),
     "to resume while a checkpoint is written": ("pretraining", [], "torch:save", 1, AUTO, 2, BUSY),
     "to resume while the results are written": (
-        *("pretraining", [], "training.engine.run:Run.finish", 1),
+        *("pretraining", [], "bert_training.engine.run:Run.finish", 1),
         *(AUTO, 2, BUSY),
     ),
     "while the network is loaded": ("glue", [], "run_glue:build_network", 1, [], 2, BUSY),
-    "for a series, during its second run": ("glue", SERIES, "training.engine.loop:_update", 5, SERIES, 2, BUSY),
+    "for a series, during its second run": ("glue", SERIES, "bert_training.engine.loop:_update", 5, SERIES, 2, BUSY),
     "for a series, between its runs": ("glue", SERIES, "run_glue:run_one", 2, SERIES, 2, BUSY),
     "while the features are written": ("squad", [], "run_squad:shared_windows", 1, [], 2, BUSY),
     "to resume while predictions are written": ("squad", [], "run_squad:write_page", 1, AUTO, 2, BUSY),
@@ -94,7 +102,12 @@ def a_start_after_a_kill(_, flags, tmp_path) -> str:
     given = flags("pretraining")
     output = ["--output_dir", str(tmp_path / "run"), "--dataloader_num_workers", "2"]
     argv = ["run_pretraining", *given, *output, *AUTO]
-    fault = {"function": "training.engine.loop:_update", "call": 4, "argv": argv, "report": str(tmp_path / "report")}
+    fault = {
+        "function": "bert_training.engine.loop:_update",
+        "call": 4,
+        "argv": argv,
+        "report": str(tmp_path / "report"),
+    }
     prepare = [(f"{INJECTION}:second_run", fault | {"at_death": True})]
     ended = run("run_pretraining", [*given, *output], tmp_path, prepare=prepare, patience=2)
     assert ended.status == -signal.SIGKILL

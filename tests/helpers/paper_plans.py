@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from training.files.atomic import write_json
-from training.paper.data import find_tasks, find_text, scale_of
-from training.paper.experiments import EXPERIMENTS
-from training.paper.flags import PaperArguments
-from training.paper.folder import claim_folder
-from training.paper.places import RECORD
-from training.paper.plan import Plan, make_plan
-from training.paper.record import read_cells, record_of, results_of
-from training.paper.report import write_report
+from bert_training.files.atomic import write_json
+from bert_training.paper.data import find_tasks, find_text, scale_of
+from bert_training.paper.experiments import EXPERIMENTS
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.folder import claim_folder
+from bert_training.paper.places import RECORD
+from bert_training.paper.plan import Plan, make_plan
+from bert_training.paper.record import read_cells, record_of, results_of
+from bert_training.paper.report import write_report
 
 TABLES = tuple(EXPERIMENTS)
 

@@ -1,8 +1,8 @@
-"""training/paper/command_line.py: flags become the words that one would type."""
+"""bert_training/paper/command_line.py: flags become the words that one would type."""
 
 import pytest
 
-from training.paper.command_line import files_in, number_in_words, words_of
+from bert_training.paper.command_line import files_in, number_in_words, words_of
 
 
 def test_words_of_every_kind_of_value():

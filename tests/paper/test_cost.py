@@ -1,4 +1,4 @@
-"""training/paper/cost.py: the operations of a plan, the measured speed, and what a dry run prints."""
+"""bert_training/paper/cost.py: the operations of a plan, the measured speed, and what a dry run prints."""
 
 import functools
 import json
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import run_paper
+from bert_training.paper import cost, data, published
+from bert_training.paper.data import scale_of
+from bert_training.paper.experiments import PRETRAINING_TASKS
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.scales import BUILTIN, Size
+from bert_training.tools import budget
 from tests.helpers.paper_plans import TABLES, plan_of
-from training.paper import cost, data, published
-from training.paper.data import scale_of
-from training.paper.experiments import PRETRAINING_TASKS
-from training.paper.flags import PaperArguments
-from training.paper.scales import BUILTIN, Size
-from training.tools import budget
 
 
 def test_costs_follow_the_operations():

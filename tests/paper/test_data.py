@@ -1,4 +1,4 @@
-"""training/paper/data.py: which data a scale takes, and that the files of a table do not change."""
+"""bert_training/paper/data.py: which data a scale takes, and that the files of a table do not change."""
 
 import shutil
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 from transformers import BertConfig
 
 import run_paper
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.paper import data
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
+from bert_training.tasks.squad.windows import check_lengths
 from tests.helpers.official_files import write_task
 from tests.helpers.paper_plans import command, plan_of
-from training.flags.fine_tuning import SquadArguments
-from training.paper import data
-from training.paper.flags import PaperArguments
-from training.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
-from training.tasks.squad.windows import check_lengths
 
 
 @pytest.fixture

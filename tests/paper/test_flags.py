@@ -1,13 +1,13 @@
-"""training/paper/flags.py: flags that contradict each other are refused."""
+"""bert_training/paper/flags.py: flags that contradict each other are refused."""
 
 from typing import get_type_hints
 
 import pytest
 
 import run_paper
-from training.paper.experiments import EXPERIMENTS
-from training.paper.flags import PaperArguments
-from training.paper.scales import SCALES
+from bert_training.paper.experiments import EXPERIMENTS
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.scales import SCALES
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""training/paper/folder.py: a folder keeps to its plan, and only finished cells of this plan count."""
+"""bert_training/paper/folder.py: a folder keeps to its plan, and only finished cells of this plan count."""
 
 import dataclasses
 import hashlib
@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.scripts import SCRIPTS
+from bert_training.paper.folder import check_finished_cells, claim_folder
 from tests.helpers.paper_plans import plan_of, write_report_of, write_scores
-from training.flags.parsing import parse_arguments
-from training.flags.scripts import SCRIPTS
-from training.paper.folder import check_finished_cells, claim_folder
 
 
 def test_a_folder_keeps_to_its_plan(tmp_path):

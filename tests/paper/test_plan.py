@@ -1,11 +1,11 @@
-"""training/paper/plan.py: every cell of a table is a command of its script, and rows differ as in the paper."""
+"""bert_training/paper/plan.py: every cell of a table is a command of its script, and rows differ as in the paper."""
 
 from collections import Counter
 
 import pytest
 
+from bert_training.tasks.seeds import planned_runs
 from tests.helpers.paper_plans import TABLES, command, plan_of
-from training.tasks.seeds import planned_runs
 
 
 @pytest.mark.parametrize("scale", ["builtin", "smoke", "paper"])

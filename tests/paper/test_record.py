@@ -1,14 +1,16 @@
-"""training/paper/record.py: the record of a table holds what its report needs, and what its runs were made with."""
+"""bert_training/paper/record.py: the record of a table holds what its report needs, and what its runs were made
+with.
+"""
 
 import json
 
 import pytest
 
+from bert_training.paper.flags import PaperArguments
+from bert_training.paper.places import RECORD
+from bert_training.paper.record import outline_of, plain_outline, read_cells, record_of, results_of
+from bert_training.paper.report import content
 from tests.helpers.paper_plans import TABLES, plan_of, write_scores, write_table
-from training.paper.flags import PaperArguments
-from training.paper.places import RECORD
-from training.paper.record import outline_of, plain_outline, read_cells, record_of, results_of
-from training.paper.report import content
 
 
 @pytest.mark.parametrize("table", TABLES)

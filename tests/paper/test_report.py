@@ -1,14 +1,14 @@
-"""training/paper/report.py: the report contains the scores and the verdicts that follow from them."""
+"""bert_training/paper/report.py: the report contains the scores and the verdicts that follow from them."""
 
 import json
 
 import pytest
 
+from bert_training.paper import picture
+from bert_training.paper.folder import is_finished
+from bert_training.paper.record import read_cells, results_of, scores_of
+from bert_training.paper.report import content, markdown
 from tests.helpers.paper_plans import TABLES, plan_of, write_report_of, write_scores
-from training.paper import picture
-from training.paper.folder import is_finished
-from training.paper.record import read_cells, results_of, scores_of
-from training.paper.report import content, markdown
 
 
 @pytest.mark.parametrize("table", TABLES)

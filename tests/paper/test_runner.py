@@ -1,4 +1,4 @@
-"""training/paper/runner.py: on a machine with several GPUs every cell sees one of its own."""
+"""bert_training/paper/runner.py: on a machine with several GPUs every cell sees one of its own."""
 
 import errno
 import json
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files.links import guard
+from bert_training.paper import runner
+from bert_training.paper.runner import GPUS, gpus_to_share, least_used
+from bert_training.pretraining.corpus import Corpus
 from tests.helpers.paper_plans import plan_of
 from tests.helpers.plateau_runs import random_corpus
-from training.files.links import guard
-from training.paper import runner
-from training.paper.runner import GPUS, gpus_to_share, least_used
-from training.pretraining.corpus import Corpus
 
 
 def write_environment(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:

@@ -1,12 +1,12 @@
-"""training/paper/verdicts.py judges the claims of the paper, here on numbers worked out by hand."""
+"""bert_training/paper/verdicts.py judges the claims of the paper, here on numbers worked out by hand."""
 
 import math
 
 import pytest
 
-from training.paper.experiments import EXPERIMENTS
-from training.paper.published import CHECKPOINTS, Claim, Contrast, Term, better
-from training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge, wide_level
+from bert_training.paper.experiments import EXPERIMENTS
+from bert_training.paper.published import CHECKPOINTS, Claim, Contrast, Term, better
+from bert_training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge, wide_level
 
 PAIR, QA = Column("pair", "pair", 50.0), Column("qa", "qa", 0.0)
 CLOSE = Contrast((Term(1, "a"), Term(-1, "b")), "above", -1.0)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.paper.places import CELLS, RECORD
+from bert_training.paper.record import results_of
+from bert_training.tools import verify
+from bert_training.tools.findings import VERIFIED
 from tests.helpers.repository import ROOT
-from training.paper.places import CELLS, RECORD
-from training.paper.record import results_of
-from training.tools import verify
-from training.tools.findings import VERIFIED
 
 
 def start(table: str, folder: Path) -> subprocess.Popen:

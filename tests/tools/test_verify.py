@@ -1,4 +1,4 @@
-"""training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
+"""bert_training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
 
 import json
 import pickle
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.engine.errors import report_errors
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES
+from bert_training.files.hub_upload import content_to_upload, files_to_upload
+from bert_training.tools import verify
+from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, wrong
 from tests.helpers.repository import ROOT
-from training.engine.errors import report_errors
-from training.files.atomic import write_json
-from training.files.hashing import HASHES
-from training.files.hub_upload import content_to_upload, files_to_upload
-from training.tools import verify
-from training.tools.findings import DIFFERS, VERIFIED, run_check
 
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
@@ -31,7 +31,7 @@ def test_a_finished_folder_is_verified(finished_runs, script):
 
 def test_the_card_names_the_command(finished_runs):
     for place in finished_runs.values():
-        assert "`python -m training verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
+        assert "`bert-repro verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_uploaded_copy_is_verified_without_the_files_that_stay(copy_of_run, tmp_path):

@@ -1,4 +1,4 @@
-"""training/tools/verify_paper.py: a recorded table is recomputed, and what was altered in it is found."""
+"""bert_training/tools/verify_paper.py: a recorded table is recomputed, and what was altered in it is found."""
 
 import json
 import random
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files.hashing import sha256
+from bert_training.paper.places import RECORD
+from bert_training.tools import verify
+from bert_training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
 from tests.helpers.paper_plans import TABLES, write_table
 from tests.helpers.repository import ROOT
-from training.files.hashing import sha256
-from training.paper.places import RECORD
-from training.tools import verify
-from training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
 
 RECORDED = sorted(path.parent for path in ROOT.glob(f"docs/runs/**/{RECORD}"))
 
