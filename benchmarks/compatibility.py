@@ -21,11 +21,11 @@ from packaging.requirements import Requirement
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.provenance import ROOT, provenance, sha256, source_files
+from benchmarks.provenance import ROOT, provenance
+from benchmarks.tables import write_pages
 
 TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
 RESULTS = ROOT / "benchmarks" / "results" / "compatibility.json"
-PAGE = ROOT / "docs" / "compatibility.md"
 # Packages that were considered, but whose requirements contradict ours.
 NOT_INSTALLED = ("spacy-transformers",)
 
@@ -97,14 +97,9 @@ def main() -> None:
     if pytest.main(["-q", "-m", "tried", *TESTS], plugins=[recorder]) or recorder.skipped:
         sys.exit("nothing is recorded, because of the tests that are listed above")
     rows = sorted(recorder.rows.values(), key=lambda row: row["package"])
-    record |= {"sources": {name: sha256(ROOT / name) for name in source_files("benchmarks/compatibility.py")}}
     record |= {"results": rows, "not_installed": conflicts}
     RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    from benchmarks.pages import (
-        put_table,
-    )  # Not at the top: it would be among the files whose changes make the record old.
-
-    put_table(PAGE, RESULTS.name)
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.markdown import markdown
 from benchmarks.provenance import provenance
-from benchmarks.tables import compiled
+from benchmarks.tables import in_words
 from benchmarks.workloads import VOCAB_SIZE, Setting, Side, make_sides, pretraining_batch
 from bert_training.files.atomic import write_json
 from bert_training.networks.configuration import bert_config
@@ -38,6 +39,24 @@ def processor_seconds(work: Callable[[], None]) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
+
+
+def table(record: dict[str, Any]) -> str:
+    """The record in Markdown."""
+    rows = []
+    for row in record["results"]:
+        seconds = row["seconds"]
+        rows.append(
+            [
+                in_words(f"{row['size']}, {row['rows']} x {row['length']}"),
+                f"{row['dropout']:g}",
+                *(f"{seconds[way]:.3f}" for way in WAYS),
+                f"{seconds['ours'] / seconds['compiled']:.2f}",
+                f"{row['first_two_steps']:.0f}",
+            ]
+        )
+    heads = ("network and batch", "dropout", "ours, seconds", "compiled", "transformers'", "gain by compiling, times")
+    return markdown((*heads, "first two compiled steps, seconds"), rows)
 
 
 def measure(size: str, dropout: float, args: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
             args.output.parent.mkdir(parents=True, exist_ok=True)
             write_json(args.output, record)
     torch.set_num_threads(threads)
-    print(compiled(record), end="")
+    print(table(record), end="")
 
 
 if __name__ == "__main__":

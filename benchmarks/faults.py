@@ -4,9 +4,9 @@
     python benchmarks/faults.py --rows "damaged files" signals     # these rows alone; the others stay as recorded
 
 The rows are in tests/helpers/fault_campaign.py, their tests in tests/faults/. Every row of the record,
-results/faults.json, has its own date, commit and source files. A row is recorded if all of its tests have passed and it
-has as many faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of
-docs/reliability.md is written anew.
+results/faults.json, has its own date and commit. A row is recorded if all of its tests have passed and it has as many
+faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of docs/reliability.md
+is written anew.
 """
 
 import argparse
@@ -22,22 +22,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.pages import put_table
-from benchmarks.provenance import ROOT, provenance, sha256
+from benchmarks.provenance import ROOT, provenance
+from benchmarks.tables import write_pages
 from tests.helpers.fault_campaign import LONG_RUN_SECONDS, ROWS
 
 TESTS = ("tests/faults",)
 RESULTS = ROOT / "benchmarks" / "results" / "faults.json"
-PAGE = ROOT / "docs" / "reliability.md"
-# A change of one of these makes the record old.
-CODE = (
-    "modeling_bert_repro",
-    "tokenization",
-    "bert_training",
-    "extract_features.py",
-    "run_*.py",
-    "benchmarks/faults.py",
-)
 
 
 class Recorder:
@@ -90,12 +80,6 @@ def row_of(item: pytest.Item) -> str | None:
     return None if mark is None else mark.args[0]
 
 
-def sources() -> dict[str, str]:
-    """The hashes of what CODE names."""
-    paths = sorted(path for pattern in CODE for path in ROOT.glob(pattern))
-    return {path.relative_to(ROOT).as_posix(): sha256(path) for path in paths}
-
-
 def not_recorded(recorder: Recorder) -> dict[str, list[str]]:
     """Row -> why it is not recorded, for those rows that are not."""
     reasons: dict[str, list[str]] = {}
@@ -123,10 +107,10 @@ def main() -> None:
     reasons = not_recorded(recorder)
     whole = {row: found for row, found in recorder.found.items() if row not in reasons}
     written = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-    written |= {row: record | {"sources": sources()} | found for row, found in whole.items()}
+    written |= {row: record | found for row, found in whole.items()}
     in_order = {row: written[row] for row in ROWS if row in written}
     RESULTS.write_text(json.dumps(in_order, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    put_table(PAGE, RESULTS.name)
+    write_pages()
     print(f"{sum(found['faults'] for found in whole.values()):,} faults recorded in {time.time() - begun:.0f} s")
     for row, lines in reasons.items():
         print("\n".join([f"not recorded: {row}", *(f"  {line}" for line in lines)]))

@@ -18,7 +18,8 @@ from transformers import PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring import data_folder
-from benchmarks.provenance import provenance, sha256
+from benchmarks.provenance import provenance
+from bert_training.files.hashing import sha256
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files, read_examples
 from bert_training.tasks.squad.questions import read_squad

@@ -187,8 +187,6 @@ def main() -> None:
             for name, bench in (("plan", bench_plan), ("batches", bench_batches)):
                 if name in args.part:
                     results[name] = origin | bench(corpus, tokenizer)
-    if all("sources" in part for name, part in results.items() if name != "machine"):
-        results.pop("machine", None)  # older records name the machine once for all parts; now each part names its own
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))

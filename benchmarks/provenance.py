@@ -1,10 +1,5 @@
-"""The origin of a benchmark's figures: command, versions, machine, and a hash of every source file involved.
+"""The origin of a benchmark's figures: command, date, commit, versions and machine."""
 
-The hashes say which code was measured; nothing compares them with the code of today.
-"""
-
-import hashlib
-import importlib
 import importlib.metadata
 import os
 import platform
@@ -18,20 +13,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime")
-ASIDE = {"tests", "benchmarks/provenance.py"}  # may be imported but are not measured
 
 
-def provenance(script: str, argv: Sequence[str] | None = None, measured: Sequence[str] = ()) -> dict[str, Any]:
+def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
     """The part of a record that says how it was made.
 
     Args:
         script: path of the benchmark from the root of the project.
         argv: its arguments, by default those of this process.
-        measured: names of modules that the benchmark runs in other processes. They are imported here, so that their
-            files are among the sources, and all files that they import.
     """
-    for name in measured:
-        importlib.import_module(name)
     return {
         "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -40,27 +30,7 @@ def provenance(script: str, argv: Sequence[str] | None = None, measured: Sequenc
         "device": processor(),
         "cores": os.cpu_count(),
         "load_at_start": [round(load, 2) for load in os.getloadavg()],
-        "sources": {name: sha256(ROOT / name) for name in source_files(script)},
     }
-
-
-def source_files(script: str) -> list[str]:
-    """The benchmark and those files of the project that this process has imported, as paths from its root."""
-    imported = {script}
-    for module in list(sys.modules.values()):
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.suffix == ".py" and path.is_absolute() and path.resolve().is_relative_to(ROOT):
-            imported.add(path.resolve().relative_to(ROOT).as_posix())
-    installed = {name for name in imported if name.startswith(".") or "site-packages" in name}
-    return sorted(name for name in imported - installed - ASIDE if name.partition("/")[0] not in ASIDE)
-
-
-def sha256(path: Path) -> str:
-    """The hash of a file, or of the names and contents of all Python files below a folder, in hexadecimal."""
-    if path.is_dir():
-        files = sorted(file.relative_to(path).as_posix() for file in path.rglob("*.py"))
-        return hashlib.sha256("".join(f"{sha256(path / name)} {name}\n" for name in files).encode()).hexdigest()
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def commit() -> str:

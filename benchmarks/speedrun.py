@@ -13,7 +13,7 @@ so that imports and the preparation of the data count, and stands still while th
 
 --flags "fast=--decay_steps 0.2" adds flags for a contestant: those of run_pretraining.py, or of transformers'
 TrainingArguments. The record is added to results/speedrun.json after every run. If the program is stopped, the same
-command continues with the runs that are missing. tables.py prints the ledger.
+command continues with the runs that are missing. tables.py writes the ledger into the page.
 """
 
 import argparse
@@ -37,10 +37,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import contestants, idle
 from benchmarks.held_out import OBJECTIVES, HeldOut
-from benchmarks.provenance import provenance, sha256
+from benchmarks.provenance import provenance
 from benchmarks.tables import speedrun_contestants
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import write_json
+from bert_training.files.hashing import sha256
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.flags.recipes import peak_rate
@@ -225,7 +226,7 @@ def open_record(path: Path, what: str, rules: dict[str, Any], facts: dict[str, A
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if records:
         newest = records[max(records)]
-        same = newest["what"] == what and newest["rules"] == rules and newest["sources"] == facts["sources"]
+        same = newest["what"] == what and newest["rules"] == rules and newest["commit"] == facts["commit"]
         if same and len(newest["runs"]) < len(rules["contestants"]) * rules["seeds"]:
             return records, newest
     records[facts["date"]] = {"what": what, **facts, "rules": rules, "runs": []}
@@ -281,7 +282,7 @@ def main(argv: list[str] | None = None) -> None:
     for name in args.contestants:
         if CONTESTANTS[name].kind == "ours":  # a mistake in its flags ends the program before the first run
             parse_arguments(PretrainingArguments, describe_run(name, 1, args, data)["flags"])
-    rules, origin = rules_of(args, data), provenance("benchmarks/speedrun.py", argv, ["run_pretraining"])
+    rules, origin = rules_of(args, data), provenance("benchmarks/speedrun.py", argv)
     records, record = open_record(args.output, args.what, rules, origin)
     held_out = HeldOut(data, args.judge, args.length, args.instances)
     done = {(run["contestant"], run["seed"]) for run in record["runs"]}

@@ -8,9 +8,9 @@
 Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. The table shows
 medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not count.
 --dtype auto selects the type with the faster matrix products on this machine, for both networks. After each workload,
-results/step_<device>.json is written: the table with versions, commit, device, threads, the command and hashes of the
-source files. benchmarks/picture.py draws it. --smoke makes a part of the workloads, compares the gradients of every way
-to compute a step with transformers' in float32, and writes a file only with --output.
+results/step_<device>.json is written: the table with versions, commit, device, threads and the command.
+benchmarks/picture.py draws it. --smoke makes a part of the workloads, compares the gradients of every way to compute a
+step with transformers' in float32, and writes a file only with --output.
 """
 
 import argparse

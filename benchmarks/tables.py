@@ -1,30 +1,29 @@
-"""Print recorded results as the Markdown tables that the pages contain.
+"""Write the tables of the pages anew from the records of benchmarks/results/ and docs/runs/.
 
-    python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
-    python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
+    python benchmarks/tables.py
 
-Each record makes its own table; several runs share a table. tests/project/test_figures.py compares the text of a page
-between <!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
+A page shows a table between <!-- table: NAME --> and <!-- end -->, where NAME is a key of TABLES or paper/FOLDER for a
+recorded table of the paper. Below each table stands when, at which commit and on which processor it was measured. To
+show a new record, write a function that makes a table of it, name it in TABLES, and put the two comments into a page.
 """
 
 import argparse
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import run_tables
+from benchmarks.markdown import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-
-
-def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: int = 1) -> str:
-    """A Markdown table; the first ``text_columns`` contain text, the others numbers, which are aligned right."""
-    head = list(head)
-    alignment = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join(alignment)}|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return "".join(f"{line}\n" for line in lines)
 
 
 # What the records of benchmarks/step.py call a workload or a kind of padding, and how the pages say it; applied in
@@ -77,6 +76,9 @@ def vocabulary(record: dict) -> str:
 def comparison(record: dict) -> str:
     """The table of pretraining_comparison.json."""
     rows = [[name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()]
+    rows.append(
+        ["*the frequencies of the pieces alone*", *[f"{record['unigram_entropy']:.3f}"] * len(record["predictions"])]
+    )
     return markdown(("run", *record["predictions"]), rows)
 
 
@@ -97,7 +99,11 @@ def data(record: dict) -> str:
     plan, batches = record["plan"]["mlm_nsp_128"], record["batches"]["million_tokens_per_s_and_core"]
     speed = build["build_corpus"]["tokens_per_s"] / 1e6
     peak, plan_large = large["peak_rss_mb"], large["plan"]["wall_s"]
+    text = build["text"]
     rows = [
+        ("the text: documents", f"{text['documents']:,}"),
+        ("the text: million sentences", f"{text['sentences'] / 1e6:.2f}"),
+        ("the text: million tokens", f"{text['tokens'] / 1e6:.1f}"),
         ("building the corpus, from .xz to disk: seconds", f"{build['build_corpus']['wall_s']:.1f}"),
         ("building the corpus: million tokens a second", f"{speed:.2f}"),
         (
@@ -227,24 +233,6 @@ def whole_runs(record: dict) -> str:
     return table
 
 
-def compiled(record: dict) -> str:
-    """The table of compiled.json."""
-    rows = []
-    for row in record["results"]:
-        seconds = row["seconds"]
-        rows.append(
-            [
-                in_words(f"{row['size']}, {row['rows']} x {row['length']}"),
-                f"{row['dropout']:g}",
-                *(f"{seconds[way]:.3f}" for way in ("ours", "compiled", "transformers")),
-                f"{seconds['ours'] / seconds['compiled']:.2f}",
-                f"{row['first_two_steps']:.0f}",
-            ]
-        )
-    heads = ("network and batch", "dropout", "ours, seconds", "compiled", "transformers'", "gain by compiling, times")
-    return markdown((*heads, "first two compiled steps, seconds"), rows)
-
-
 def faults(record: dict) -> str:
     """The table of faults.json."""
     rows = []
@@ -255,69 +243,159 @@ def faults(record: dict) -> str:
     return markdown(("fault", "what became of them", "number"), rows, 2)
 
 
-TABLES: dict[str, Callable[[dict], str]] = {
-    "step_cpu.json": steps,
-    "step_cpu_bf16.json": steps,
-    "step_cuda.json": steps,
-    "vocabulary_coverage.json": vocabulary,
-    "pretraining_comparison.json": comparison,
-    "onnx_int8.json": onnx,
-    "pretraining_data.json": data,
-    "lengths.json": real_tokens,
-    "compatibility.json": compatibility,
-    "speedrun.json": speedrun,
-    "whole_runs.json": whole_runs,
-    "compiled.json": compiled,
-    "faults.json": faults,
+def squad(record: dict) -> str:
+    """The table of squad.json."""
+    train, dev = record["train"], record["dev"]
+    peak = train["peak_rss_mb"]["after"]
+    rows = [
+        (f"cutting the training file into {train['windows']:,} windows, at most {peak} MB of memory", train["build"]),
+        ("reading these windows from the cache", train["cache"]["read_with_fingerprint"]),
+        (f"searching the spans of the {dev['questions']:,} development questions, with `offsets`", dev["offsets"]),
+        ("the same with `google`", dev["google"]),
+    ]
+    return markdown(("step, for SQuAD 1.1", "CPU seconds"), [(what, f"{spent['cpu_s']:.1f}") for what, spent in rows])
+
+
+def whole_demo(record: dict) -> str:
+    """The table of whole_demo.json."""
+    sides = ("ours", "stock")
+    rows = [
+        ["the whole demo, seconds", *(f"{record[f'{side}_seconds']:,.0f}" for side in sides), f"{record['ratio']:.2f}"]
+    ]
+    for part, ratio in record["part_ratios"].items():
+        rows.append([f"{part}, seconds", *(f"{record['parts'][side][part]:,.0f}" for side in sides), f"{ratio:.2f}"])
+    rows.append(["memory of the largest process, MB", *(f"{record[f'{side}_mb']:,}" for side in sides), ""])
+    return markdown(("", "ours", "around Trainer", "times as fast"), rows)
+
+
+def speed() -> str:
+    """The table of README.md: a few of the figures of four records."""
+    step, runs, demo, races = map(read, ("step_cpu", "whole_runs", "whole_demo", "speedrun"))
+    ratios = {(row["workload"], row["against"]): row["ratio"] for row in step["results"]}
+    mini = [record for record in races.values() if record["rules"]["config_name"] == "mini"]
+    race = max(mini, key=lambda record: record["date"])
+    seconds = statistics.median(run["seconds"] for run in race["runs"] if run["contestant"] == "fast")
+    base, squad = "pre-training base, 16 x 128", "fine-tuning squad train, small, batch 12"
+    longest, alike = ratios[squad, "stock, padded to the longest"], ratios[squad, "stock, rows of like length"]
+    rows = [
+        ("a step of pre-training BERT-Base, beside transformers' network", ratios[base, "stock"], step),
+        ("a step of BERT-Small on SQuAD, beside batches padded to their longest row", longest, step),
+        ("a step of BERT-Small on SQuAD, beside batches of rows of similar length", alike, step),
+        ("a whole run of BERT-Mini on SQuAD, beside Trainer", runs["squad"]["ratio"], runs["squad"]),
+        ("`make demo`, beside the same runs with Trainer", demo["ratio"], demo),
+    ]
+    shown = [[what, f"{ratio:.2f} times as fast", *place(record)] for what, ratio, record in rows]
+    what = f"`--recipe fast`: BERT-Mini from no weights to a loss of {race['rules']['target']:g} nats"
+    shown.append([what, f"{seconds:.0f} seconds", *place(race)])
+    return markdown(("what", "result", "date", "commit", "processor"), shown, 5)
+
+
+def place(record: dict) -> tuple[str, str, str]:
+    """Date, commit and processor of a record."""
+    return record["date"][:10], record["commit"], record["device"]
+
+
+RECORDS: dict[str, Callable[[dict], str]] = {
+    "step_cpu": steps,
+    "step_cpu_xeon": lambda record: steps(
+        record | {"results": [r for r in record["results"] if r["group"] == "pretraining"]}
+    ),
+    "vocabulary_coverage": vocabulary,
+    "pretraining_comparison": comparison,
+    "onnx_int8": onnx,
+    "pretraining_data": data,
+    "lengths": real_tokens,
+    "compatibility": compatibility,
+    "speedrun": speedrun,
+    "whole_runs": whole_runs,
+    "whole_demo": whole_demo,
+    "faults": faults,
+    "squad": squad,
+}
+MINI = {
+    "mini-wiki-books": (250, 1000, 2000, 3000),
+    "mini-14000": (1000, 2000, 4000, 6000, 8000, 10000, 12000, 14000),
+    "mini-fast": (2100, 2400),
+    "mini-fast-5000": (4500, 5000),
+}
+OWN_WEIGHTS = (
+    "mini-wiki-books",
+    "mini-14000",
+    "*-random",
+    "*-pretrained",
+    "*-mini-14000",
+    "mrpc-control",
+    "stsb-control",
+)
+PAPER = ("table5", "table5_small", "table6", "table7", "table8", "table8_small", "figure5")
+
+
+def read(name: str) -> Any:
+    """A record of benchmarks/results/."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def of_record(name: str) -> str:
+    """The table of a record, and below it where it was measured: the record as a whole, or each of its parts."""
+    record = read(name)
+    parts = [part for part in (record, *record.values()) if isinstance(part, dict) and "date" in part]
+    facts = ([part.get(key, "") for part in parts] for key in ("date", "commit", "device"))
+    return RECORDS[name](record) + "\n" + run_tables.sentence("Measured", *facts, f"benchmarks/results/{name}.json")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    **{name: partial(of_record, name) for name in RECORDS},
+    **{f"paper/{name}": partial(run_tables.paper, name) for name in PAPER},
+    "speed": speed,
+    "mini": partial(run_tables.held_out, MINI),
+    "parts of pre-training": run_tables.parts,
+    "own weights": partial(run_tables.compared, *OWN_WEIGHTS),
+    "fast recipe": partial(run_tables.compared, "fast-*"),
+    "fast recipe, intervals": run_tables.intervals,
+    "minilm": partial(run_tables.compared, "minilm-*", "ungrouped-minilm-cola"),
+    "control": run_tables.control,
 }
 
 
-def held_out(runs: list[str]) -> str:
-    """For each run FOLDER:STEP,STEP the scores at these steps and the pieces read until then, including padding.
+def pages() -> list[Path]:
+    """The pages that may show tables."""
+    return [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/lab/*.md"))]
+
+
+def rewritten(text: str) -> str:
+    """A page with its tables made anew.
 
     Raises:
-        ValueError: the run was not evaluated at a step.
+        ValueError: a table has an unknown name, or no end.
     """
-    rows = []
-    for run in runs:
-        folder, _, wanted = run.partition(":")
-        flags = json.loads((ROOT / folder / "run.json").read_text(encoding="utf-8"))["flags"]
-        size = flags["per_device_train_batch_size"] * flags["gradient_accumulation_steps"] * flags["max_seq_length"]
-        lines = (ROOT / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        events = {event["step"]: event for event in map(json.loads, lines) if event["event"] == "eval"}
-        for step in map(int, wanted.split(",")):
-            if step not in events:
-                raise ValueError(f"{folder}: expected an evaluation at step {step}; there are those at {list(events)}")
-            scores = events[step]
-            shares = [f"{100 * scores[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
-            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
-            rows.append(row + shares)
-    heads = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
-    return markdown(("run", "step", "pieces read, million", *heads), rows)
+
+    def made(match: re.Match[str]) -> str:
+        if match[2] not in TABLES or "<!-- table:" in match[3]:
+            raise ValueError(
+                f"expected <!-- table: NAME -->, where NAME is one of {', '.join(TABLES)}, and then <!-- end -->; got "
+                f"{match[1].strip()}"
+            )
+        return match[1] + TABLES[match[2]]() + match[4]
+
+    text, count = re.subn(r"(<!-- table: (.*?) -->\n)(.*?)(<!-- end -->)", made, text, flags=re.DOTALL)
+    if count != text.count("<!-- table:"):
+        raise ValueError("expected <!-- end --> after every table; the last one has none")
+    return text
 
 
-def output(words: list[str]) -> str:
-    """What the command prints for these arguments. Raises ValueError for an unknown record or run."""
-    if all(":" in word for word in words):
-        return held_out(words)
-    unknown = [word for word in words if word not in TABLES]
-    if unknown:
-        raise ValueError(f"expected {', '.join(TABLES)} or FOLDER:STEP,STEP of a run; got {', '.join(unknown)}")
-    return "\n".join(TABLES[word](json.loads((RESULTS / word).read_text(encoding="utf-8"))) for word in words)
-
-
-def main(argv: list[str] | None = None) -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORD", help=f"{', '.join(TABLES)}, or FOLDER:STEP,STEP of a run"
-    )
-    args = parser.parse_args(argv)
-    try:
-        print(output(args.records), end="")
-    except ValueError as error:
-        parser.error(str(error))
+def write_pages() -> None:
+    """Make the tables of all pages anew, and name the pages that changed."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        try:
+            new = rewritten(text)
+        except ValueError as error:
+            raise ValueError(f"{page.relative_to(ROOT)}: {error}") from None
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)}: its tables are new")
 
 
 if __name__ == "__main__":
-    main()
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    write_pages()

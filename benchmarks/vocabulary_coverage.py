@@ -17,7 +17,8 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.provenance import provenance, sha256
+from benchmarks.provenance import provenance
+from bert_training.files.hashing import sha256
 from tokenization import build_tokenizer
 from tokenization.text_files import read_texts
 

@@ -37,7 +37,7 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import idle, whole_demo_pretraining
-from benchmarks.provenance import ROOT, provenance, sha256
+from benchmarks.provenance import ROOT, provenance
 from benchmarks.speedrun import write_documents
 from benchmarks.whole_runs import SEED, make_run, resident_peak
 from bert_training.builtin_data import documentation
@@ -214,9 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     work, size = args.work_dir.resolve(), Size(40, 100, 50) if args.smoke else Size()
     idle.demand_idle_cores(args.busy or args.smoke)
     prepare(work / "data", size)
-    scripts = ["run_pretraining", "run_glue", "run_squad"]
-    found = provenance("benchmarks/whole_demo.py", argv, scripts) | idle.demand_idle_cores(args.busy or args.smoke)
-    found["sources"][DEMO] = sha256(ROOT / DEMO)
+    found = provenance("benchmarks/whole_demo.py", argv) | idle.demand_idle_cores(args.busy or args.smoke)
     ours = run_demo(work / "ours", size)
     stock = run_stock(stock_commands(work / "data", work / "stock", size), work / "stock")
     record = found | {"threads": torch.get_num_threads()} | size._asdict() | row_of(ours, stock)

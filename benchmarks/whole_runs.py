@@ -49,7 +49,6 @@ from modeling_bert_repro import BertForPreTraining, BertForQuestionAnswering, Be
 from tokenization import build_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "whole_runs.json"
-MEASURED = ("run_glue", "run_squad", "bert_training.pretraining.build_corpus")
 MARKS = ("imports", "data", "network", "first step")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SEED = 42
@@ -330,7 +329,7 @@ def main(argv: list[str] | None = None) -> None:
     records = read_records(output, facts)
     for name in args.only:
         row = ROWS[name]._replace(length=64, epochs=1) if args.smoke else ROWS[name]
-        origin = provenance("benchmarks/whole_runs.py", argv, MEASURED)
+        origin = provenance("benchmarks/whole_runs.py", argv)
         origin |= idle.demand_idle_cores(args.busy or args.smoke)
         runs: dict[str, list[dict[str, Any]]] = {"ours": [], "stock": []}
         for _ in range(repetitions):

@@ -4,7 +4,7 @@
     bert-repro verify downloaded --data glue/MRPC    # the scores as well, from predictions and weights
     bert-repro verify runs/seeds                     # a series, or any folder with runs below it
     bert-repro verify runs/table5                    # a table of the paper, with or without its runs
-    bert-repro verify docs                           # in a checkout: the runs and the figures of the pages
+    bert-repro verify docs                           # in a checkout: the recorded runs
 
 Each line begins with a verdict: "verified", "differs", or "cannot be checked here", which gives the reason. Checked are
 the hashes of all files (hashes.json), the tokenizer, the number of parameters, the code files, the data, the results
@@ -20,7 +20,6 @@ safetensors, nothing is unpickled, and the Hub is not asked.
 """
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from bert_training.files.hashing import HASHES
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.paper.places import RECORD
-from bert_training.tools import figures, verify_files, verify_paper, verify_records, verify_scores
+from bert_training.tools import verify_files, verify_paper, verify_records, verify_scores
 from bert_training.tools.findings import (
     DIFFERS,
     MALFORMED,
@@ -40,7 +39,6 @@ from bert_training.tools.findings import (
     run_check,
     short_text,
     unknown,
-    verified,
 )
 
 
@@ -61,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     folder, given = Path(args.folder), verify_scores.files_in(args.data)
     counts = dict.fromkeys(VERDICTS, 0)
-    for part in [*pages_in(folder), *runs_and_series_in(folder)]:
+    for part in runs_and_series_in(folder):
         print(f"{part}")
         for finding in findings(part, given, not args.skip_evaluation):
             if finding.verdict == DIFFERS or not args.brief:
@@ -89,33 +87,13 @@ def runs_and_series_in(folder: Path) -> list[Path]:
         return [folder]
     folders = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_run_or_series(path)]
     folders = [folder, *folders] if is_run_or_series(folder) else folders
-    if not folders and not pages_in(folder):
+    if not folders:
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
         raise ValueError(
             f"{folder}: expected the output folder of a finished run (with run.json), or one with runs below it; it "
             f"holds {held}"
         )
     return folders
-
-
-def pages_in(folder: Path) -> list[Path]:
-    """The pages of this project's documentation in a folder: those whose figures are tied to records."""
-    if not (figures.ROOT / figures.RECORDS[0]).is_dir():  # installed, without a checkout
-        return []
-    whole = folder.resolve()
-    return [folder / page.relative_to(whole) for page in figures.pages() if page.is_relative_to(whole)]
-
-
-def check_page(page: Path) -> Iterator[Finding]:
-    """The figures of a page, against the records that its comments name."""
-    if importlib.util.find_spec("benchmarks") is None:
-        yield unknown("figures", "tables of the benchmarks are printed anew: start the command in the checkout's root")
-        return
-    text = page.read_text(encoding="utf-8")
-    wrong = figures.mistakes(text)
-    yield from (differs("figures", mistake) for mistake in wrong)
-    if not wrong and (count := len(figures.all_figures(text))):
-        yield verified("figures", f"{count} are those of the records, settings and sources that the page names")
 
 
 def is_run(folder: Path) -> bool:
@@ -129,15 +107,12 @@ def is_run_or_series(folder: Path) -> bool:
 
 
 def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator[Finding]:
-    """What a check of the folder of a run, a series or a table, or of a page, finds, in the order of the claims.
+    """What a check of the folder of a run, a series or a table finds, in the order of the claims.
 
     Args:
         given: files that may be the data of the run.
         evaluate: whether to evaluate the weights.
     """
-    if folder.is_file():
-        yield from run_check("figures", lambda: check_page(folder))
-        return
     if (folder / RECORD).is_file():
         yield from run_check(RECORD, lambda: verify_paper.check_record(folder))
         return

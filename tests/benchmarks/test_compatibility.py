@@ -36,11 +36,11 @@ PROGRAM = """
 import sys, pytest
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from benchmarks import compatibility, pages
+from benchmarks import compatibility
 compatibility.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
 compatibility.RESULTS = Path({results!r})
 compatibility.conflict = lambda name: {{"package": name, "version": "1", "requires": ["torch<2, not 3"]}}
-pages.put_table = lambda page, name: None
+compatibility.write_pages = lambda: None
 sys.argv = ["compatibility.py"]
 compatibility.main()
 """
@@ -66,7 +66,7 @@ def test_rows_of_a_suite(tmp_path):
     assert ways["cases"] == 3 and ways["measured"] == {"largest difference": 0.25, "smallest share": 0.09}
     assert ways["version"] == importlib.metadata.version("torch")
     assert not rows["test_failure"]["works"] and rows["test_failure"]["reason"] == "it is new"
-    assert "benchmarks/compatibility.py" in record["sources"] and record["load_at_start"]
+    assert record["command"] == "python benchmarks/compatibility.py" and record["load_at_start"]
     lines = tables.compatibility(record).splitlines()
     result = "works (our class, plain, trusted); largest difference 2.5e-01; smallest share 0.09"
     assert lines[3] == f"| torch | {ways['version']} | three ways | {result} |"

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import compiled, tables
+from benchmarks import compiled
 
 
 def test_the_ways_take_turns(tmp_path, monkeypatch, capsys):
@@ -27,8 +27,8 @@ def test_the_ways_take_turns(tmp_path, monkeypatch, capsys):
     assert [first["dropout"], second["dropout"]] == [0.1, 0.0]
     assert first["seconds"] == {"ours": 8, "compiled": 9, "transformers": 10} and first["first_two_steps"] == 3
     assert first["range"]["ours"] == [5, 11] and second["range"]["transformers"] == [20, 26]
-    assert capsys.readouterr().out == tables.compiled(record)
-    assert "| BERT-Tiny, 2 rows of 16 tokens | 0.1 | 8.000 | 9.000 | 10.000 | 0.89 | 3 |" in tables.compiled(record)
+    assert capsys.readouterr().out == compiled.table(record)
+    assert "| BERT-Tiny, 2 rows of 16 tokens | 0.1 | 8.000 | 9.000 | 10.000 | 0.89 | 3 |" in compiled.table(record)
     assert torch.get_num_threads() == threads
 
 

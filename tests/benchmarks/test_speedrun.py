@@ -150,7 +150,7 @@ def test_blocks_are_those_of_run_mlm(monkeypatch, tokenizer_folder):
 
 
 RULES = {"contestants": {"fast": "", "paper": ""}, "seeds": 2}
-FACTS = {"date": "2026-01-02", "sources": {"a.py": "1"}}
+FACTS = {"date": "2026-01-02", "commit": "1234567"}
 
 
 def test_an_unfinished_record_is_continued_under_the_same_rules_only(tmp_path):
@@ -158,9 +158,9 @@ def test_an_unfinished_record_is_continued_under_the_same_rules_only(tmp_path):
     _, record = speedrun.open_record(path, "x", RULES, FACTS)
     assert record == {"what": "x", **FACTS, "rules": RULES, "runs": []}
 
-    def opened(what="x", rules=RULES, sources=None, runs=3):
+    def opened(what="x", rules=RULES, commit=FACTS["commit"], runs=3):
         path.write_text(json.dumps({"2026-01-02": record | {"runs": [{}] * runs}}))
-        facts = {"date": "2026-01-03", "sources": sources or FACTS["sources"]}
+        facts = {"date": "2026-01-03", "commit": commit}
         records, found = speedrun.open_record(path, what, rules, facts)
         assert records[max(records)] is found and len(records["2026-01-02"]["runs"]) == runs
         return found["date"], len(found["runs"])
@@ -169,7 +169,7 @@ def test_an_unfinished_record_is_continued_under_the_same_rules_only(tmp_path):
     assert opened(runs=4) == ("2026-01-03", 0)  # It was complete.
     assert opened(what="y") == ("2026-01-03", 0)
     assert opened(rules=RULES | {"target": 4}) == ("2026-01-03", 0)
-    assert opened(sources={"a.py": "2"}) == ("2026-01-03", 0)
+    assert opened(commit="7654321") == ("2026-01-03", 0)
 
 
 @pytest.fixture
@@ -203,8 +203,7 @@ def test_contestants_take_turns_and_a_stopped_program_continues(no_work, tmp_pat
     assert no_work.made == [(name, seed) for seed in (1, 2, 3) for name in ("fast", "paper")]
     (record,) = json.loads(output.read_text()).values()
     assert len(record["runs"]) == 6 and record["rules"]["contestants"]["fast"] == "--recipe fast"
-    assert {"commit", "versions", "sources", "command", "device", "load_at_start"} <= set(record)
-    assert {"run_pretraining.py", "benchmarks/contestants.py", "bert_training/engine/loop.py"} <= set(record["sources"])
+    assert {"commit", "versions", "command", "device", "load_at_start"} <= set(record)
     printed = capsys.readouterr().out
     assert "| fast | 3 of 3 | 10 (5 to 15) | 4.000 to 4.000 |" in printed
     assert "| paper | 0 of 3 | not reached within 1800 s and 3,000 steps | 5.000 to 5.000 |" in printed

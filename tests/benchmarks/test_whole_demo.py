@@ -96,8 +96,7 @@ def test_the_other_side_with_few_steps(tmp_path, monkeypatch):
     whole_demo.main(["--smoke", "--work_dir", str(tmp_path)])
     record = json.loads((tmp_path / "whole_demo.json").read_text())
     assert record["stock_mb"] > 300 and record["stock_seconds"] > 10
-    assert {"commit", "sources", "versions", "busy_cores_at_start"} <= set(record)
-    assert {whole_demo.DEMO, "run_squad.py", "bert_training/engine/launch.py"} <= set(record["sources"])
+    assert {"commit", "date", "versions", "busy_cores_at_start"} <= set(record)
     weights = [tmp_path / "stock" / "pretrained" / start / "model.safetensors" for start in ("random", "trained")]
     assert weights[0].read_bytes() != weights[1].read_bytes()
     for name in PARTS[1:]:

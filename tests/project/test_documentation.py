@@ -4,8 +4,6 @@ Three conventions hold on every page of the documentation, and the last one also
 - ``bert_training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
 - A link to a file of code has the file's name as its text, alone or as in ``optimizer.py: parameter_groups``.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
-
-tests/project/test_figures.py checks the figures; bert_training/tools/figures.py explains how a figure names its record.
 """
 
 import ast
@@ -31,10 +29,9 @@ from bert_training.flags.scripts import SCRIPTS, flags_with
 from bert_training.paper.flags import PaperArguments
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
-from bert_training.tools.figures import pages
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
-from tests.helpers.repository import ROOT
+from tests.helpers.repository import ROOT, pages
 from tokenization import build_tokenizer
 
 FLAGS = {
@@ -320,9 +317,9 @@ def tiny_model() -> BertForPreTraining:
 
 
 def test_the_table_of_tensors_is_what_a_model_saves(tiny_model):
-    table = CHECKPOINTS.read_text().partition("<!-- tensors -->\n")[2].partition("\n\n")[0]
+    table = CHECKPOINTS.read_text().partition("| name | shape |\n")[2].partition("\n\n")[0]
     listed = {}
-    for row in table.splitlines()[2:]:
+    for row in table.splitlines()[1:]:
         names, shape = row.strip("| ").split(" | ")
         names = re.findall(r"`([\w.]+)`", names)
         if names[1:] == ["key", "value"]:
@@ -335,7 +332,7 @@ def test_the_table_of_tensors_is_what_a_model_saves(tiny_model):
 
 
 def test_the_list_of_what_must_not_change_is_complete():
-    text = CHECKPOINTS.read_text().partition("<!-- fixed -->\n")[2].partition("\n\n")[0]
+    text = CHECKPOINTS.read_text().partition("the error names the difference:\n\n")[2].partition("\n\n")[0]
     counted = {"max_steps", "num_train_epochs", "phases", "per_device_train_batch_size", "gradient_accumulation_steps"}
     assert set(re.findall(r"--(\w+)", text)) - counted == set(flags_with(FIXED))
 

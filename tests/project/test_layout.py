@@ -101,7 +101,6 @@ TESTED_ELSEWHERE = {
         "tools/test_ask.py",
     ),
     "bert_training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
-    "bert_training/tools/figures.py": ("project/test_figures.py",),
     "bert_training/tools/findings.py": ("tools/test_verify.py",),
     "bert_training/tools/score.py": (
         "tasks/squad/test_metrics.py",

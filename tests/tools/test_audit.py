@@ -246,10 +246,10 @@ def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, 
 # --- docs/data_pipeline.md --------------------------------------------------------------------------------
 
 
-def documented(name):
-    """The fenced block of the page after the comment that names it."""
+def documented(sentence):
+    """The fenced block of the page after a paragraph that ends with these words."""
     page = (ROOT / "docs" / "data_pipeline.md").read_text(encoding="utf-8")
-    return re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
+    return re.search(rf"{sentence}\n\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
 
 
 def example(text, folder):
@@ -267,7 +267,8 @@ def example(text, folder):
 
 
 def test_the_documented_example_is_what_the_code_makes(tmp_path):
-    assert example(documented("corpus"), tmp_path / "c") == documented("instances")
+    text, instances = documented("one sentence a line:"), documented("A test rebuilds them and compares.")
+    assert example(text, tmp_path / "c") == instances
 
 
 # --- benchmarks/pretraining_data.py -----------------------------------------------------------------------
