@@ -123,7 +123,7 @@ def keep_few_primitives(mixed_precision: str) -> None:
     On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
     number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
     tensors of many steps, so that freed memory stays in small pieces and the process grows
-    (docs/lab/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
+    (lab/notes/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
     oneDNN may compute more. oneDNN reads the variable once, so the first run of a process decides.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):

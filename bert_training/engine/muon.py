@@ -2,7 +2,7 @@
 
 Muon (Jordan et al. 2024) takes the running mean of a matrix's gradients and makes its singular values nearly equal,
 by five steps of a Newton-Schulz iteration in bfloat16; a processor that does not compute in bfloat16 is slow at it.
-Embeddings, biases, LayerNorm and heads are left to AdamW, as its authors advise. docs/lab/log.md has a first trial.
+Embeddings, biases, LayerNorm and heads are left to AdamW, as its authors advise. lab/notes/log.md has a first trial.
 """
 
 import re

@@ -3,7 +3,7 @@
 ``paper`` is the default. Its values stand beside the flags: those of the paper and of google-research/bert.
 
 ``fast`` is for hours instead of days, with small networks that read little text and hardly any text twice. The paper's
-values were chosen for 768 units and 40 epochs. The trials behind this recipe are in docs/lab/log.md (2026-11-22, "What
+values were chosen for 768 units and 40 epochs. The trials behind this recipe are in lab/notes/log.md (2026-11-22, "What
 lets a small network leave the plateau", and 2026-11-23); most of them had 2 layers of 128 units. The formulas carry
 their values to other sizes:
 

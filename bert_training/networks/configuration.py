@@ -73,7 +73,7 @@ def rounded_to(rows: int, pieces: int) -> int | None:
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
-    """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
+    """Set the switches that make this project's network faster (lab/notes/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
 

@@ -163,7 +163,7 @@ def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: 
     if sequences < SHORT * PUBLISHED and facts["flags"].get("recipe") != "fast":
         lines.append(
             f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
-            "(docs/speedrun.md); give it to this command, too, to plan with it."
+            "(lab/notes/speedrun.md); give it to this command, too, to plan with it."
         )
     return "\n".join(lines)
 

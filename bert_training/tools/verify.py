@@ -27,7 +27,6 @@ from pathlib import Path
 from bert_training.files.hashing import HASHES
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.initial_weights import weights_sha256
-from bert_training.paper.places import RECORD
 from bert_training.tools import verify_files, verify_paper, verify_records, verify_scores
 from bert_training.tools.findings import (
     DIFFERS,
@@ -40,6 +39,7 @@ from bert_training.tools.findings import (
     short_text,
     unknown,
 )
+from lab.paper.places import RECORD
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -119,7 +119,7 @@ def test_all_scripts_are_known():
     [
         (["run_glue.py"], "; add --resume_from_checkpoint auto to go on from the newest checkpoint"),
         (["run_glue.py", "--resume_from_checkpoint", "auto"], ""),
-        (["run_paper.py"], ""),
+        (["lab/run_paper.py"], ""),
     ],
 )
 def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint):

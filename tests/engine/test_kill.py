@@ -1,6 +1,6 @@
 """A run that was killed and resumed ends with the same bits as a run that was never stopped.
 
-tests/faults/test_kills.py kills more of them, at more places.
+lab/tests/faults/test_kills.py kills more of them, at more places.
 """
 
 import random

@@ -183,7 +183,7 @@ def test_only_one_module_replaces_files():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace" for node in nodes)
 
-    files = [*(ROOT / "bert_training").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
+    files = [*(ROOT / "bert_training").rglob("*.py"), *(ROOT / "lab" / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]
 
 

@@ -210,6 +210,6 @@ def quick_orphans() -> None:
 
 
 def forked_cells() -> None:
-    """Cells of run_paper.py are forks of its process, which saves each of them the imports, and not of a server."""
-    runner = importlib.import_module("bert_training.paper.runner")
+    """Cells of lab/run_paper.py are forks of its process, which saves each of them the imports, and not of a server."""
+    runner = importlib.import_module("lab.paper.runner")
     runner._context = lambda: multiprocessing.get_context("fork")

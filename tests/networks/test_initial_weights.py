@@ -213,14 +213,14 @@ TOKENIZER_OR_SHAPE = {"AutoTokenizer", "BertTokenizer", "AutoConfig", "BertConfi
 def test_networks_are_loaded_in_one_place_only():
     """A call of `from_pretrained` elsewhere could put random weights in the place of missing ones without an error."""
     found = []
-    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("bert_training/**/*.py"), *ROOT.glob("benchmarks/*.py")]):
+    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("bert_training/**/*.py"), *ROOT.glob("lab/benchmarks/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
                 owner = ast.unparse(node.func.value)
                 if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
                     found.append(f"{path.relative_to(ROOT)}: {owner}")
     # Two benchmarks run what users of transformers alone would write, so they load networks as those do.
-    peers = ("benchmarks/speedrun.py: ", "benchmarks/whole_run_programs.py: ")
+    peers = ("lab/benchmarks/speedrun.py: ", "lab/benchmarks/whole_run_programs.py: ")
     assert [one for one in found if not one.startswith(peers)] == ["bert_training/networks/initial_weights.py: cls"]
 
 

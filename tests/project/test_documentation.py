@@ -26,9 +26,9 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.natures import FIXED
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.scripts import SCRIPTS, flags_with
-from bert_training.paper.flags import PaperArguments
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
+from lab.paper.flags import PaperArguments
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.repository import ROOT, pages
@@ -37,7 +37,7 @@ from tokenization import build_tokenizer
 FLAGS = {
     **SCRIPTS,
     "extract_features.py": FeatureArguments,
-    "run_paper.py": PaperArguments,
+    "lab/run_paper.py": PaperArguments,
     "bert-repro app": AppArguments,
 }
 PAGES = pages()

@@ -16,7 +16,7 @@ NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
 FLAGS, FILES, RECORDS = "bert_training.flags", "bert_training.files", "bert_training.records"
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
-PAPER, TOOLS, APP = "bert_training.paper", "bert_training.tools", "bert_training.app"
+PAPER, TOOLS, APP = "lab.paper", "bert_training.tools", "bert_training.app"
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),

@@ -2,7 +2,7 @@
 
 tests/engine has the tests of bert_training/engine, tests/tokenization those of tokenization, and so on. tests/scripts
 has those of the scripts, tests/project those of the documentation, the packages and the tests themselves,
-tests/ecosystem those with other people's packages, and tests/faults the campaign of faults. The programs that tests
+tests/ecosystem those with other people's packages, and lab/tests/faults the campaign of faults. The programs that tests
 start are in tests/programs.
 """
 
@@ -55,21 +55,21 @@ TESTED_ELSEWHERE = {
         "scripts/test_run_glue.py",
         "scripts/test_run_pretraining.py",
     ),
-    "bert_training/paper/experiments.py": (
+    "lab/paper/experiments.py": (
         "paper/test_flags.py",
         "paper/test_plan.py",
     ),
-    "bert_training/paper/picture.py": ("scripts/test_run_paper.py",),
-    "bert_training/paper/places.py": ("scripts/test_run_paper.py",),
-    "bert_training/paper/published.py": (
+    "lab/paper/picture.py": ("scripts/test_run_paper.py",),
+    "lab/paper/places.py": ("scripts/test_run_paper.py",),
+    "lab/paper/published.py": (
         "paper/test_plan.py",
         "paper/test_verdicts.py",
     ),
-    "bert_training/paper/scales.py": (
+    "lab/paper/scales.py": (
         "paper/test_data.py",
         "paper/test_plan.py",
     ),
-    "bert_training/paper/tasks.py": (
+    "lab/paper/tasks.py": (
         "paper/test_data.py",
         "paper/test_plan.py",
     ),

@@ -45,7 +45,7 @@ def swag_results() -> set[str]:
 
 def recorded_results(script: str) -> set[str]:
     keys = set()
-    for path in (ROOT / "docs" / "runs").glob("*/all_results.json"):
+    for path in (ROOT / "lab" / "records" / "runs").glob("*/all_results.json"):
         if json.loads((path.parent / "run.json").read_text())["script"] == script:
             keys |= {key for key in json.loads(path.read_text()) if key.startswith("eval_")}
     return keys

@@ -11,7 +11,7 @@ from bert_training.tasks.student_t import incomplete_beta, mean_interval, t_test
 from tests.helpers.repository import ROOT
 
 DEGREES = (1, 2, 3, 4, 5, 7, 9, 10, 19, 29, 99, 999)
-SERIES = sorted(ROOT.glob("docs/runs/*/summary.json"))
+SERIES = sorted(ROOT.glob("lab/records/runs/*/summary.json"))
 
 
 def test_quantiles_are_those_of_printed_tables():

@@ -271,7 +271,7 @@ def test_the_documented_example_is_what_the_code_makes(tmp_path):
     assert example(text, tmp_path / "c") == instances
 
 
-# --- benchmarks/pretraining_data.py -----------------------------------------------------------------------
+# --- lab/benchmarks/pretraining_data.py -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_the_benchmark_runs(tmp_path, tokenizer):
     text = "\n\n".join("\n".join(document) for document in documents(2000))
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "vocab.txt").write_text("\n".join(tokenizer.get_vocab()) + "\n")
-    command = [sys.executable, "benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
+    command = [sys.executable, "lab/benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
     command += ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "r.json"), "--repeat", "2", "--part"]
     subprocess.run([*command, "builder", "plan", "batches", "memory"], cwd=ROOT, check=True)
     results = json.loads((tmp_path / "r.json").read_text())

@@ -146,10 +146,10 @@ def test_the_records_of_this_project_are_verified(capsys, monkeypatch, tmp_path)
     monkeypatch.chdir(ROOT)
     assert status("docs", "--brief") == 0, capsys.readouterr().out
     printed = capsys.readouterr().out
-    assert "docs/runs/mini-14000" in printed
+    assert "lab/records/runs/mini-14000" in printed
     assert int(re.search(r"(\d+) verified, 0 differs", printed)[1]) > 300
     run = tmp_path / "mini-14000"
-    shutil.copytree(ROOT / "docs/runs/mini-14000", run)
+    shutil.copytree(ROOT / "lab/records/runs/mini-14000", run)
     assert not wrong(run)
     edit(run / "all_results.json", '"eval_mlm_loss": 6', '"eval_mlm_loss": 5')
     assert "eval_mlm_loss" in "\n".join(wrong(run))

@@ -1,0 +1,401 @@
+"""Write the tables of the pages anew from the records of lab/records/ and lab/records/runs/.
+
+    python lab/tables.py
+
+A page shows a table between <!-- table: NAME --> and <!-- end -->, where NAME is a key of TABLES or paper/FOLDER for a
+recorded table of the paper. Below each table stands when, at which commit and on which processor it was measured. To
+show a new record, write a function that makes a table of it, name it in TABLES, and put the two comments into a page.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import run_tables
+from lab.benchmarks.markdown import markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "lab" / "records"
+
+
+# What the records of lab/benchmarks/step.py call a workload or a kind of padding, and how the pages say it; applied in
+# this order.
+WORDS = (
+    (r"\b(tiny|mini|small|medium|base|large)\b", lambda match: f"BERT-{match[1].capitalize()}"),
+    (r" (?:mrpc|sst2|squad) (?:train|dev)\b", lambda match: f" on {TASKS[match[0].split()[0]]}"),
+    (r"\bbatch (\d+)", r"batches of \1"),
+    (r"(\d+) x (\d+)", r"\1 rows of \2 tokens"),
+    (r"\brows of like length", "rows of similar length"),
+)
+TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
+
+
+def in_words(workload: str) -> str:
+    """The name of a workload or of a kind of padding in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
+    for pattern, words in WORDS:
+        workload = re.sub(pattern, words, workload)
+    return workload
+
+
+def steps(record: dict) -> str:
+    """The table of step_<device>.json."""
+    rows = []
+    for row in record["results"]:
+        memory = "ours_bytes" in row
+        against = in_words(row["against"].removeprefix("stock").removeprefix(", ")) or "as it is"
+        spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
+        ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
+        share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
+        rows.append([in_words(row["workload"]), against, ratio, spread, str(row.get("ratio_target", "")), share])
+    head = ("workload", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
+    return markdown(head, rows, 2)
+
+
+TEXTS = {"wiki_heldout.txt": "held-out Wikipedia", "books_heldout.txt": "held-out novels"}
+OWNERS = {"google": "Google's"}
+
+
+def vocabulary(record: dict) -> str:
+    """The table of vocabulary_coverage.json."""
+    rows = []
+    for row in record["results"]:
+        shares = [f"{100 * row[key]:.{digits}f}" for key, digits in (("whole_share", 2), ("unknown_share", 4))]
+        names = [TEXTS.get(row["text"], row["text"]), OWNERS.get(row["vocab"], row["vocab"])]
+        rows.append([*names, f"{row['words']:,}", f"{row['pieces_per_word']:.4f}", *shares])
+    return markdown(("text", "vocabulary", "words", "pieces per word", "words kept whole, %", "[UNK], %"), rows, 2)
+
+
+def comparison(record: dict) -> str:
+    """The table of pretraining_comparison.json."""
+    rows = [[name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()]
+    rows.append(
+        ["*the frequencies of the pieces alone*", *[f"{record['unigram_entropy']:.3f}"] * len(record["predictions"])]
+    )
+    return markdown(("run", *record["predictions"]), rows)
+
+
+def onnx(record: dict) -> str:
+    """The table of onnx_int8.json."""
+    names = {"torch": "torch", "model": "ONNX", "model_int8": "ONNX, 8-bit"}
+    rows = []
+    for key, name in names.items():
+        row = record[key]
+        size = f"{row['bytes']:,}" if "bytes" in row else ""
+        rows.append([name, f"{100 * row['accuracy']:.2f}", f"{row['cpu_seconds']:.2f}", size])
+    return markdown(("", "accuracy, %", "CPU seconds", "bytes"), rows)
+
+
+def data(record: dict) -> str:
+    """The table of pretraining_data.json."""
+    build, large = record["builder"], record["memory"]
+    plan, batches = record["plan"]["mlm_nsp_128"], record["batches"]["million_tokens_per_s_and_core"]
+    speed = build["build_corpus"]["tokens_per_s"] / 1e6
+    peak, plan_large = large["peak_rss_mb"], large["plan"]["wall_s"]
+    text = build["text"]
+    rows = [
+        ("the text: documents", f"{text['documents']:,}"),
+        ("the text: million sentences", f"{text['sentences'] / 1e6:.2f}"),
+        ("the text: million tokens", f"{text['tokens'] / 1e6:.1f}"),
+        ("building the corpus, from .xz to disk: seconds", f"{build['build_corpus']['wall_s']:.1f}"),
+        ("building the corpus: million tokens a second", f"{speed:.2f}"),
+        (
+            "building the corpus: per cent of the speed of the tokenizers library alone",
+            f"{100 * build['ratio_wall']:.0f}",
+        ),
+        ("a corpus ten times as large: million tokens", f"{large['text']['tokens'] / 1e6:.1f}"),
+        ("a corpus ten times as large: seconds to build it", f"{large['build']['wall_s']:.0f}"),
+        ("a corpus ten times as large: peak memory in MB", str(peak["after_build"])),
+        ("peak memory after the imports alone, MB", str(peak["before"])),
+        (
+            "plan and order of an epoch at length 128: CPU seconds for a million sentences",
+            str(plan["plan_cpu_s_per_million"]),
+        ),
+        ("plan and order of an epoch at length 128: MB for a million sentences", str(plan["plan_mb_per_million"])),
+        ("a corpus ten times as large: seconds to plan an epoch", f"{plan_large:.1f}"),
+        *((f"ready batches, {what}: million tokens a second and core", str(batches[key])) for what, key in BATCHES),
+    ]
+    return markdown(("what", "measured"), rows)
+
+
+BATCHES = (
+    ("length 128", "mlm_nsp_128"),
+    ("whole words masked", "mlm_nsp_whole_word_128"),
+    ("`mlm`", "mlm_128"),
+    ("`ltr`", "ltr_128"),
+    ("transformers' DataCollatorForLanguageModeling, which masks only", "transformers_collator_masks_only_128"),
+)
+
+
+def real_tokens(record: dict) -> str:
+    """The table of lengths.json."""
+    rows = []
+    for name, row in record["lengths"].items():
+        rows.append([name, str(row["padded_to"]), f"{100 * row['share_of_real_tokens']:.1f}"])
+    return markdown(("data", "padded to", "real tokens, %"), rows)
+
+
+WAYS = {"our class": "our class", "plain transformers": "plain", "trust_remote_code": "trusted"}
+
+
+def compatibility(record: dict) -> str:
+    """The table of compatibility.json."""
+    rows = []
+    for row in record["results"]:
+        parts = ["works" if row["works"] else f"does not work: {row['reason']}"]
+        if row["works"] and row["ways"]:
+            parts[0] += f" ({', '.join(WAYS[way] for way in row['ways'])})"
+        for name, value in row["measured"].items():
+            parts.append(f"{name} {value:.1e}" if "difference" in name and value else f"{name} {value:.2g}")
+        rows.append([row["package"], row["version"], row["tried"].replace("|", r"\|"), "; ".join(parts)])
+    for row in record["not_installed"]:
+        reason = f"cannot be installed here: it requires {'; '.join(row['requires'])}"
+        rows.append([row["package"], row["version"], "installation", reason])
+    return markdown(("package", "version", "what was tried", "result"), rows, 4)
+
+
+def speedrun(records: dict) -> str:
+    """The ledger of speedrun.json, newest first, and the contestants of the newest record that has several."""
+    if not records:
+        return "No record has been measured yet.\n"
+    rows = []
+    for record in sorted(records.values(), key=lambda record: record["date"], reverse=True):
+        own = [run for run in record["runs"] if run["contestant"] == "fast"]
+        if len(own) < 3 or not all(run["reached"] for run in own):
+            continue
+        rules = record["rules"]
+        race = (
+            f"{rules['config_name']}, {', '.join(rules['text'])}, {rules['pieces']:,} pieces, {rules['target']:g} nats"
+        )
+        text = [record["date"][:10], record["what"].replace("|", r"\|"), race, record["commit"]]
+        rows.append(
+            [*text, str(len(own)), *(times_of(record, name) for name in ("fast", "paper", "transformers-tuned"))]
+        )
+    heads = (
+        "date",
+        "what is new",
+        "race",
+        "commit",
+        "seeds",
+        "fast, seconds",
+        "paper, seconds",
+        "transformers-tuned, seconds",
+    )
+    several = [date for date, record in records.items() if len(record["rules"]["contestants"]) > 1]
+    newest = records[max(several or records)]
+    ledger = markdown(heads, rows, 4) if rows else "No record counts yet: three seeds must be under the target.\n"
+    return f"{ledger}\n{speedrun_contestants(newest)}"
+
+
+def speedrun_contestants(record: dict) -> str:
+    """The table of the contestants of one record of speedrun.json."""
+    rows = []
+    for name in dict.fromkeys(run["contestant"] for run in record["runs"]):
+        runs = [run for run in record["runs"] if run["contestant"] == name]
+        losses = [run["loss"] for run in runs]
+        reached = f"{sum(run['reached'] for run in runs)} of {len(runs)}"
+        rows.append([name, reached, times_of(record, name), f"{min(losses):.3f} to {max(losses):.3f}"])
+    return markdown(("contestant", "seeds under the target", "seconds to the target", "loss reached, nats"), rows)
+
+
+def times_of(record: dict, contestant: str) -> str:
+    """The median and the range of the seconds of a contestant; the limits if a run did not reach the target."""
+    runs = [run for run in record["runs"] if run["contestant"] == contestant]
+    if not runs:
+        return "not measured"
+    if not all(run["reached"] for run in runs):
+        return f"not reached within {record['rules']['seconds']:g} s and {record['rules']['steps']:,} steps"
+    seconds = [run["seconds"] for run in runs]
+    return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
+
+
+def whole_runs(record: dict) -> str:
+    """The table of whole_runs.json."""
+    rows = []
+    for name, row in record.items():
+        seconds = [f"{statistics.median(row[f'{side}_seconds']):.1f}" for side in ("ours", "stock")]
+        ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"]), str(row["ratio_target"])]
+        rows.append([name, *seconds, *ratios, str(row["ours_mb"]), str(row["stock_mb"])])
+    heads = ("run", "ours, seconds", "Trainer, seconds", "times as fast", "range", "aim", "ours, MB", "Trainer, MB")
+    table = markdown(heads, rows)
+    for name, row in record.items():
+        if "parts" in row:
+            names = {"ours": "ours", "stock": "Trainer"}
+            parts = [[names[side], *(f"{value:.2f}" for value in row["parts"][side].values())] for side in names]
+            table += "\n" + markdown((f"{name}, seconds", *row["parts"]["ours"]), parts)
+    return table
+
+
+def faults(record: dict) -> str:
+    """The table of faults.json."""
+    rows = []
+    for row, found in record.items():
+        outcomes = [f"{count:,} {outcome}" for outcome, count in sorted(found["outcomes"].items(), key=lambda o: -o[1])]
+        outcomes += [f"{name}: {value}" for name, value in found["measured"].items()]
+        rows.append([row, "; ".join(outcomes).replace("|", r"\|"), f"{found['faults']:,}"])
+    return markdown(("fault", "what became of them", "number"), rows, 2)
+
+
+def squad(record: dict) -> str:
+    """The table of squad.json."""
+    train, dev = record["train"], record["dev"]
+    peak = train["peak_rss_mb"]["after"]
+    rows = [
+        (f"cutting the training file into {train['windows']:,} windows, at most {peak} MB of memory", train["build"]),
+        ("reading these windows from the cache", train["cache"]["read_with_fingerprint"]),
+        (f"searching the spans of the {dev['questions']:,} development questions, with `offsets`", dev["offsets"]),
+        ("the same with `google`", dev["google"]),
+    ]
+    return markdown(("step, for SQuAD 1.1", "CPU seconds"), [(what, f"{spent['cpu_s']:.1f}") for what, spent in rows])
+
+
+def whole_demo(record: dict) -> str:
+    """The table of whole_demo.json."""
+    sides = ("ours", "stock")
+    rows = [
+        ["the whole demo, seconds", *(f"{record[f'{side}_seconds']:,.0f}" for side in sides), f"{record['ratio']:.2f}"]
+    ]
+    for part, ratio in record["part_ratios"].items():
+        rows.append([f"{part}, seconds", *(f"{record['parts'][side][part]:,.0f}" for side in sides), f"{ratio:.2f}"])
+    rows.append(["memory of the largest process, MB", *(f"{record[f'{side}_mb']:,}" for side in sides), ""])
+    return markdown(("", "ours", "around Trainer", "times as fast"), rows)
+
+
+def speed() -> str:
+    """The table of README.md: a few of the figures of four records."""
+    step, runs, demo, races = map(read, ("step_cpu", "whole_runs", "whole_demo", "speedrun"))
+    ratios = {(row["workload"], row["against"]): row["ratio"] for row in step["results"]}
+    mini = [record for record in races.values() if record["rules"]["config_name"] == "mini"]
+    race = max(mini, key=lambda record: record["date"])
+    seconds = statistics.median(run["seconds"] for run in race["runs"] if run["contestant"] == "fast")
+    base, squad = "pre-training base, 16 x 128", "fine-tuning squad train, small, batch 12"
+    longest, alike = ratios[squad, "stock, padded to the longest"], ratios[squad, "stock, rows of like length"]
+    rows = [
+        ("a step of pre-training BERT-Base, beside transformers' network", ratios[base, "stock"], step),
+        ("a step of BERT-Small on SQuAD, beside batches padded to their longest row", longest, step),
+        ("a step of BERT-Small on SQuAD, beside batches of rows of similar length", alike, step),
+        ("a whole run of BERT-Mini on SQuAD, beside Trainer", runs["squad"]["ratio"], runs["squad"]),
+        ("`make demo`, beside the same runs with Trainer", demo["ratio"], demo),
+    ]
+    shown = [[what, f"{ratio:.2f} times as fast", *place(record)] for what, ratio, record in rows]
+    what = f"`--recipe fast`: BERT-Mini from no weights to a loss of {race['rules']['target']:g} nats"
+    shown.append([what, f"{seconds:.0f} seconds", *place(race)])
+    return markdown(("what", "result", "date", "commit", "processor"), shown, 5)
+
+
+def place(record: dict) -> tuple[str, str, str]:
+    """Date, commit and processor of a record."""
+    return record["date"][:10], record["commit"], record["device"]
+
+
+RECORDS: dict[str, Callable[[dict], str]] = {
+    "step_cpu": steps,
+    "step_cpu_xeon": lambda record: steps(
+        record | {"results": [r for r in record["results"] if r["group"] == "pretraining"]}
+    ),
+    "vocabulary_coverage": vocabulary,
+    "pretraining_comparison": comparison,
+    "onnx_int8": onnx,
+    "pretraining_data": data,
+    "lengths": real_tokens,
+    "compatibility": compatibility,
+    "speedrun": speedrun,
+    "whole_runs": whole_runs,
+    "whole_demo": whole_demo,
+    "faults": faults,
+    "squad": squad,
+}
+MINI = {
+    "mini-wiki-books": (250, 1000, 2000, 3000),
+    "mini-14000": (1000, 2000, 4000, 6000, 8000, 10000, 12000, 14000),
+    "mini-fast": (2100, 2400),
+    "mini-fast-5000": (4500, 5000),
+}
+OWN_WEIGHTS = (
+    "mini-wiki-books",
+    "mini-14000",
+    "*-random",
+    "*-pretrained",
+    "*-mini-14000",
+    "mrpc-control",
+    "stsb-control",
+)
+PAPER = ("table5", "table5_small", "table6", "table7", "table8", "table8_small", "figure5")
+
+
+def read(name: str) -> Any:
+    """A record of lab/records/."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def of_record(name: str) -> str:
+    """The table of a record, and below it where it was measured: the record as a whole, or each of its parts."""
+    record = read(name)
+    parts = [part for part in (record, *record.values()) if isinstance(part, dict) and "date" in part]
+    facts = ([part.get(key, "") for part in parts] for key in ("date", "commit", "device"))
+    return RECORDS[name](record) + "\n" + run_tables.sentence("Measured", *facts, f"lab/records/{name}.json")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    **{name: partial(of_record, name) for name in RECORDS},
+    **{f"paper/{name}": partial(run_tables.paper, name) for name in PAPER},
+    "speed": speed,
+    "mini": partial(run_tables.held_out, MINI),
+    "parts of pre-training": run_tables.parts,
+    "own weights": partial(run_tables.compared, *OWN_WEIGHTS),
+    "fast recipe": partial(run_tables.compared, "fast-*"),
+    "fast recipe, intervals": run_tables.intervals,
+    "minilm": partial(run_tables.compared, "minilm-*", "ungrouped-minilm-cola"),
+    "control": run_tables.control,
+}
+
+
+def pages() -> list[Path]:
+    """The pages that may show tables."""
+    return [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("lab/notes/*.md"))]
+
+
+def rewritten(text: str) -> str:
+    """A page with its tables made anew.
+
+    Raises:
+        ValueError: a table has an unknown name, or no end.
+    """
+
+    def made(match: re.Match[str]) -> str:
+        if match[2] not in TABLES or "<!-- table:" in match[3]:
+            raise ValueError(
+                f"expected <!-- table: NAME -->, where NAME is one of {', '.join(TABLES)}, and then <!-- end -->; got "
+                f"{match[1].strip()}"
+            )
+        return match[1] + TABLES[match[2]]() + match[4]
+
+    text, count = re.subn(r"(<!-- table: (.*?) -->\n)(.*?)(<!-- end -->)", made, text, flags=re.DOTALL)
+    if count != text.count("<!-- table:"):
+        raise ValueError("expected <!-- end --> after every table; the last one has none")
+    return text
+
+
+def write_pages() -> None:
+    """Make the tables of all pages anew, and name the pages that changed."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        try:
+            new = rewritten(text)
+        except ValueError as error:
+            raise ValueError(f"{page.relative_to(ROOT)}: {error}") from None
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)}: its tables are new")
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    write_pages()

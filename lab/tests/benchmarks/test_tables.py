@@ -1,0 +1,100 @@
+"""lab/tables.py: the tables of the pages are those of the records, with date, processor and commit."""
+
+import json
+import re
+
+import pytest
+
+from lab import run_tables, tables
+from lab.tests.helpers.paper_plans import write_table
+from tests.helpers.repository import ROOT
+
+
+@pytest.mark.parametrize("path", tables.pages(), ids=lambda path: path.name)
+def test_the_tables_of_a_page_are_what_the_command_writes(path):
+    text = path.read_text(encoding="utf-8")
+    assert tables.rewritten(text) == text, "python lab/tables.py writes the tables of the records"
+
+
+def test_every_table_is_on_a_page():
+    shown = {name for path in tables.pages() for name in re.findall("<!-- table: (.*?) -->", path.read_text())}
+    assert shown == set(tables.TABLES)
+
+
+@pytest.mark.parametrize("path", sorted(tables.RESULTS.glob("*.json")), ids=lambda path: path.name)
+def test_a_record_says_when_and_at_which_commit_it_was_measured(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    parts = [record] if "date" in record else list(record.values())
+    assert all(re.match(r"20\d\d-\d\d-\d\d", part["date"]) and part["commit"] for part in parts)
+
+
+def test_a_table_is_replaced_and_the_rest_of_the_page_stays():
+    page = "# A\n\n<!-- table: lengths -->\nold\n<!-- end -->\n\nText <!-- end -->.\n"
+    made = tables.rewritten(page)
+    assert made == page.replace("old\n", tables.TABLES["lengths"]())
+    assert "| mrpc train | 128 | 41.6 |\n" in made and tables.rewritten(made.replace("41.6", "41.7")) == made
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("<!-- table: nothing -->\n<!-- end -->\n", "with one of step_cpu, .*; got <!-- table: nothing -->"),
+        ("<!-- table: lengths -->\n\n<!-- table: squad -->\n<!-- end -->\n", "got <!-- table: lengths -->"),
+        ("<!-- table: lengths -->\n| a |\n", "expected <!-- end --> after every table"),
+    ],
+)
+def test_an_unknown_or_open_table_is_an_error(page, message, tmp_path, monkeypatch):
+    message = message.replace("with one of", "where NAME is one of")
+    (tmp_path / "README.md").write_text(page)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match=f"README.md: .*{message}"):
+        tables.write_pages()
+    assert (tmp_path / "README.md").read_text() == page
+
+
+def test_the_command_writes_the_pages_and_names_them(tmp_path, monkeypatch, capsys):
+    (tmp_path / "docs").mkdir()
+    page, other = tmp_path / "README.md", tmp_path / "docs" / "a.md"
+    page.write_text("<!-- table: lengths -->\n<!-- end -->\n")
+    other.write_text("# A\n")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    tables.write_pages()
+    assert page.read_text().endswith("commit 74c996b-dirty: `lab/records/lengths.json`*\n<!-- end -->\n")
+    assert capsys.readouterr().out == "README.md: its tables are new\n"
+
+
+def test_the_line_below_a_table_has_days_processors_and_commits_in_their_order():
+    line = run_tables.sentence(
+        "Measured",
+        ["2026-11-22T09:00:00", "2026-11-20T08:00:00", "2026-11-22T10:00:00"],
+        ["bbbbbbbbb", "ccccccccc-dirty", "bbbbbbbbb"],
+        ["cpu, x86_64, 1 threads", "AMD EPYC", "AMD EPYC"],
+        "a.json",
+    )
+    assert (
+        line == "*Measured 2026-11-20 to 2026-11-22 on x86_64 and AMD EPYC, commits ccccccc-dirty, bbbbbbb: `a.json`*\n"
+    )
+    assert run_tables.sentence("At", ["2026-11-20"], ["a"], [""], "b") == "*At 2026-11-20, commit a: `b`*\n"
+
+
+def test_a_step_without_an_evaluation_is_an_error():
+    with pytest.raises(ValueError, match="mini-14000: expected an evaluation at step 7; there are those at"):
+        run_tables.held_out({"mini-14000": (7,)})
+
+
+def test_the_table_of_the_control_has_the_means_and_differences_of_the_summaries():
+    summary = json.loads((ROOT / "lab/records/runs/minilm-stsb-control/summary.json").read_text())
+    scores = [run["results"]["eval_pearson"] for run in summary["runs"]]
+    row = run_tables.control().splitlines()[2]
+    assert row.startswith(
+        f"| STS-B, Pearson correlation | 5 | 84.3 | {100 * sum(scores) / 5:.1f} | +0.3 | -1.0 to +1.7 |"
+    )
+
+
+def test_a_recorded_report_is_shown_without_its_beginning(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_tables, "RUNS", tmp_path)
+    write_table(tmp_path / "paper/table7", "7")
+    shown = run_tables.paper("table7")
+    assert "](runs/paper/table7/report.png)" in shown and "**What the paper concludes**" in shown
+    assert "the level of that interval" not in shown and "| Embeddings | " in shown
+    assert "`lab/records/runs/paper/table7/record.json`" in shown.splitlines()[-1]
