@@ -6,7 +6,7 @@ BIN := .venv/bin
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow test-kernels test-ecosystem faults lint bench report release
+.PHONY: help install demo test test-slow lab-test test-kernels test-ecosystem faults lint bench report release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -27,6 +27,9 @@ demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes
 
 test: install ## run the tests that take seconds each
 	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+lab-test: install ## run the tests of the laboratory: benchmarks, the paper as a program, the fault campaign
+	$(BIN)/python -m pytest -m "not gpu" lab/tests
 
 test-slow: install ## run the tests that take minutes each, except those of test-ecosystem
 	$(BIN)/python -m pytest -m "slow and not gpu and not tried"

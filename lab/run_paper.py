@@ -23,6 +23,8 @@ import functools
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from bert_training.engine.errors import report_errors
 from bert_training.engine.output_folder import lock_output_dir, unlock_output_dir
 from bert_training.files.atomic import write_json

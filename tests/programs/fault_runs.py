@@ -24,7 +24,6 @@ import bert_training.tools.verify
 import extract_features  # noqa: F401
 import run_glue
 import run_ner
-import run_paper
 import run_pretraining
 import run_squad
 import run_swag  # noqa: F401
@@ -34,7 +33,7 @@ from bert_training.tasks import fine_tuning
 from tests.helpers.fault_injection import AT_THE_END
 
 GRACE_SECONDS = 15  # which processes of a run have to end after its last rank: torch's workers look after 5 s
-assert run_glue and run_ner and run_paper and run_squad and bert_training.__main__  # imported for the forks
+assert run_glue and run_ner and run_squad and bert_training.__main__  # imported for the forks
 
 
 def work(request: dict[str, Any], environment: dict[str, str]) -> int:

@@ -28,7 +28,6 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
-from lab.paper.flags import PaperArguments
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.repository import ROOT, pages
@@ -37,16 +36,15 @@ from tokenization import build_tokenizer
 FLAGS = {
     **SCRIPTS,
     "extract_features.py": FeatureArguments,
-    "lab/run_paper.py": PaperArguments,
     "bert-repro app": AppArguments,
 }
 PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
-    *(p for d in ("bert_training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
+    *(p for d in ("bert_training", "tokenization", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
 ]
-FOLDERS = r"(?:docs|tests|training|tokenization|modeling_bert_repro|examples|benchmarks|\.ci)"
+FOLDERS = r"(?:docs|tests|bert_training|tokenization|modeling_bert_repro|examples|lab|\.ci)"
 SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
 # The flags of programs that start our scripts. They stand on the command line before the script.
 LAUNCHERS = {
@@ -56,7 +54,7 @@ LAUNCHERS = {
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
 }
 # A command begins a line, possibly after "do" and assignments.
-COMMAND = re.compile(r"^\s*(?:do\s+)?(?:\w+=\S+\s+)*((?:python3?|accelerate launch|torchrun)\s.*)")
+COMMAND = re.compile(r"^\s*(?:do\s+)?(?:\w+=\S+\s+)*((?:python3?|accelerate launch|torchrun|bert-repro)\s.*)")
 
 
 def by_name(paths):
@@ -144,8 +142,8 @@ def flags_of_scripts() -> set[str]:
     return {f"--{field.name}" for cls in FLAGS.values() for field in fields(cls)}
 
 
-def unknown_flags(text: str) -> list[str]:
-    known = flags_of_scripts() | flags_of_parsers(SOURCES) | LAUNCHERS
+def unknown_flags(text: str, more: frozenset[str] = frozenset()) -> list[str]:
+    known = flags_of_scripts() | flags_of_parsers(SOURCES) | LAUNCHERS | more
     mentioned = re.findall(r"(?<![\w-])--[a-z][\w-]*\b(?!-)", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
     return [flag for flag in mentioned if flag not in known and "--" + flag[2:].replace("-", "_") not in known]
 
@@ -162,7 +160,9 @@ def bad_commands(text: str) -> list[str]:
     for command in dict.fromkeys(commands(text)):
         words = shlex.split(command, comments=True)
         script = next((word for word in words if (ROOT / word).is_file() and word.endswith(".py")), None)
-        if words[1:2] == ["-m"]:
+        if words[0] == "bert-repro":
+            problems += bad_module("bert_training", words[1:], command)
+        elif words[1:2] == ["-m"]:
             problems += bad_module(words[2], words[3:], command)
         elif script is not None and script in {path.name for path in SCRIPTS} and "..." not in words:
             problems += refused(script, words[words.index(script) + 1 :], command)

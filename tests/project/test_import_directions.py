@@ -10,13 +10,13 @@ import pytest
 from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
 
-SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
 FLAGS, FILES, RECORDS = "bert_training.flags", "bert_training.files", "bert_training.records"
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
-PAPER, TOOLS, APP = "lab.paper", "bert_training.tools", "bert_training.app"
+TOOLS, APP = "bert_training.tools", "bert_training.app"
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
@@ -28,9 +28,8 @@ LAYERS = {
     BUILTIN: {TOKENIZATION, FILES},
     PRETRAINING: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
     TASKS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
-    PAPER: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
-    TOOLS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, PAPER},
-    APP: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, PAPER, TOOLS},
+    TOOLS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
+    APP: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
 }
 
 
@@ -47,7 +46,7 @@ def imported(path: Path) -> list[str]:
 
 def part_of(name: str) -> str | None:
     """The part of the project that a module belongs to, or None if it is not a module of the project."""
-    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
+    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "lab", "training"):
         return "outside"
     parts = [part for part in LAYERS if name == part or name.startswith(f"{part}.")]
     return parts[0] if parts else "bert_training" if name.split(".")[0] == "bert_training" else None
@@ -83,7 +82,7 @@ def test_architecture_lists_these_imports():
     for row in table.splitlines()[2:]:
         part, _, imports = row.strip("| ").split(" | ")
         names = set(re.findall(r"`([\w.]+)`", imports))
-        packages = {name for name in LAYERS if name.startswith("training.")} - {part.strip("`"), APP}
+        packages = {name for name in LAYERS if name.startswith("bert_training.")} - {part.strip("`"), APP}
         listed[part.strip("`")] = names - {"bert_training"} | (packages if "bert_training" in names else set())
     assert listed == LAYERS
 

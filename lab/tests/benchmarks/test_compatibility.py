@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from lab.benchmarks import compatibility, tables
+from lab import tables
+from lab.benchmarks import compatibility
 from tests.helpers.repository import ROOT
 
 TESTS = """

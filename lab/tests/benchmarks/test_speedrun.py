@@ -12,7 +12,8 @@ from transformers import AutoTokenizer, BertConfig
 from transformers import BertForMaskedLM as StockForMaskedLM
 
 from bert_training.pretraining.build_corpus import build_corpus
-from lab.benchmarks import contestants, speedrun, tables
+from lab import tables
+from lab.benchmarks import contestants, speedrun
 from lab.benchmarks.held_out import HeldOut
 from lab.benchmarks.pretraining_comparison import masked_loss
 from modeling_bert_repro import BertForPreTraining

@@ -8,7 +8,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bert_training.networks.configuration import bert_config
-from lab.benchmarks import agreement, lengths, picture, step, tables
+from lab import tables
+from lab.benchmarks import agreement, lengths, picture, step
 from lab.benchmarks.workloads import (
     Setting,
     count_flops,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from lab.benchmarks import idle, picture, tables, whole_run_programs, whole_runs
+from lab import tables
+from lab.benchmarks import idle, picture, whole_run_programs, whole_runs
 from lab.benchmarks.workloads import stored_lengths
 from tokenization import build_tokenizer
 

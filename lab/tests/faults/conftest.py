@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.tests.helpers.file_writers import Unbroken, files, writers
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import run
-from tests.helpers.file_writers import Unbroken, files, writers
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,7 +50,7 @@ def unbroken(short_data, pretrained, network_shape, tmp_path_factory) -> Callabl
             every[name].earlier(folder)
         made = Unbroken(every[name], folders, {n: path.read_bytes() for n, path in files(folders[0]).items()}, [])
         trace = folders[0].with_suffix(".json")
-        counting: list[tuple[str, dict]] = [("tests.helpers.disk_faults:kill_at_moment", {"trace": str(trace)})]
+        counting: list[tuple[str, dict]] = [("lab.tests.helpers.disk_faults:kill_at_moment", {"trace": str(trace)})]
         for folder, prepare in zip(folders, (counting, [])):
             ended = made.start(folder, prepare, again=not prepare)
             assert {*ended.statuses} == {0}, ended.printed

@@ -18,7 +18,7 @@ from tests.helpers.squad_examples import squad_content
 
 WEIGHTS = "run/model.safetensors"
 AUTO = ("--resume_from_checkpoint", "auto")
-INJECTION = "tests.helpers.world_faults:"
+INJECTION = "lab.tests.helpers.world_faults:"
 
 
 def at_call(place: str, number: int, action: str, **arguments) -> list:

@@ -12,12 +12,12 @@ from tests.helpers.short_runs import flags as short_flags
 from tests.helpers.small_networks import small_config
 
 FILES = ("config.json", "model.safetensors", "training_state.pt", "manifest.json", "generation_config.json")
-KILL = "tests.helpers.world_faults:kill_this_process"
+KILL = "lab.tests.helpers.world_faults:kill_this_process"
 WEIGHTS = "run/model.safetensors"
 
 
 def killed_at(place: str, number: int) -> list:
-    return [("tests.helpers.world_faults:at_call", {"place": place, "number": number, "action": KILL})]
+    return [("lab.tests.helpers.world_faults:at_call", {"place": place, "number": number, "action": KILL})]
 
 
 @pytest.fixture(scope="module")

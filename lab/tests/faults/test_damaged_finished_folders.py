@@ -180,7 +180,7 @@ def test_a_table_of_the_paper(seed, tables, tmp_path, record_property):
     path = folder / draw.choice(["plan.json", "record.json", "report.md", "report.json"])
     damage(path, draw.choice(KINDS), draw, tables[1] / path.name)
     if path.name == "plan.json":
-        ended = run("run_paper", ["--table", "5", "--seeds", "2", "--output_dir", "table"], tmp_path)
+        ended = run("lab.run_paper", ["--table", "5", "--seeds", "2", "--output_dir", "table"], tmp_path)
         outcome = judge(ended, ["plan.json", "table holds another plan"], lambda: False)
     else:
         ended = run("bert_training", ["verify", "table"], tmp_path)

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from bert_training.files.disk_errors import AGAIN, REMEDIES
+from lab.tests.helpers.disk_faults import ERRORS
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.disk_faults import ERRORS
-from tests.helpers.fault_runs import Ended, run
-from tests.helpers.file_writers import (
+from lab.tests.helpers.file_writers import (
     NAMES,
     UNFINISHED,
     Unbroken,
@@ -25,8 +24,9 @@ from tests.helpers.file_writers import (
     draw_moment,
     files,
 )
+from tests.helpers.fault_runs import Ended, run
 
-FAULTS = "tests.helpers.disk_faults"
+FAULTS = "lab.tests.helpers.disk_faults"
 UNREMOVABLE = (errno.EROFS, errno.EACCES)  # with which drafts cannot be removed either
 
 

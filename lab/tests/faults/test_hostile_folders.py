@@ -16,9 +16,9 @@ import torch
 
 from bert_training.files.hashing import sha256
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.hostile_input import MARKER, SECONDS, Malice, refused, unharmed
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import run
-from tests.helpers.hostile_input import MARKER, SECONDS, Malice, refused, unharmed
 from tests.helpers.model_folders import edit_json
 
 SECRET = "outside"  # the folder that no run may look into
@@ -158,7 +158,7 @@ def plan(place: Place) -> tuple:
     cells = {f"../../{SECRET}": ["run_glue.py", "--output_dir", f"../{SECRET}"]}
     (place.folder / "table/plan.json").write_text(json.dumps({"table": "5", "files": {"../x": "0"}, "cells": cells}))
     words = ["--table", "5", "--smoke", "--output_dir", str(place.folder / "table")]
-    return "run_paper", words, "holds another plan"
+    return "lab.run_paper", words, "holds another plan"
 
 
 def data_file(place: Place, kind: str) -> tuple:
@@ -208,7 +208,7 @@ def outcome(place: Place, case: tuple) -> str:
         script,
         words,
         place.folder,
-        prepare=[("tests.helpers.hostile_input:watch", watched)],
+        prepare=[("lab.tests.helpers.hostile_input:watch", watched)],
         seconds=SECONDS,
     )
     unharmed(place.folder)

@@ -7,14 +7,14 @@ import struct
 from pathlib import Path
 
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.hostile_input import SECONDS, bomb, refused
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import run
-from tests.helpers.hostile_input import SECONDS, bomb, refused
 from tests.helpers.model_folders import edit_json
 
 # At most so many MiB more than an idle process may be taken, and no larger file be written.
 MEMORY, FILE = 512, 64
-BOUNDED = [("tests.helpers.hostile_input:limits", {"memory": MEMORY, "file": FILE})]
+BOUNDED = [("lab.tests.helpers.hostile_input:limits", {"memory": MEMORY, "file": FILE})]
 SQUAD = b'{"data": [{"title": "t", "paragraphs": ['
 # Name -> script, flag that takes the file, its content: what is repeated, the start, the end.
 BOMBS = {

@@ -14,9 +14,9 @@ import yaml
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.hostile_input import SECONDS, refused
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import Ended, run
-from tests.helpers.hostile_input import SECONDS, refused
 from tests.helpers.model_folders import edit_json
 
 # Clear the screen, write to the clipboard, overwrite the line, turn the text around, ring.

@@ -8,9 +8,9 @@ import zipfile
 from bert_training.tasks.classification import submission
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.malformed import judged, require
-from tests.helpers.malformed_questions import articles, damaged_document, document, squad_oracle, squad_rows
-from tests.helpers.mutations import damaged_bytes, damaged_lines, damaged_table
+from lab.tests.helpers.malformed import judged, require
+from lab.tests.helpers.malformed_questions import articles, damaged_document, document, squad_oracle, squad_rows
+from lab.tests.helpers.mutations import damaged_bytes, damaged_lines, damaged_table
 
 ROW = "malformed input"
 

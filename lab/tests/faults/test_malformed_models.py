@@ -18,8 +18,8 @@ from bert_training.networks.configuration import bert_config, config_labels
 from bert_training.networks.old_checkpoints import read_old_checkpoint
 from bert_training.pretraining.corpus import read_manifest
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.malformed import judged, require
-from tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
+from lab.tests.helpers.malformed import judged, require
+from lab.tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
 from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
 
 ROW = "malformed input"

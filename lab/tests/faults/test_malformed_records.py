@@ -7,8 +7,8 @@ from bert_training.engine.finished import read_results
 from bert_training.records.curves import curve_of, read_events
 from bert_training.tools.report import read_finished_runs
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.malformed import judged, require
-from tests.helpers.mutations import damaged_json, damaged_json_lines, damaged_lines
+from lab.tests.helpers.malformed import judged, require
+from lab.tests.helpers.mutations import damaged_json, damaged_json_lines, damaged_lines
 
 ROW = "malformed input"
 FORM = r"damaged|edited|not in the form|expected|lacks|JSON"

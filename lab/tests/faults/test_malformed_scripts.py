@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.tests.helpers import malformed_questions as documents
+from lab.tests.helpers import malformed_tables as tables
+from lab.tests.helpers import malformed_texts as texts
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers import malformed_questions as documents
-from tests.helpers import malformed_tables as tables
-from tests.helpers import malformed_texts as texts
+from lab.tests.helpers.malformed import REFUSED
+from lab.tests.helpers.mutations import damaged_json, damaged_json_lines, damaged_lines, damaged_table
 from tests.helpers.fault_runs import run
-from tests.helpers.malformed import REFUSED
-from tests.helpers.mutations import damaged_json, damaged_json_lines, damaged_lines, damaged_table
 from tests.helpers.squad_examples import squad_content
 from tests.helpers.tagged_text import CONLL
 

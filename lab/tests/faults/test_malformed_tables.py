@@ -4,8 +4,8 @@ import random
 import re
 
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.malformed import judged
-from tests.helpers.malformed_tables import (
+from lab.tests.helpers.malformed import judged
+from lab.tests.helpers.malformed_tables import (
     ANSWERS,
     READ,
     TEXTS,
@@ -20,7 +20,7 @@ from tests.helpers.malformed_tables import (
     swag_oracle,
     swag_read,
 )
-from tests.helpers.mutations import damaged_json_lines, damaged_lines, damaged_table
+from lab.tests.helpers.mutations import damaged_json_lines, damaged_lines, damaged_table
 from tests.helpers.official_files import (
     LAYOUTS,
     write_task,

@@ -7,9 +7,9 @@ from bert_training.pretraining.documents import read_documents
 from bert_training.tasks.feature_extraction import read_rows
 from bert_training.tools.ask import read_contexts
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.malformed import judged, require, text_lines
-from tests.helpers.malformed_texts import TEXT, documents_of, oracle_of_text, texts_in, written
-from tests.helpers.mutations import damaged_lines
+from lab.tests.helpers.malformed import judged, require, text_lines
+from lab.tests.helpers.malformed_texts import TEXT, documents_of, oracle_of_text, texts_in, written
+from lab.tests.helpers.mutations import damaged_lines
 from tokenization import load_vocab
 from tokenization.text_files import read_texts
 

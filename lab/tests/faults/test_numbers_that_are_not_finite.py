@@ -16,7 +16,7 @@ from tests.helpers.damage import copied
 from tests.helpers.fault_runs import Ended, run
 
 AUTO = ("--resume_from_checkpoint", "auto")
-INJECTION = "tests.helpers.world_faults:"
+INJECTION = "lab.tests.helpers.world_faults:"
 STEPS = 6
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.file_writers import NAMES, Unbroken, files, folders
+from lab.tests.helpers.hostile_input import refused
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import Ended, run
-from tests.helpers.file_writers import NAMES, Unbroken, files, folders
-from tests.helpers.hostile_input import refused
 
 PRECIOUS = "precious\n"
 RANDOM = re.compile("[0-9a-f]{32}")
@@ -204,7 +204,7 @@ def test_a_corpus_that_is_continued_in_files_elsewhere(unbroken, folder, preciou
         if moment == "rename" and path.startswith("out/corpus/train.building/manifest.json")
     )
     arguments = {"trace": "../trace", "fatal": last}
-    whole.start(folder, [("tests.helpers.disk_faults:kill_at_moment", arguments)])
+    whole.start(folder, [("lab.tests.helpers.disk_faults:kill_at_moment", arguments)])
     building = folder / "out/corpus/train.building"
     assert (building / "progress.json").is_file() and not (building / "manifest.json").exists()
     if (building / file).exists():

@@ -5,9 +5,9 @@ import signal
 from typing import Any
 
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.file_writers import NAMES, check_goes_on, draw_growth, draw_moment
+from lab.tests.helpers.file_writers import NAMES, check_goes_on, draw_growth, draw_moment
 
-FAULTS = "tests.helpers.disk_faults"
+FAULTS = "lab.tests.helpers.disk_faults"
 
 
 @faults("kills while a file is written", 130)

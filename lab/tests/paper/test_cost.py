@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-import run_paper
 
 from bert_training.tools import budget
+from lab import run_paper
 from lab.paper import cost, data, published
 from lab.paper.data import scale_of
 from lab.paper.experiments import PRETRAINING_TASKS

@@ -4,11 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-import run_paper
 from transformers import BertConfig
 
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.windows import check_lengths
+from lab import run_paper
 from lab.paper import data
 from lab.paper.flags import PaperArguments
 from lab.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 
-from tests.helpers.malformed import Invalid, require, text_lines
-from tests.helpers.mutations import damaged_bytes, damaged_json_lines, damaged_lines, packed
+from lab.tests.helpers.malformed import Invalid, require, text_lines
+from lab.tests.helpers.mutations import damaged_bytes, damaged_json_lines, damaged_lines, packed
 
 DOCUMENTS = [
     ["The old house stood by the river.", "Its windows were dark, and nobody knew why."],

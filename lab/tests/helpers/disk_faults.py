@@ -190,9 +190,8 @@ def pretend_gradio() -> None:
 
 def finish_cells() -> None:
     """lab/run_paper.py finds all its cells finished, with scores that are made up, and a small built-in corpus."""
-    import run_paper
-
     from bert_training.builtin_data import documentation
+    from lab import run_paper
     from lab.tests.helpers.paper_plans import write_scores
 
     def run_cells(folder: Path, plan, jobs: int) -> None:

@@ -15,8 +15,8 @@ from bert_training.tasks.classification.labels import encode_labels
 from bert_training.tasks.classification.sources import load_data, read_examples
 from bert_training.tasks.ner.sources import load_data as load_sentences
 from bert_training.tasks.swag import read_swag
-from tests.helpers.malformed import parsed, require, text_lines
-from tests.helpers.mutations import damaged_json_lines, damaged_lines, damaged_table
+from lab.tests.helpers.malformed import parsed, require, text_lines
+from lab.tests.helpers.mutations import damaged_json_lines, damaged_lines, damaged_table
 from tests.helpers.official_files import (
     FIRST,
     LABEL_COLUMN,

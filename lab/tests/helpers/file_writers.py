@@ -114,14 +114,14 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
         "space": Writer(
             "bert_training",
             ["app", "--model", str(model), "--space", "out"],
-            prepare=(("tests.helpers.disk_faults:pretend_gradio", {}),),
+            prepare=(("lab.tests.helpers.disk_faults:pretend_gradio", {}),),
         ),
         "evaluation": Writer("run_glue", _only_evaluation(data, finished), AUTO),
         "two processes": Writer("run_pretraining", pretraining.split(), AUTO, ranks=2),
         "run_paper": Writer(
-            "run_paper",
+            "lab.run_paper",
             ["--table", "5", "--smoke", "--seeds", "2", "--output_dir", "out"],
-            prepare=(("tests.helpers.disk_faults:finish_cells", {}),),
+            prepare=(("lab.tests.helpers.disk_faults:finish_cells", {}),),
         ),
     }
 
@@ -131,7 +131,7 @@ class Unbroken(NamedTuple):
 
     Attributes:
         earlier: the files that were there before, with their content.
-        moments: see ``Moments`` of tests/helpers/disk_faults.py.
+        moments: see ``Moments`` of lab/tests/helpers/disk_faults.py.
     """
 
     writer: Writer
