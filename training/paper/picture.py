@@ -22,7 +22,7 @@ from training.records.curves import (
     save_figure,
     style_axis,
 )
-from training.tasks.student_t import mean_interval
+from training.tasks.seeds import mean_interval
 
 if TYPE_CHECKING:  # a report does without matplotlib
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from training.paper.picture import draw
 from training.paper.plan import Outline
 from training.paper.record import UNIGRAM, Results, scores_of
 from training.paper.verdicts import LEARNT, Column, JudgedContrast, Scores, judge, wide_level
-from training.tasks.student_t import mean_interval
+from training.tasks.seeds import mean_interval
 
 SCALES_IN_WORDS = {
     "smoke": "the scale of a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from training.paper.published import Claim, Contrast
-from training.tasks.student_t import LEVEL, mean_interval
+from training.tasks.seeds import LEVEL, mean_interval
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "cannot be told at this scale"
 # A margin in per cent: Column.constant is rounded and computed on the full development set; on a subset
