@@ -30,6 +30,7 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 from training.engine.batches import Features
 from training.engine.errors import report_errors
 from training.engine.finished import is_finished, report_finished
@@ -41,7 +42,6 @@ from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import chosen_tokenizer, load_config
 from training.networks.configuration import config_labels
-from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category

@@ -36,6 +36,7 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from modeling_bert_repro.lstm_heads import BertFeatureTagger
 from training.engine.batches import Features
 from training.engine.errors import report_errors
 from training.engine.finished import is_finished, report_finished
@@ -57,7 +58,6 @@ from training.tasks.fine_tuning import (
 )
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import NerData, load_data
-from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
 from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels

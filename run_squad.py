@@ -34,6 +34,7 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 from training.engine.batches import Features
 from training.engine.errors import report_errors
 from training.engine.finished import is_finished, report_finished
@@ -45,7 +46,6 @@ from training.files.links import refuse_links
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import chosen_tokenizer, load_config
-from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers

@@ -18,6 +18,11 @@ from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from modeling_bert_repro.lstm_heads import (
+    BertBiLSTMForQuestionAnswering,
+    BertBiLSTMForTokenClassification,
+    BertFeatureTagger,
+)
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 from training.files.weights_header import files_of_index
 from training.networks.checkpoints import load_tokenizer
@@ -26,8 +31,6 @@ from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.networks.other_formats import check_holds_weights, found_instead
 from training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
-from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
-from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import check_lengths

@@ -7,9 +7,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
+from modeling_bert_repro.lstm_heads import LAYERS, BertFeatureTagger
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 from training.flags.fine_tuning import TaggerLayers
-from training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 
 
 @pytest.fixture
@@ -106,6 +106,7 @@ def test_it_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_c
         assert 0 < parameter.abs().max() <= 6**-0.5
         assert parameter.std().item() == pytest.approx(6**-0.5 / 3**0.5, rel=0.3)
     model.eval().save_pretrained(tmp_path / "tagger")
+    assert sorted(path.name for path in (tmp_path / "tagger").glob("*.py")) == ["losses.py", "lstm_heads.py"]
     assert len(load_file(tmp_path / "tagger" / "model.safetensors")) == len(model.state_dict())
     again = AutoModelForTokenClassification.from_pretrained(tmp_path / "tagger", trust_remote_code=True).eval()
     torch.testing.assert_close(again(**padded_batch()).logits, model(**padded_batch()).logits, atol=1e-6, rtol=1e-5)
