@@ -1,4 +1,4 @@
-"""training/app/folder.py: what a folder's head can do, and folders that are wrong or hostile."""
+"""bert_training/app/folder.py: what a folder's head can do, and folders that are wrong or hostile."""
 
 import json
 import shutil
@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bert_training.app.folder import HEADS, open_folder
 from tests.helpers.model_folders import edit_json, save_model
-from training.app.folder import HEADS, open_folder
 
 ABILITIES = {
     "BertModel": (),

@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
+from bert_training.flags.fine_tuning import TaggerLayers
 from modeling_bert_repro.lstm_heads import (
     LAYERS,
     BertBiLSTMForQuestionAnswering,
@@ -14,7 +15,6 @@ from modeling_bert_repro.lstm_heads import (
     BertFeatureTagger,
 )
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
-from training.flags.fine_tuning import TaggerLayers
 
 
 @pytest.fixture
