@@ -42,7 +42,6 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.checkpoints import chosen_tokenizer, load_config
 from bert_training.networks.configuration import config_labels
-from bert_training.tasks.bilstm import BertBiLSTMForTokenClassification
 from bert_training.tasks.classification import labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
@@ -53,6 +52,7 @@ from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, 
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -58,10 +58,10 @@ from bert_training.tasks.fine_tuning import (
 )
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import NerData, load_data
-from bert_training.tasks.ner.tagger import BertFeatureTagger
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
 Tags = list[list[str]]
 

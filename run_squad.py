@@ -46,7 +46,6 @@ from bert_training.files.links import refuse_links
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.checkpoints import chosen_tokenizer, load_config
-from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
@@ -59,6 +58,7 @@ from bert_training.tasks.squad.window_cache import shared_windows
 from bert_training.tasks.squad.windows import Windows, check_lengths
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -44,6 +44,7 @@ setup(
             "accelerate>=1.10,<2",
             "datasets>=4,<6",
             "evaluate>=0.4.6,<1",
+            "filelock>=4.2.4,<5",  # the first that leaves what a file of that name holds
             "google-crc32c>=1.6",
             "huggingface_hub>=1.0,<3",
             "matplotlib>=3.9",

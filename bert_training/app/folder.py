@@ -25,13 +25,16 @@ from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
 from bert_training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
-from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
-from bert_training.tasks.ner.tagger import BertFeatureTagger
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
 from bert_training.tasks.stored_flags import FIELD as STORED_FIELD
 from bert_training.tasks.stored_flags import stored_length
+from modeling_bert_repro.lstm_heads import (
+    BertBiLSTMForQuestionAnswering,
+    BertBiLSTMForTokenClassification,
+    BertFeatureTagger,
+)
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 
 MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"

@@ -13,12 +13,12 @@ from bert_training.files.locks import hold, release
 from bert_training.flags.shared import SharedArguments
 
 LOCK = ".lock"  # the name of the lock file
-# What runs write beside run.json, in which each new run writes its flags first: patterns of whole names. The code files
-# have names that other projects give theirs, and another program may have left checkpoints of the same form.
+# Patterns of the names of files that a run may write; any of them marks the folder as taken. A folder with other files
+# is accepted, because many users send what is printed to a file in it, or keep notes there.
 WRITTEN = (
     r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
     r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
-    r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout)\.py",
+    r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout|lstm_heads)\.py",
     r"(nbest_|span_)?predictions\.json|null_odds\.json|answers\.html|(validation|test)\w*_predictions\.\w+",
     r"(AX|CoLA|MNLI-mm?|MRPC|QNLI|QQP|RTE|SST-2|STS-B|WNLI|custom|builtin_\w+)\.tsv",
 )

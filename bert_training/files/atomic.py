@@ -18,6 +18,8 @@ function follows links below an output folder (bert_training/files/links.py). A 
 has a random name and is opened with O_EXCL, and ``mkdir`` fails if there is something. A rename replaces a link. The
 few files that grow in their place are opened with ``open_own``.
 
+This is written by hand, because libraries such as atomicwrites replace single files, but no folders.
+
 A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. An error of the
 disk becomes a ``DiskError`` (bert_training/files/disk_errors.py); the draft is removed, and the old content is still
 there.

@@ -1,33 +1,33 @@
-"""Locks that keep two processes from writing the same folder or file.
+"""Locks that keep two processes from writing the same folder or file, made of filelock's.
 
-A lock is a small file, locked with ``flock``. The system ends the lock with the process that holds it, however that
-process ends, so that a lock file which a killed process has left behind refuses nobody. The file is removed when the
-lock is released; its name begins with a dot, and like every hidden file it is no part of a run (``hashing.py``).
+A lock is a small file, which the system unlocks when the process that holds it ends, however it ends; a lock file that
+a killed process has left behind refuses nobody. A process that prepares batches lives for some seconds after a kill of
+the training process; filelock closes its copy of the file when it is forked, so that it does not keep the lock. Nor
+does filelock follow a link in place of the file, or empty what is there.
 
-A child process has a copy of every open file, and a lock lasts until the last copy is closed. A process that prepares
-batches lives for some seconds after a kill of the training process, and would refuse its next start for as long.
-Therefore every forked child closes the locks of its parent first.
-
-On a file system without locks (some network file systems have none, or have them switched off), a line says so and the
-work goes on. Between machines, a lock is as good as that of the network file system, such as NFS 4.
+What filelock does not do is done here: the file says who holds the lock, and is removed when the lock is released (its
+name begins with a dot, and like every hidden file it is no part of a run). On a file system without locks (some network
+file systems have none, or have them switched off), a line says so and the work goes on. Between machines, a lock is as
+good as that of the network file system, such as NFS 4. There are no shared locks.
 """
 
 import atexit
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from bert_training.files.disk_errors import explained
-from bert_training.files.links import refuse_links
+from filelock import FileLock, Timeout
 
-# What flock says on a file system without locks.
+from bert_training.files.disk_errors import explained
+from bert_training.files.links import no_follow, refuse_links
+
+# What the system says on a file system without locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
-_held: dict[Path, int] = {}  # the locks of this process: path -> the open file
+_held: dict[Path, FileLock] = {}  # of this process; in a forked child, those of its parent, which are not locked
 
 
 def hold(path: Path, busy: str, wait: bool = False) -> None:
@@ -44,35 +44,35 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
     """
     refuse_links(path.parent)
     path = path.parent.resolve() / path.name
-    while path not in _held:
-        # Without O_NOFOLLOW, a link in a folder from elsewhere would choose which file is written.
+    if path in _held and _held[path].is_locked:
+        return
+    # Without fallback_to_soft: a soft lock outlives its process.
+    lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=_write_holder)
+    try:
         with explained(path):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            if not _lock(file, path, wait):
-                holder = os.read(file, 200).decode(errors="replace").strip()
-                raise ValueError(f"{busy}{f' ({holder})' if holder.isprintable() and holder else ''}")
-            if _is_at(file, path):  # else its last holder has removed it since we opened it
-                _held[path] = file
-        finally:
-            if path not in _held:
-                os.close(file)
-    with contextlib.suppress(OSError):  # a full disk; the lock holds without a name in it
-        if os.fstat(_held[path]).st_nlink == 1:  # otherwise the file has another name, and what it holds is not ours
-            os.ftruncate(_held[path], 0)
-            os.pwrite(_held[path], f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            lock.acquire(blocking=wait)
+    except Timeout:
+        raise ValueError(f"{busy}{_holder(path)}") from None
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+        path.unlink(missing_ok=True)
+        print(
+            f"warning: {path.parent} is on a file system without locks ({os.strerror(error.errno)}); make sure that no "
+            "other process writes the same folder",
+            flush=True,
+        )
+    _held[path] = lock
 
 
 def release(path: Path) -> None:
     """Release the lock and remove its file. A lock that this process does not hold is left alone."""
     path = path.parent.resolve() / path.name
-    file = _held.pop(path, None)
-    if file is not None:
+    lock = _held.pop(path, None)
+    if lock is not None and lock.is_locked:
         with contextlib.suppress(OSError):  # the folder may have been deleted, or have become read-only
-            if _is_at(file, path):
-                path.unlink()
-        with contextlib.suppress(OSError):  # the disk did not take the name in the file
-            os.close(file)
+            path.unlink()  # before the lock ends, so that it is not the file of the next holder
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -100,36 +100,16 @@ def release_all() -> None:
         release(path)
 
 
-def _lock(file: int, path: Path, wait: bool) -> bool:
-    """Whether the file is locked now; also True, with a warning, if there are no locks here."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise
-        print(
-            f"warning: {path.parent} is on a file system without locks ({error.strerror}); make sure that no other "
-            "process writes the same folder",
-            flush=True,
-        )
-    return True
+def _write_holder(file: int) -> None:
+    with contextlib.suppress(OSError):  # a full disk; the lock holds without a name in it
+        if os.fstat(file).st_nlink == 1:  # otherwise the file has another name, and what it holds is not ours
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
-def _is_at(file: int, path: Path) -> bool:
-    """Whether the open file is the one with this path."""
-    try:
-        return os.path.samestat(os.fstat(file), os.lstat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _forget() -> None:
-    """In a forked child: close the copies, which leaves the locks to the parent."""
-    for file in _held.values():
-        os.close(file)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+def _holder(path: Path) -> str:
+    """What the file says of who holds the lock, in brackets, or nothing."""
+    with contextlib.suppress(OSError), open(path, "rb", opener=no_follow) as file:
+        if (said := file.read(200).decode(errors="replace").strip()) and said.isprintable():
+            return f" ({said})"
+    return ""

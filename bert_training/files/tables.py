@@ -2,7 +2,8 @@
 
 GLUE's TSVs are not quoted: a field may begin with a quotation mark that never closes, and a reader with the rules of
 CSV would silently merge rows. Therefore `.tsv` is split at tabs and at nothing else. Lines end at `\\n` only, because
-the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
+the texts contain U+2028 and U+0085, at which `str.splitlines` would split. The reader of
+pandas, which datasets uses, would read a row with too few fields as one with empty fields.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Read the checkpoints that TensorFlow 1 wrote, without TensorFlow.
+"""Read the checkpoints that TensorFlow 1 wrote, without TensorFlow, which nobody should have to install for one file.
 
     bert_model.ckpt.index                  a table: name of a variable -> type, shape, file, offset, size, checksum
     bert_model.ckpt.data-00000-of-00001    the bytes of the variables; several such files may share them

@@ -1,7 +1,8 @@
 """The metrics of GLUE and of named entities as ``evaluate.Metric``s that need no internet connection.
 
-``evaluate.load("glue", "mrpc")`` downloads its code; ``GlueMetric("mrpc")`` is called in the same way and returns the
-same keys. It needs the package ``evaluate``; the scripts use ``bert_training.tasks.classification.metrics`` directly.
+``evaluate.load("glue", "mrpc")`` downloads its code, because the package evaluate contains no metrics. Without a
+network, these two classes give a loop of your own what evaluate is used for: ``add_batch``, ``compute`` and
+``evaluate.combine``. No script needs them. ``bert_training.tasks.squad.metrics.squad_metric`` is the one of SQuAD.
 """
 
 from collections.abc import Sequence
@@ -14,71 +15,35 @@ from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.metrics import METRICS
 from bert_training.tasks.ner.metrics import span_scores
 
-_CITATION = "Wang et al. 2018, GLUE: A Multi-Task Benchmark and Analysis Platform, arXiv:1804.07461"
 
+class GlueMetric(evaluate.Metric):
+    """The metrics of a task, ``GlueMetric("stsb")``, or a single one of METRICS, ``GlueMetric("f1")``.
 
-class _NumberMetric(evaluate.Metric):
-    """A metric over numbers; ``names`` are the entries of METRICS to compute."""
+    ``compute(predictions=..., references=...)`` returns the keys of ``evaluate.load("glue", task)``.
 
-    names: tuple[str, ...] = ()
+    Raises:
+        ValueError: there is no such task or metric.
+    """
 
     def _info(self) -> evaluate.MetricInfo:
         number = datasets.Value("float64")
         return evaluate.MetricInfo(
             description=f"{', '.join(self._names())}, computed offline",
-            citation=_CITATION,
+            citation="Wang et al. 2018, GLUE: A Multi-Task Benchmark and Analysis Platform, arXiv:1804.07461",
             inputs_description="equally many predictions and references: class numbers, or scores",
             features=datasets.Features({"predictions": number, "references": number}),
         )
 
     def _names(self) -> tuple[str, ...]:
-        return self.names
+        if self.config_name in METRICS:
+            return (self.config_name,)
+        if self.config_name not in GLUE_TASKS:
+            known = ", ".join([*GLUE_TASKS, *METRICS])
+            raise ValueError(f"expected a task or a metric out of {known}; got {self.config_name!r}")
+        return GLUE_TASKS[self.config_name].metrics
 
     def _compute(self, predictions: ArrayLike, references: ArrayLike) -> dict[str, float]:
         return {name: METRICS[name](predictions, references) for name in self._names()}
-
-
-class Accuracy(_NumberMetric):
-    """The share of correct class numbers, from 0 to 1."""
-
-    names = ("accuracy",)
-
-
-class F1(_NumberMetric):
-    """F1 of class 1."""
-
-    names = ("f1",)
-
-
-class MatthewsCorrelation(_NumberMetric):
-    """The Matthews correlation coefficient of class numbers, from -1 to 1."""
-
-    names = ("matthews_correlation",)
-
-
-class Pearson(_NumberMetric):
-    """Pearson's r of scores, from -1 to 1; NaN if they are constant."""
-
-    names = ("pearson",)
-
-
-class Spearman(_NumberMetric):
-    """Spearman's rho of scores, from -1 to 1; NaN if they are constant."""
-
-    names = ("spearmanr",)
-
-
-class GlueMetric(_NumberMetric):
-    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``.
-
-    Raises:
-        ValueError: the task is unknown.
-    """
-
-    def _names(self) -> tuple[str, ...]:
-        if self.config_name not in GLUE_TASKS:
-            raise ValueError(f"expected a task out of {', '.join(GLUE_TASKS)}; got {self.config_name!r}")
-        return GLUE_TASKS[self.config_name].metrics
 
 
 class Seqeval(evaluate.Metric):

@@ -8,7 +8,6 @@ run on the development set, and the comparison.
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy  # scipy.stats is loaded when it is first used, which takes half a second
 import torch
 from transformers.utils import is_torch_xla_available
 
@@ -28,13 +28,13 @@ from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
-from bert_training.tasks.student_t import mean_interval, t_test
 from bert_training.tasks.task_data import TaskData
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
+LEVEL = 0.95  # of confidence intervals
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -273,8 +273,27 @@ def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
 
 def sign_test(wins: int, losses: int) -> float:
     """The two-sided p-value of the exact binomial test that wins and losses are equally likely."""
-    trials = wins + losses
-    return min(1.0, 2 * sum(math.comb(trials, rarer) for rarer in range(min(wins, losses) + 1)) / 2**trials)
+    return float(scipy.stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+
+
+def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> list[float] | None:
+    """The confidence interval of the mean of independent values (Student's t); None for fewer than two values.
+
+    With three to ten values, the intervals of the normal distribution and of the percentile bootstrap are far too
+    narrow.
+    """
+    if len(values) < 2:
+        return None
+    half = scipy.stats.sem(values) * scipy.stats.t.ppf((1 + level) / 2, len(values) - 1)
+    return [float(np.mean(values) - half), float(np.mean(values) + half)]
+
+
+def t_test(values: Sequence[float] | np.ndarray) -> float | None:
+    """The two-sided p-value of the test that the mean is 0; None for fewer than two values or if all are equal."""
+    if len(values) < 2 or np.ptp(values) == 0:
+        return None
+    # scipy.stats.ttest_1samp computes the same, but warns of values that differ by rounding only.
+    return float(2 * scipy.stats.t.sf(abs(np.mean(values)) / scipy.stats.sem(values), len(values) - 1))
 
 
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:

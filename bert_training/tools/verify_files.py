@@ -168,10 +168,7 @@ def installed_code() -> dict[str, Path]:
     """The files that may be copied into saved folders, by name; the network's package is found but not imported."""
     spec = importlib.util.find_spec("modeling_bert_repro")
     places = (spec and spec.submodule_search_locations) or []
-    files = [path for place in places for path in Path(place).glob("*.py")]
-    tasks = Path(__file__).parents[1] / "tasks"
-    files += [tasks / "bilstm.py", tasks / "ner" / "tagger.py"]
-    return {path.name: path for path in files}
+    return {path.name: path for place in places for path in Path(place).glob("*.py")}
 
 
 def content_at(name: str, path: Path) -> bytes | None:

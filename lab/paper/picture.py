@@ -20,7 +20,7 @@ from bert_training.records.curves import (
     save_figure,
     style_axis,
 )
-from bert_training.tasks.student_t import mean_interval
+from bert_training.tasks.seeds import mean_interval
 from lab.paper.plan import Outline, steps_at
 from lab.paper.verdicts import Column, Scores
 

@@ -58,11 +58,9 @@ def test_a_class_that_is_read_from_the_last_token_is_classification(tmp_path, pr
 )
 def test_networks_of_this_project_are_opened_without_the_code_in_the_folder(tmp_path, pretrained, fields, head):
     """The copy of their code that the folder holds would leave a file behind."""
-    from bert_training.tasks import bilstm
-    from bert_training.tasks.ner import tagger
+    from modeling_bert_repro import lstm_heads
 
-    library = tagger if head == "BertFeatureTagger" else bilstm
-    folder = save_model(tmp_path / "m", pretrained, head, library, **fields)
+    folder = save_model(tmp_path / "m", pretrained, head, lstm_heads, **fields)
     for path in folder.glob("*.py"):
         path.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n" + path.read_text())
     assert open_folder(str(folder)).abilities == HEADS[head][1] and not (tmp_path / "executed").exists()

@@ -9,7 +9,7 @@ import pytest
 import sklearn.metrics
 from transformers import pipeline
 
-from bert_training.tasks import evaluate_metrics
+from bert_training.tasks.evaluate_metrics import GlueMetric
 from bert_training.tasks.squad.metrics import squad_metric
 from modeling_bert_repro import BertForQuestionAnswering
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
@@ -35,7 +35,7 @@ def test_metrics_of_the_hub():
 def test_our_metrics_are_combined():
     generator = np.random.default_rng(0)
     predictions, references = generator.integers(0, 2, (2, 60)).tolist()
-    both = evaluate.combine([evaluate_metrics.Accuracy(), evaluate_metrics.F1()])
+    both = evaluate.combine([GlueMetric("accuracy"), GlueMetric("f1")])
     for start in range(0, 60, 20):
         both.add_batch(predictions=predictions[start : start + 20], references=references[start : start + 20])
     assert both.compute() == {
@@ -59,7 +59,7 @@ def test_the_evaluator_of_texts(way, classifier):
     scores = evaluate.evaluator("text-classification").compute(
         model_or_pipeline=classify,
         data=datasets.Dataset.from_dict({"text": TEXTS, "label": labels}),
-        metric=evaluate_metrics.Accuracy(),
+        metric=GlueMetric("accuracy"),
         label_mapping=classify.model.config.label2id,
     )
     assert scores["accuracy"] == pytest.approx(8 / 12)

@@ -32,7 +32,7 @@ def test_every_file_that_a_run_writes_is_taken_for_one():
     names = {*PLAIN_FILES, *FAST_FILES, *TEST_ROWS, "tokenizer_config.json", "all_results.json", "hashes.json"}
     names |= {"predictions.json", "nbest_predictions.json", "span_predictions.json", "null_odds.json", "answers.html"}
     names |= {"validation_predictions.txt", "test_predictions.csv", "custom.tsv", "training_curves.png"}
-    names |= {"checkpoint-500", "checkpoint-best-3", "model-00001-of-00002.safetensors"}
+    names |= {"lstm_heads.py", "checkpoint-500", "checkpoint-best-3", "model-00001-of-00002.safetensors"}
     assert [name for name in sorted(names) if not re.fullmatch("|".join(WRITTEN), name)] == []
     for name in ("train.tsv", "test.txt", "predictions.py", "checkpoint-backup", "summary.log", "corpus"):
         assert not re.fullmatch("|".join(WRITTEN), name)

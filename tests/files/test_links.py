@@ -224,7 +224,6 @@ def test_no_other_module_opens_or_makes_anything_but_drafts():
     aside = {
         "atomic.py": "checks the links",
         "links.py": "does not follow",
-        "locks.py": "opens with O_NOFOLLOW",
         "errors.py": "opens /dev/null",
         "documents.py": "an unnamed temporary file",
         "budget.py": "a temporary folder",

@@ -15,7 +15,7 @@ INSTANCES = "bert_training/pretraining/instances.py"
 MASKING = "bert_training/pretraining/masking.py"
 THRESHOLD = "bert_training/tasks/squad/threshold.py"
 ANSWERS = "bert_training/tasks/squad/answers.py"
-STUDENT_T = "bert_training/tasks/student_t.py"
+SEEDS = "bert_training/tasks/seeds.py"
 
 FAULTS = {
     # --- One step -----------------------------------------------------------------------------------------
@@ -334,17 +334,17 @@ FAULTS = {
         tests=("tests/tasks/squad/test_answers.py",),
     ),
     "deviation of a population": Fault(
-        file=STUDENT_T,
+        file=SEEDS,
         places=("mean_interval", "t_test"),
-        correct="np.std(values, ddof=1)",
-        faulty="np.std(values)",
-        tests=("tests/tasks/test_student_t.py",),
+        correct="scipy.stats.sem(values)",
+        faulty="scipy.stats.sem(values, ddof=0)",
+        tests=("tests/tasks/test_seeds.py",),
     ),
     "one degree of freedom too many": Fault(
-        file=STUDENT_T,
+        file=SEEDS,
         places="mean_interval",
-        correct="two_sided_quantile(level, len(values) - 1)",
-        faulty="two_sided_quantile(level, len(values))",
-        tests=("tests/tasks/test_student_t.py",),
+        correct="len(values) - 1",
+        faulty="len(values)",
+        tests=("tests/tasks/test_seeds.py",),
     ),
 }

@@ -1,6 +1,5 @@
 """Left-to-right networks read the label from the last token, or get a BiLSTM on top (section 5.1 of the paper)."""
 
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -16,10 +15,8 @@ import run_glue
 import run_squad
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks import bilstm
-from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
-from bert_training.tasks.ner import tagger
+from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 
 TWO = [BertBiLSTMForTokenClassification, BertBiLSTMForQuestionAnswering]
@@ -66,11 +63,6 @@ def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     assert not torch.allclose(first, second)  # With the BiLSTM, the second token has seen the last one.
     hidden = [model.bert(**one).last_hidden_state[0, 1] for one in (inputs, other)]
     torch.testing.assert_close(*hidden)  # Without it, the second token has not.
-
-
-def test_the_tagger_has_the_same_loss():
-    """Both files are copied into saved folders and can share no code."""
-    assert inspect.getsource(tagger._loss) == inspect.getsource(bilstm._loss)
 
 
 @torch.no_grad()
@@ -151,8 +143,8 @@ def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path):
     run_squad.main([*flags, "--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"])
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert config["architectures"] == ["BertBiLSTMForQuestionAnswering"] and config["is_decoder"]
-    assert config["auto_map"] == {"AutoModelForQuestionAnswering": "bilstm.BertBiLSTMForQuestionAnswering"}
-    assert (tmp_path / "out/bilstm.py").is_file()
+    assert config["auto_map"] == {"AutoModelForQuestionAnswering": "lstm_heads.BertBiLSTMForQuestionAnswering"}
+    assert (tmp_path / "out/lstm_heads.py").is_file()
 
 
 def test_flags_that_do_not_fit_are_refused(tmp_path, pretrained):

@@ -1,9 +1,8 @@
-"""The metrics of GLUE as plain functions of (predictions, references).
+"""The metrics of GLUE as functions of (predictions, references), which scikit-learn and scipy compute.
 
-The values equal those of scikit-learn and scipy, including the degenerate cases in which these agree: F1 and the
-Matthews correlation are 0.0 if their denominator is 0, and a correlation with a constant is NaN.
-``bert_training.tasks.evaluate_metrics`` offers the same metrics as ``evaluate.Metric``, for which the package evaluate
-must be installed.
+Where these libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
+denominator is 0, and a correlation with a constant is NaN. ``bert_training.tasks.evaluate_metrics`` offers the same
+metrics as ``evaluate.Metric``.
 
 Every function raises ValueError unless both arguments are one-dimensional, equally long, non-empty and finite.
 """
@@ -22,46 +21,43 @@ def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
 
 def f1(predictions: ArrayLike, references: ArrayLike) -> float:
     """F1 of class 1, the positive one in MRPC and QQP."""
+    from sklearn.metrics import f1_score  # imported here because that takes almost a second
+
     predictions, references = _pair(predictions, references)
-    both = np.sum((predictions == 1) & (references == 1))
-    either = np.sum(predictions == 1) + np.sum(references == 1)
-    return float(2 * both / either) if either else 0.0
+    return float(f1_score(references == 1, predictions == 1, zero_division=0.0))
 
 
 def matthews_correlation(predictions: ArrayLike, references: ArrayLike) -> float:
     """The Matthews correlation coefficient, from -1 to 1; for more than two classes Gorodkin's R_K (2004)."""
+    from sklearn.metrics import matthews_corrcoef
+
     predictions, references = _pair(predictions, references)
-    classes, coded = np.unique(np.concatenate([predictions, references]), return_inverse=True)
-    # Python integers, because products of counts exceed 2**53 on data of the size of MNLI.
-    predicted = [int(count) for count in np.bincount(coded[: len(predictions)], minlength=len(classes))]
-    true = [int(count) for count in np.bincount(coded[len(predictions) :], minlength=len(classes))]
-    total, correct = len(predictions), int(np.sum(predictions == references))
-    covariance = correct * total - sum(ours * theirs for ours, theirs in zip(predicted, true))
-    spread = (total**2 - sum(count**2 for count in predicted)) * (total**2 - sum(count**2 for count in true))
-    return covariance / math.sqrt(spread) if spread else 0.0
+    if _has_constant(predictions, references):  # scikit-learn has the same value, but warns if all entries are equal
+        return 0.0
+    return float(matthews_corrcoef(references, predictions))
 
 
 def pearson(predictions: ArrayLike, references: ArrayLike) -> float:
     """Pearson's r, from -1 to 1; NaN if either side is constant."""
-    sides = [side.astype(np.float64) for side in _pair(predictions, references)]
-    if any(np.ptp(side) == 0 for side in sides):
+    from scipy.stats import pearsonr
+
+    predictions, references = _pair(predictions, references)
+    if _has_constant(predictions, references):
         return math.nan
-    # Without this division, squares of very large or very small scores would overflow or underflow.
-    ours, theirs = (side / np.ptp(side) for side in sides)
-    ours, theirs = ours - ours.mean(), theirs - theirs.mean()
-    return float(np.clip(ours @ theirs / (np.linalg.norm(ours) * np.linalg.norm(theirs)), -1.0, 1.0))
+    # In float64, because scipy computes in the type of its arguments, and logits are float32.
+    return float(pearsonr(predictions.astype(np.float64), references.astype(np.float64)).statistic)
 
 
 def spearmanr(predictions: ArrayLike, references: ArrayLike) -> float:
-    """Spearman's rho, from -1 to 1: Pearson's r of the ranks. Tied values share their mean rank."""
-    ours, theirs = _pair(predictions, references)
-    return pearson(_ranks(ours), _ranks(theirs))
+    """Spearman's rho, from -1 to 1; tied values share their mean rank, and it is NaN if either side is constant."""
+    from scipy import stats
+
+    predictions, references = _pair(predictions, references)
+    return math.nan if _has_constant(predictions, references) else float(stats.spearmanr(predictions, references)[0])
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[group]
+def _has_constant(*sides: np.ndarray) -> bool:
+    return any(np.all(side == side[0]) for side in sides)
 
 
 def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,8 @@ itself have labels, at their first pieces (paper, section 5.3). Sentences with t
     tokens   [CLS] EU rejects German  call  .  Peter Black ##burn [SEP]
     labels    -100  3       0      7     0  0      5     6   -100  -100
 
-`bert_training.tasks.ner.sources` finds the files and the names of their tags.
+`bert_training.tasks.ner.sources` finds the files and the names of their tags. The reader is written by hand, because
+that of datasets (`conll`) drops the borders of documents, and reads a line that is cut short as a word without a tag.
 """
 
 import re

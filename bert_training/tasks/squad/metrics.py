@@ -2,7 +2,8 @@
 
 Answers are compared as bags of words after lower-casing and after removing punctuation and articles; a prediction
 is compared with the gold answer that gives the best score. Predictions and gold answers are keyed by question id; an
-empty string means "there is no answer".
+empty string means "there is no answer". They are written by hand because those two scripts define them, no library
+contains them, and `evaluate` would download its copy.
 """
 
 import json

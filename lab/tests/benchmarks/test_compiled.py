@@ -1,6 +1,4 @@
-"""lab/benchmarks/compiled.py: three ways take turns, with and without dropout, and the first steps are counted
-apart.
-"""
+"""lab/benchmarks/compiled.py: three ways take turns, with and without dropout, and the first steps are counted apart."""
 
 import json
 

@@ -8,7 +8,12 @@ from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
 from bert_training.flags.fine_tuning import TaggerLayers
-from bert_training.tasks.ner.tagger import LAYERS, BertFeatureTagger
+from modeling_bert_repro.lstm_heads import (
+    LAYERS,
+    BertBiLSTMForQuestionAnswering,
+    BertBiLSTMForTokenClassification,
+    BertFeatureTagger,
+)
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 
 
@@ -106,11 +111,26 @@ def test_it_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_c
         assert 0 < parameter.abs().max() <= 6**-0.5
         assert parameter.std().item() == pytest.approx(6**-0.5 / 3**0.5, rel=0.3)
     model.eval().save_pretrained(tmp_path / "tagger")
+    assert sorted(path.name for path in (tmp_path / "tagger").glob("*.py")) == ["losses.py", "lstm_heads.py"]
     assert len(load_file(tmp_path / "tagger" / "model.safetensors")) == len(model.state_dict())
     again = AutoModelForTokenClassification.from_pretrained(tmp_path / "tagger", trust_remote_code=True).eval()
     torch.testing.assert_close(again(**padded_batch()).logits, model(**padded_batch()).logits, atol=1e-6, rtol=1e-5)
     bert = AutoModel.from_pretrained(tmp_path / "tagger", add_pooling_layer=False)
     assert type(bert) is transformers.BertModel and torch.equal(bert.embeddings.word_embeddings.weight, word)
+
+
+def test_the_tensors_of_older_folders_have_these_names_in_this_order(config):
+    """By the names weights are loaded, and by the order the state of the optimiser of a checkpoint."""
+    lstm = [f"lstm.{kind}_{side}_l{n}{way}" for n in (0, 1) for way in ("", "_reverse") for kind in ("weight", "bias")
+            for side in ("ih", "hh")]  # fmt: skip
+    expected = {
+        BertFeatureTagger: ["weights", *lstm, "classifier.weight", "classifier.bias"],
+        BertBiLSTMForTokenClassification: [*lstm, "classifier.weight", "classifier.bias"],
+        BertBiLSTMForQuestionAnswering: [*lstm, "qa_outputs.weight", "qa_outputs.bias"],
+    }
+    config.feature_based = "weighted_sum_all"
+    for cls, names in expected.items():
+        assert [name for name, _ in cls(config).named_parameters() if not name.startswith("bert.")] == names
 
 
 def test_it_does_not_open_as_a_plain_tagger(config, tmp_path):
