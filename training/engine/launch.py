@@ -20,6 +20,7 @@ from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
 from training.files.hub_upload import check_access
 from training.files.links import refuse_links
+from training.files.publishing import HUB_NAMES, names_on_hub
 from training.files.records import read_record
 from training.flags.shared import SharedArguments
 
@@ -92,6 +93,7 @@ def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict
         "device": device_name(accelerator.device),
         "processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        HUB_NAMES: names_on_hub(vars(args)),
         "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
     written = Path(args.output_dir) / "run.json"
