@@ -62,7 +62,9 @@ def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
 def run_code(made: ModelCard, capsys) -> str:
     """The output of the Python code in the card, which has one line that an upload replaces."""
     (code,) = re.findall(r"```python\n(.*?)```", made.text, re.DOTALL)
-    assert MODEL_NAME.findall(made.text) == ["model_name = './model'"] and "./model" not in MODEL_NAME.sub("", made.text)
+    assert MODEL_NAME.findall(made.text) == ["model_name = './model'"] and "./model" not in MODEL_NAME.sub(
+        "", made.text
+    )
     exec(compile(code, "model card", "exec"), {})
     return capsys.readouterr().out
 

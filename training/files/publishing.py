@@ -62,7 +62,7 @@ def published(run: Mapping[str, Any], card: str = "") -> dict[str, Any]:
     if not isinstance(names, list):
         metadata = card.partition("\n---\n")[0]
         names = [name for name in re.findall(r"^(?:base_model: |- )(\S+)$", metadata, re.M) if _is_repo_id(name)]
-    shown = _part("", dict(run), names)
+    shown = _part("", dict(run), names, {f"--{name}" for name in run.get("flags", ())})
     return {**shown, HUB_NAMES: names}
 
 
@@ -72,30 +72,31 @@ def published_name(name: str, names: Iterable[str]) -> str:
     return first + space + without_folders(rest) if first in (GLUE, *names) else without_folders(name)
 
 
-def _part(key: str, value: Any, names: list[str]) -> Any:
+def _part(key: str, value: Any, names: list[str], options: set[str]) -> Any:
     if key in WHOLE:
         return value
     if isinstance(value, str):
         return published_name(value, names)
     if key == "command" and isinstance(value, list):
-        return list(_command(map(str, value), names))
+        return list(_command(map(str, value), names, options))
     if isinstance(value, list):
-        return [_part(key, one, names) for one in value]
+        return [_part(key, one, names, options) for one in value]
     if isinstance(value, dict):
-        return {published_name(name, names): _part(name, one, names) for name, one in value.items()}
+        return {published_name(name, names): _part(name, one, names, options) for name, one in value.items()}
     return value
 
 
-def _command(words: Iterable[str], names: list[str]) -> Iterator[str]:
-    """The words of a command, each of which is a flag, ``--flag=value`` or a value of the flag before it."""
-    flag = ""
+def _command(words: Iterable[str], names: list[str], options: set[str]) -> Iterator[str]:
+    """The words of a command, in which a value belongs to the flag before it; other programs have other flags."""
+    key = ""
     for word in words:
-        if not word.startswith("--"):
-            yield _part(flag, word, names)
-            continue
         option, equals, value = word.partition("=")
-        flag = option[2:].replace("-", "_")
-        yield without_folders(option) + equals + _part(flag, value, names)
+        name = option.replace("-", "_").replace("__", "--", 1)
+        if name in options:
+            key = name[2:]
+            yield option + equals + _part(key, value, names, options)
+        else:
+            yield _part(key, word, names, options)
 
 
 def published_config(content: Any) -> Any:
