@@ -32,23 +32,10 @@ from training.files.publishing import CONFIGS, published, published_card, publis
 from training.files.records import check_weights_unchanged, warn_of_changes
 
 FILES = (
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "README.md",
-    "run.json",
-    "metrics.jsonl",
-    "all_results.json",
-    "training_curves.png",
-    HASHES,
+    *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
 )
 ATTEMPTS = 3
 
@@ -172,7 +159,8 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         if "README.md" in names and not (Path(place) / "README.md").exists():
             say(f"{folder / 'README.md'} stays here: an older version wrote it, with folders of this machine in it")
         if dry_run:
-            _list(folder, files, f"would upload to {repo_id}, {_visibility(private)} if it is new:", say)
+            say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
+            _list(folder, files, say)
             return
         command = f"python -m training upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
         remedy = f"; {folder} is complete, upload it then with {command}"
@@ -180,8 +168,7 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         _attempt(lambda: _commit(Path(place), len(files), repo_id, private, say), repo_id, remedy)
 
 
-def _list(folder: Path, files: list[Path], title: str, say: Callable[[str], None]) -> None:
-    say(title)
+def _list(folder: Path, files: list[Path], say: Callable[[str], None]) -> None:
     for file in files:
         changed = "" if file.is_symlink() or file.name == HASHES else ", without folders of this machine"
         say(f"  {file.name}  {file.stat().st_size:,} bytes{changed}")
