@@ -52,7 +52,7 @@ def _is_repo_id(name: str) -> bool:
     return True
 
 
-def published(run: Mapping[str, Any], card: str = "") -> dict[str, Any]:
+def published(run: dict, card: str = "") -> dict:
     """The content of a run.json as it may be published. To publish it again changes nothing.
 
     Args:
@@ -107,7 +107,7 @@ def published_config(content: Any) -> Any:
     return content | {name: without_folders(path) for name, path in paths.items()}
 
 
-def published_card(card: str, run: Mapping[str, Any], repo_id: str) -> str | None:
+def published_card(card: str, run: dict, repo_id: str) -> str | None:
     """A model card whose example opens the model by its name on the Hub.
 
     Returns:
