@@ -208,7 +208,7 @@ def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
     assert json.loads(sent["hashes.json"])["sha256"] == hashes
     run = json.loads(sent["run.json"])
     assert run["flags"]["train_file"] == "words.txt" and run["flags"]["output_dir"] == "finished"
-    assert run["command"][0] and "versions" in run
+    assert run["command"][0] and "versions" in run and run["hub_names"] == []
     assert f"model_name = {NAME!r}\n" in sent["README.md"].decode()
 
 

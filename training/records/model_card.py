@@ -34,37 +34,23 @@ EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative"
 
 
 class Kind(NamedTuple):
-    """What the cards of one script have in common.
-
-    Attributes:
-        tag: the pipeline tag; with "bert", and in pre-training "pre-training", it is also among the tags.
-        task: the name of the task on the Hub.
-        sentence: the first sentence of the card.
-    """
+    """What the cards of a script share: pipeline tag, name of the task on the Hub, first sentence of the card."""
 
     tag: str
     task: str
     sentence: str
 
 
+ANSWERER = "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}."
+TAGGER = "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}."
+CHOOSER = "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}."
+CLASSIFIER = "A BERT text classifier ({size}) fine-tuned {origin}."
 KINDS = {
     "pretraining": Kind("fill-mask", "Masked language modelling", "A BERT encoder ({size}) trained by {origin}."),
-    "glue": Kind("text-classification", "Text classification", "A BERT text classifier ({size}) fine-tuned {origin}."),
-    "squad": Kind(
-        "question-answering",
-        "Extractive question answering",
-        "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
-    ),
-    "ner": Kind(
-        "token-classification",
-        "Named entities",
-        "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
-    ),
-    "swag": Kind(
-        "multiple-choice",
-        "Multiple choice",
-        "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
-    ),
+    "glue": Kind("text-classification", "Text classification", CLASSIFIER),
+    "squad": Kind("question-answering", "Extractive question answering", ANSWERER),
+    "ner": Kind("token-classification", "Named entities", TAGGER),
+    "swag": Kind("multiple-choice", "Multiple choice", CHOOSER),
 }
 
 
