@@ -141,7 +141,7 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
 def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: Callable[[str], None]) -> None:
     """Upload a finished folder in one commit; files that have not changed since the last upload are not sent again.
 
-    The client makes one commit of it, but may split one of more than 20 files after a failure; a run leaves fewer.
+    The client makes one commit of it, but may split one of more than 20 files after a failure; a run leaves no more.
 
     Args:
         private: visibility of a new repository. An existing one keeps its own, which is printed with `say`.
