@@ -16,6 +16,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.app.folder import OpenedModel, check_inside
 from bert_training.files import atomic
+from bert_training.files.json_files import read_json
+from bert_training.files.publishing import CONFIGS, published_config
 from bert_training.files.weights_header import files_of_index
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +110,10 @@ def _copy_model(folder: Path, source: Path, target: Path) -> None:
     for name in (*MODEL_FILES, *parts):
         if (source / name).is_file():
             check_inside(folder, source / name)
-            shutil.copyfile(source / name, target / name)
+            if name in CONFIGS:
+                atomic.write_json(target / name, published_config(read_json(source / name)))
+            else:
+                shutil.copyfile(source / name, target / name)
 
 
 def _write_facts(opened: OpenedModel, target: Path) -> None:

@@ -20,6 +20,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.links import refuse_links
+from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
 from bert_training.flags.shared import SharedArguments
 
@@ -92,6 +93,7 @@ def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict
         "device": device_name(accelerator.device),
         "processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        HUB_NAMES: names_on_hub(vars(args)),
         "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
     written = Path(args.output_dir) / "run.json"

@@ -1,4 +1,4 @@
-"""Upload a finished folder to the Hub: only the files that are named here, and no paths of this machine.
+"""Upload a finished folder to the Hub: only the files that are named here, and no folders of this machine.
 
     bert-repro upload runs/first --hub_model_id you/name --hub_dry_run      # only lists the files
     bert-repro upload runs/first --hub_model_id you/name
@@ -8,54 +8,36 @@ run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other fi
 answers.html, submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to
 publish.
 
-run.json, metrics.jsonl and the model card contain the command and the names of the data files. In the uploaded copies,
-every absolute path and every path that begins with ~ or .. is cut to its last part; other relative paths stay as they
-were typed; the uploaded hashes.json has the hashes of these copies. The files in the folder are not changed.
+run.json contains the command and the names of the data files. In the uploaded copy, files and folders have their names
+only, without the folders that they lie in (bert_training/files/publishing.py), as in the model card, which the run
+writes that way; the uploaded hashes.json has the hashes of the copies. The files in the folder are not changed.
 
 Weights that are not those that the run left are refused; every other file that has changed or is missing is named.
 """
 
 import argparse
-import hashlib
-import json
-import re
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from transformers.hf_argparser import string_to_bool
 
 from bert_training.files.atomic import json_text
 from bert_training.files.hashing import HASHES, hashes_record, sha256
-from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.json_files import is_plain_name, read_json, read_object
+from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
 
 FILES = (
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "README.md",
-    "run.json",
-    "metrics.jsonl",
-    "all_results.json",
-    "training_curves.png",
-    HASHES,
+    *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
 )
-# The files among FILES that a run writes about itself; paths are removed from them before the upload.
-RECORDS = ("README.md", "run.json", "metrics.jsonl", "all_results.json")
 ATTEMPTS = 3
-# A path that begins with /, ~ or ..; a URL, "and/or" and a name on the Hub must not match.
-PATH = re.compile(r"(?<![\w.:/~)\]<-])(?:~?/|\.\./)[^\s`'\"<>|,;:()\\]+")
 
 
 def files_to_upload(folder: Path) -> list[Path]:
@@ -92,54 +74,43 @@ def _code(folder: Path) -> Iterator[Path]:
             yield from map(Path, get_relative_import_files(folder / f"{module}.py"))
 
 
-def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
-    """The path of the file or, for a record, its content without paths of this machine."""
-    if path.name == HASHES:
-        return hashes_to_upload(path, repo_id)
-    if path.name not in RECORDS:
-        return path
-    run = read_object(path.parent / "run.json")
-    text = path.read_text(encoding="utf-8")
-    if path.name == "README.md":  # its examples open the model
-        text = text.replace(repr(str(Path(run["flags"]["output_dir"]))), repr(repo_id))
-    return without_paths(text, _strings(run)).encode()
+def write_published(folder: Path, target: Path, repo_id: str) -> None:
+    """Put the published form of a finished run into an empty folder: links to its files, and copies of some.
 
-
-def hashes_to_upload(path: Path, repo_id: str) -> bytes:
-    """The content of hashes.json for the files that are uploaded, with the hashes of the records without paths.
-
-    A record that is not what the run left keeps the hash that it should have, so that the change stays visible.
+    Left out is a model card of an older version if folders in it cannot be found. hashes.json has the hashes of the
+    copies; a file that is not what the run left keeps the hash that it should have, so that the change stays visible.
     """
-    recorded = read_object(path)["sha256"]
+    files = files_to_upload(folder)
+    recorded = read_object(folder / HASHES)["sha256"] if folder / HASHES in files else {}
     hashes = {}
-    for file in files_to_upload(path.parent):
+    for file in files:
+        content, copy = _published_text(file, repo_id), target / file.name
+        if file.name == HASHES or content == "":
+            continue
+        if content is None:
+            copy.symlink_to(file.resolve())
+        else:
+            copy.write_text(content, encoding="utf-8")
         if file.name in recorded:
-            hashes[file.name] = recorded[file.name]
-            content = content_to_upload(file, repo_id)
-            if isinstance(content, bytes) and sha256(file) == recorded[file.name]:
-                hashes[file.name] = hashlib.sha256(content).hexdigest()
-    return json_text(hashes_record(hashes)).encode()
+            intact = content is not None and sha256(file) == recorded[file.name]
+            hashes[file.name] = sha256(copy) if intact else recorded[file.name]
+    if recorded:
+        (target / HASHES).write_text(json_text(hashes_record(hashes)), encoding="utf-8")
 
 
-def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:
-    """`text`, in which paths that begin with /, ~ or .. are cut to their last part.
-
-    Args:
-        known: strings, such as the values of flags, that may be such paths as a whole, even with spaces in them.
-    """
-    whole = {re.sub(r"^--\w+=", "", string) for string in known}
-    for path in sorted((string for string in whole if re.match(r"~?/|\.\./", string)), key=len, reverse=True):
-        for spelled in (str, lambda part: json.dumps(part, ensure_ascii=False)[1:-1]):
-            text = text.replace(spelled(path), spelled(PurePath(path).name))
-    return PATH.sub(lambda match: PurePath(match[0]).name, text)
-
-
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _strings(part)
+def _published_text(file: Path, repo_id: str) -> str | None:
+    """The text that is uploaded in place of a file's own; None if that is uploaded as it is, "" if nothing is."""
+    if file.name in CONFIGS:
+        content = read_json(file)
+        shown = published_config(content)
+        return None if shown == content else json_text(shown)
+    if file.name not in ("README.md", "run.json"):
+        return None
+    run, readme = read_object(file.parent / "run.json"), file.parent / "README.md"
+    card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    if file.name == "run.json":
+        return json_text(published(run, card))
+    return published_card(card, run, repo_id) or ""
 
 
 LATER = "; or drop --push_to_hub now, and upload the finished folder with bert-repro upload"
@@ -170,6 +141,8 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
 def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: Callable[[str], None]) -> None:
     """Upload a finished folder in one commit; files that have not changed since the last upload are not sent again.
 
+    The client makes one commit of it, but may split one of more than 20 files after a failure; a run leaves no more.
+
     Args:
         private: visibility of a new repository. An existing one keeps its own, which is printed with `say`.
         dry_run: only list the files, which needs neither network nor token.
@@ -180,29 +153,37 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     """
     folder = Path(folder)
     check_weights_unchanged(folder)
-    files = files_to_upload(folder)
-    names = {path.name for path in files if path.suffix != ".safetensors"} | {name for name in FILES if "*" not in name}
-    warn_of_changes(folder, sorted(names), say)
-    contents = {path.name: content_to_upload(path, repo_id) for path in files}
-    if dry_run:
-        say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
-        for name, content in contents.items():
-            size = len(content) if isinstance(content, bytes) else content.stat().st_size
-            say(f"  {name}  {size:,} bytes" + (", without paths of this machine" if name in RECORDS else ""))
-        left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in contents)
-        say(f"stays here: {', '.join(left) or 'nothing'}")
-        return
-    command = f"bert-repro upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
-    remedy = f"; {folder} is complete, upload it then with {command}"
-    check_access(repo_id, dry_run, remedy)
-    _attempt(lambda: _commit(contents, repo_id, private, say), repo_id, remedy)
+    names = {path.name for path in files_to_upload(folder) if path.suffix != ".safetensors"}
+    warn_of_changes(folder, sorted(names | {name for name in FILES if "*" not in name}), say)
+    with tempfile.TemporaryDirectory() as place:
+        write_published(folder, Path(place), repo_id)
+        files = sorted(Path(place).iterdir())
+        if "README.md" in names and not (Path(place) / "README.md").exists():
+            say(f"{folder / 'README.md'} stays here: an older version wrote it, with folders of this machine in it")
+        if dry_run:
+            say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
+            _list(folder, files, say)
+            return
+        command = f"bert-repro upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
+        remedy = f"; {folder} is complete, upload it then with {command}"
+        check_access(repo_id, dry_run, remedy)
+        _attempt(lambda: _commit(Path(place), len(files), repo_id, private, say), repo_id, remedy)
+
+
+def _list(folder: Path, files: list[Path], say: Callable[[str], None]) -> None:
+    for file in files:
+        changed = "" if file.is_symlink() or file.name == HASHES else ", without folders of this machine"
+        say(f"  {file.name}  {file.stat().st_size:,} bytes{changed}")
+    sent = {file.name for file in files}
+    left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
+    say(f"stays here: {', '.join(left) or 'nothing'}")
 
 
 def _visibility(private: bool) -> str:
     return "private" if private else "public"
 
 
-def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say: Callable[[str], None]) -> None:
+def _commit(folder: Path, count: int, repo_id: str, private: bool, say: Callable[[str], None]) -> None:
     import huggingface_hub
     from huggingface_hub.utils import disable_progress_bars, logging
 
@@ -220,11 +201,10 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
                 f"{repo_id} exists and is {_visibility(is_private)}: it stays so, although this run asked for a "
                 f"{_visibility(private)} one; to change that, use its settings on the Hub"
             )
-        operations = [huggingface_hub.CommitOperationAdd(name, content) for name, content in contents.items()]
-        done = api.create_commit(repo_id, operations, commit_message="Upload a finished run")
+        done = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload a finished run")
     finally:
         logging.set_verbosity(before)
-    what = "nothing has changed since the last upload" if done.oid == info.sha else f"{len(contents)} files uploaded"
+    what = "nothing has changed since the last upload" if done.oid == info.sha else f"{count} files uploaded"
     say(f"{what}: {api.endpoint}/{repo_id} ({_visibility(is_private)})")
 
 
@@ -235,44 +215,38 @@ def _attempt(work: Callable[[], object], repo_id: str, remedy: str) -> None:
             work()
             return
         except Exception as error:  # the types are those of the client, of its HTTP library and of Python
-            status = _status(error)
-            if attempt < ATTEMPTS and ((status is None and _is_network(error)) or (status or 0) >= 500):
-                time.sleep(2**attempt)
-                continue
-            raise ValueError(f"--hub_model_id {repo_id}: {_reason(error, status, repo_id)}{remedy}") from None
+            causes = list(_causes(error))
+            answers = (getattr(getattr(one, "response", None), "status_code", None) for one in causes)
+            status = next((status for status in answers if status), 0)
+            # The Hub's clients (httpx and others) derive the errors of the network from TransportError.
+            kinds = {kind.__name__ for one in causes for kind in type(one).__mro__}
+            unreachable = not status and bool(kinds & {"TransportError", "ConnectionError", "TimeoutError"})
+            if attempt == ATTEMPTS or not (unreachable or status >= 500):
+                reason = _reason(error, status, unreachable, repo_id)
+                raise ValueError(f"--hub_model_id {repo_id}: {reason}{remedy}") from None
+            time.sleep(2**attempt)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _status(error: Exception) -> int | None:
-    """The status of the HTTP answer that caused an error; None if there was no answer."""
-    statuses = (getattr(getattr(one, "response", None), "status_code", None) for one in _chain(error))
-    return next((status for status in statuses if status), None)
-
-
-def _is_network(error: Exception) -> bool:
-    """Whether the network failed. The Hub's clients (httpx and others) derive such errors from TransportError."""
-    names = {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
-    return bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
-
-
-def _reason(error: Exception, status: int | None, repo_id: str) -> str:
+def _reason(error: Exception, status: int, unreachable: bool, repo_id: str) -> str:
+    """Why an upload failed, and what to do; ``status`` is that of the HTTP answer, 0 without an answer."""
+    text = " ".join(str(error).split())
     if status == 401:
         return "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN to a valid token"
     if status == 403:
         return f"the token may not write to {repo_id} (403); take one with the right to write there, or another name"
-    text = " ".join(str(error).split())
     if isinstance(error, ValueError) and "README.md" in text:
         return f"the Hub does not accept the model card ({text}); edit README.md"
-    if status is not None and status >= 500:
+    if status >= 500:
         return f"the Hub answered with an error ({status}); try again later, see https://status.huggingface.co"
-    if status is not None:
+    if status:
         return f"the Hub refused the request ({status}: {text:.200}); see the repository's page there"
-    if _is_network(error):
+    if unreachable:
         return f"the Hub could not be reached ({type(error).__name__}); check the network and HF_ENDPOINT"
     return f"{type(error).__name__}: {text}"
 

@@ -1,19 +1,22 @@
 """The model card (README.md) of a finished folder: metadata for the Hub, use, origin and limits of the model.
 
 All facts are read from the run (`run.json`, `metrics.jsonl`, the results), so that a card claims only what was measured
-and says how small the run was.
+and says how small the run was. They are read from what may be published of it (`bert_training/files/publishing.py`), so
+that no card names a folder of the machine.
 """
 
 import math
 import re
 import shlex
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
+from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.records import read_events
 from bert_training.flags.natures import CARD
 from bert_training.flags.phases import phases_of, with_steps
@@ -23,149 +26,148 @@ from bert_training.records.markdown import code, one_line, plain
 from bert_training.records.metrics import METRICS, card_name_of, percent_factor
 from bert_training.records.model_usage import usage
 
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PICTURE = f"\n\n![training curves]({CURVES})"
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 
-TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
-    "pretraining": ("fill-mask", "Masked language modelling", ["bert", "fill-mask", "pre-training"]),
-    "glue": ("text-classification", "Text classification", ["bert", "text-classification"]),
-    "squad": ("question-answering", "Extractive question answering", ["bert", "question-answering"]),
-    "ner": ("token-classification", "Named entities", ["bert", "token-classification"]),
-    "swag": ("multiple-choice", "Multiple choice", ["bert", "multiple-choice"]),
+
+class Kind(NamedTuple):
+    """What the cards of a script share: pipeline tag, name of the task on the Hub, first sentence of the card."""
+
+    tag: str
+    task: str
+    sentence: str
+
+
+ANSWERER = "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}."
+TAGGER = "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}."
+CHOOSER = "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}."
+CLASSIFIER = "A BERT text classifier ({size}) fine-tuned {origin}."
+KINDS = {
+    "pretraining": Kind("fill-mask", "Masked language modelling", "A BERT encoder ({size}) trained by {origin}."),
+    "glue": Kind("text-classification", "Text classification", CLASSIFIER),
+    "squad": Kind("question-answering", "Extractive question answering", ANSWERER),
+    "ner": Kind("token-classification", "Named entities", TAGGER),
+    "swag": Kind("multiple-choice", "Multiple choice", CHOOSER),
 }
-WHAT_IT_IS = {  # kind of fine-tuned model: the first sentence of its card
-    "glue": "A BERT text classifier ({size}) fine-tuned {origin}.",
-    "squad": "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
-    "ner": "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
-    "swag": "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
-}
+
+
+@dataclass
+class Card:
+    """What a card is written from; whatever is given, the card keeps of it what may be published.
+
+    Attributes:
+        kind: a key of KINDS.
+        run: the contents of run.json.
+        datasets: the training data, in words.
+        metrics: the contents of all_results.json.
+        title: the name of the folder.
+        model: the name that opens the model.
+        held_out: the data that the metrics were measured on, in words; by default the held-out part of `datasets`.
+        before: the card that the folder has, if any; for `published`.
+    """
+
+    folder: Path
+    kind: str
+    run: dict[str, Any]
+    datasets: list[str]
+    metrics: dict[str, Any]
+    title: str
+    model: str
+    held_out: str | None = None
+    before: str = ""
+
+    def __post_init__(self) -> None:
+        self.run = published(self.run, self.before)
+        self.title = without_folders(self.title)
+        self.datasets = [published_name(name, self.run[HUB_NAMES]) for name in self.datasets]
+        self.held_out = self.held_out and published_name(self.held_out, self.run[HUB_NAMES])
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The flags of the run."""
+        return self.run["flags"]
+
+    @property
+    def builtin(self) -> bool:
+        """Whether one of the data sets is the built-in corpus or one of its tasks."""
+        return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in self.datasets)
+
+    @property
+    def only_evaluated(self) -> bool:
+        """Whether the run trained nothing, because it was given no training data."""
+        return self.metrics.get("train_steps") == 0
 
 
 def write_model_card(
-    folder: str | Path,
-    *,
-    kind: str,
-    datasets: list[str],
-    metrics: dict[str, float],
-    title: str | None = None,
-    language: str | None = None,
-    license: str | None = None,
-    held_out: str | None = None,
+    folder: str | Path, *, kind: str, datasets: list[str], metrics: dict[str, float], held_out: str | None = None
 ) -> Path:
     """Write README.md into a finished folder, from its run.json and its results; return the path.
 
-    Args:
-        kind: a key of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
-        datasets: the training data, in words.
-        metrics: the contents of all_results.json.
-        title: by default the folder's name.
-        language: by default English for the built-in data and for GLUE, otherwise none.
-        license: by default none, because only the owner of the data and the weights can choose one.
-        held_out: the data that the metrics were measured on, in words; by default the held-out part of `datasets`.
+    The example in it opens the folder from the folder above, or the model on the Hub if the run uploads it. For the
+    arguments see `Card`.
 
     Raises:
-        ValueError: `kind` is not a key of TASKS, or the folder has no run.json.
+        ValueError: `kind` is not a key of KINDS, or the folder has no run.json.
     """
     folder = Path(folder)
-    if kind not in TASKS:
-        raise ValueError(f"expected kind {', '.join(TASKS)}; got {kind!r}")
+    if kind not in KINDS:
+        raise ValueError(f"expected kind {', '.join(KINDS)}; got {kind!r}")
     if not (folder / "run.json").is_file():
         raise ValueError(
             f"expected run.json in {folder}, found none: a model card is written from the records of a run"
         )
-    run = read_object(folder / "run.json")
-    flags = run["flags"]
-    model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
-    title = title or folder.resolve().name
-    data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
-    path = folder / "README.md"
-    write_text(path, card_text(folder, kind, run, datasets, metrics, title, model, data))
-    return path
+    run, name = read_object(folder / "run.json"), folder.resolve().name
+    model = run["flags"]["hub_model_id"] if run["flags"].get("push_to_hub") else f"./{without_folders(name)}"
+    text = card_text(Card(folder, kind, run, datasets, metrics, name, model, held_out))
+    write_text(folder / "README.md", text)
+    return folder / "README.md"
 
 
-def card_text(
-    folder: Path,
-    kind: str,
-    run: dict,
-    datasets: list[str],
-    metrics: dict[str, float],
-    title: str,
-    model: str,
-    data: ModelCardData,
-) -> str:
-    """The text of the card; `run` is run.json, `model` the name that opens the model, `data` the metadata."""
-    results = f"## Results\n\n{results_table(metrics)}"
-    if (folder / CURVES).exists():
+def card_text(card: Card) -> str:
+    """The text of the card."""
+    results = f"## Results\n\n{results_table(card)}"
+    if (card.folder / CURVES).exists():
         results += PICTURE
+    work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
-        f"# {plain(title)}\n\n{what_it_is(kind, run, metrics)}",
-        f"## Use\n\n```python\n{usage(model, kind, run, datasets, is_builtin(datasets))}```",
-        f"## {'Evaluation' if only_evaluated(metrics) else 'Training'} data\n\n{data_used(run, datasets, metrics)}",
+        f"# {plain(card.title)}\n\n{what_it_is(card)}",
+        f"## Use\n\n```python\n{usage(card.model, card.kind, card.run, card.datasets, card.builtin)}```",
+        f"## {work} data\n\n{data_used(card)}",
         results,
-        f"## {'Evaluation' if only_evaluated(metrics) else 'Training'}\n\n{command_and_settings(run, metrics)}",
-        f"## Limits\n\n{limits(folder, kind, run, metrics)}",
-        f"## Versions\n\n{versions(run)}",
+        f"## {work}\n\n{command_and_settings(card)}",
+        f"## Limits\n\n{limits(card)}",
+        f"## Versions\n\n{versions(card.run)}",
     ]
-    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+    return str(ModelCard(f"---\n{metadata(card).to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
 
 
-def hub_name(name: str | None) -> str | None:
-    """The name if it may be one on the Hub, that is, neither a path nor a local folder; otherwise None."""
-    return name if name and HUB_NAME.fullmatch(name) and not Path(name).exists() else None
-
-
-def is_builtin(datasets: list[str]) -> bool:
-    """Whether one of the data sets, given in words, is the built-in corpus or one of its tasks."""
-    return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in datasets)
-
-
-def is_glue_of_the_hub(run: dict) -> bool:
-    """Whether a run, given by its run.json, read a GLUE task from the Hub rather than from files."""
-    flags = run["flags"]
-    task = flags.get("task_name")
-    return bool(task) and not task.startswith(BUILTIN_TASKS) and not (flags.get("data_dir") or flags.get("train_file"))
-
-
-def metadata(
-    kind: str,
-    run: dict,
-    datasets: list[str],
-    metrics: dict[str, float],
-    title: str,
-    language: str | None,
-    license: str | None,
-    held_out: str | None,
-    on_hub: Callable[[str | None], str | None] | None = None,
-) -> ModelCardData:
-    """The metadata of the card, which the Hub reads; the arguments are those of `write_model_card`, `run` is run.json.
+def metadata(card: Card) -> ModelCardData:
+    """The metadata of the card, which the Hub reads.
 
     The pipeline tag of a left-to-right model is None, because no pipeline of transformers can use it.
-
-    Args:
-        on_hub: returns the name of a model or a data set if it is one on the Hub, otherwise None; default: `hub_name`.
     """
-    on_hub = on_hub or hub_name
-    flags = run["flags"]
-    task, task_name, tags = TASKS[kind]
-    tag: str | None = task
+    flags, metrics, kind, on_hub = card.flags, card.metrics, KINDS[card.kind], card.run[HUB_NAMES]
+    tag: str | None = kind.tag
+    tags = ["bert", kind.tag, *(["pre-training"] if card.kind == "pretraining" else [])]
     if flags.get("label_token") == "last":  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
     if flags.get("objective") == "ltr":
         tag, tags = None, ["bert", "left-to-right"]
-    dataset = on_hub(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
-    english = is_builtin(datasets) or bool(flags.get("task_name"))
-    name = held_out or ", ".join(datasets)
+    task_name, own_files = flags.get("task_name"), flags.get("data_dir") or flags.get("train_file")
+    dataset = flags["dataset_name"] if flags.get("dataset_name") in on_hub else None
+    if not dataset and task_name and not task_name.startswith(BUILTIN_TASKS) and not own_files:
+        dataset = GLUE
+    name = card.held_out or ", ".join(card.datasets)
     results = [
         EvalResult(
-            task_type=task,
-            task_name=task_name,
+            task_type=kind.tag,
+            task_name=kind.task,
             dataset_type=dataset or re.sub(r"[^\w.-]+", "-", name).strip("-").lower()[:60],
             dataset_name=name,
-            dataset_config=flags.get("task_name") if dataset == "nyu-mll/glue" else flags.get("dataset_config_name"),
+            dataset_config=task_name if dataset == GLUE else flags.get("dataset_config_name"),
             dataset_split="validation",
             metric_type=metric.hub_type,
             metric_name=metric.card_name,
@@ -175,48 +177,43 @@ def metadata(
         if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
-        model_name=title,
-        language=language or ("en" if english else None),
-        license=license,
+        model_name=card.title,
+        language="en" if card.builtin or task_name else None,
         library_name="transformers",
         pipeline_tag=tag,
         tags=tags,
-        base_model=on_hub(flags.get("model_name_or_path")),
+        base_model=flags["model_name_or_path"] if flags.get("model_name_or_path") in on_hub else None,
         datasets=[dataset] if dataset else None,
         metrics=sorted({result.metric_type for result in results} - {"loss"}) or None,
         eval_results=results or None,
     )
 
 
-def only_evaluated(metrics: dict) -> bool:
-    """Whether the run trained nothing, because it was given no training data."""
-    return metrics.get("train_steps") == 0
-
-
-def what_it_is(kind: str, run: dict, metrics: dict) -> str:
+def what_it_is(card: Card) -> str:
     """The first sentence of the card: the kind of model, its size and its origin."""
-    flags = run["flags"]
-    size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
+    flags, sentence = card.flags, KINDS[card.kind].sentence
+    size = f"{card.run['parameters']:,} parameters" if card.run.get("parameters") else "BERT"
     start = flags.get("model_name_or_path")
     counted = flags.get("initial_weights") == "counted"
     new = "starting from weights that were counted in the text" if counted else "starting from random weights"
     origin = f"starting from {code(start)}" if start else new
-    if kind == "pretraining":
+    if card.kind == "pretraining":
         objectives = {
             "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
             "mlm": "predicting masked word pieces",
             "ltr": "predicting word pieces from left to right",
         }
-        return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
-    if only_evaluated(metrics):
+        origin = f"{objectives[flags.get('objective', 'mlm_nsp')]}, {origin}"
+    if card.only_evaluated:
+        sentence = sentence.replace(" fine-tuned", "")
         origin = f"with the weights of {code(start)}; nothing was trained here"
-        return WHAT_IT_IS[kind].replace(" fine-tuned", "").format(size=size, origin=origin)
-    return WHAT_IT_IS[kind].format(size=size, origin=origin)
+    return sentence.format(size=size, origin=origin)
 
 
-def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
+def data_used(card: Card) -> str:
     """The list of the data and its size, as far as run.json records it."""
-    lines = [f"{'Evaluated' if only_evaluated(metrics) else 'Trained'} on: {plain(', '.join(datasets))}."]
+    run = card.run
+    lines = [f"{'Evaluated' if card.only_evaluated else 'Trained'} on: {plain(', '.join(card.datasets))}."]
     for part, name in (("corpus", "Training text"), ("held_out", "Held-out text")):
         if counts := run.get(part):
             lines.append(f"{name}: {counts['documents']:,} documents, {counts['tokens']:,} word pieces.")
@@ -224,7 +221,7 @@ def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
-    if is_builtin(datasets):
+    if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
             "(`bert_training/builtin_data/documentation.py`). Labels, where there are any, follow from the layout of "
@@ -234,10 +231,11 @@ def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def results_table(metrics: dict) -> str:
+def results_table(card: Card) -> str:
     """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
+    metrics = card.metrics
     best, last = metrics.get("best_step"), metrics.get("train_steps")
-    when = "" if only_evaluated(metrics) else ", last step" if best in (None, last) else f", step {best} of {last}"
+    when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
     for key in METRICS:
         if key not in metrics:
@@ -257,14 +255,14 @@ def sequences_seen(run: dict) -> int | None:
     return per_process * run.get("processes", 1)
 
 
-def command_and_settings(run: dict, metrics: dict) -> str:
+def command_and_settings(card: Card) -> str:
     """The command and the table of hyperparameters."""
-    lines, flags = [], run["flags"]
+    lines, run, flags = [], card.run, card.flags
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *map(one_line, run["command"])]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
     names = [name for name in flags_with(CARD) if flags.get(name) is not None]
-    if only_evaluated(metrics):  # the others are about training
+    if card.only_evaluated:  # the others are about training
         names = [name for name in names if name in EVALUATION_FLAGS]
     by_steps = flags.get("max_steps", -1) > 0
     for name in names:
@@ -278,20 +276,19 @@ def command_and_settings(run: dict, metrics: dict) -> str:
     return "\n".join(lines)
 
 
-def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
+def limits(card: Card) -> str:
     """The list of what readers must not expect of the model."""
-    lines = []
-    seen = sequences_seen(run)
-    if kind == "pretraining":
-        if seen:
-            length = run["flags"]["max_seq_length"]
+    lines, metrics = [], card.metrics
+    if card.kind == "pretraining":
+        if seen := sequences_seen(card.run):
+            length = card.flags["max_seq_length"]
             share = format(100 * seen / 256e6, ".2g" if seen < 25e6 else ".0f")
             lines.append(
                 f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share} % of the 256 million "
                 f"sequences of up to 512 that the published models have seen ({PAPER}). Do not expect their quality."
             )
-        lines += unigram_comparison(folder, run["flags"], metrics)
-    elif only_evaluated(metrics):
+        lines += unigram_comparison(card)
+    elif card.only_evaluated:
         lines.append("How the weights were trained, and on what: see the card of the source model.")
     else:
         lines.append("It was trained once, with one seed; on small data sets, results vary by points between seeds.")
@@ -301,7 +298,7 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
         lines.append(f"The results were measured on validation data, {when}.{untested}")
-        if not run["flags"].get("model_name_or_path"):
+        if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append(
         "It has not been tested on other text or in other languages, nor for biases that it learnt from the data."
@@ -309,19 +306,19 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def unigram_comparison(folder: Path, flags: dict, metrics: dict) -> list[str]:
+def unigram_comparison(card: Card) -> list[str]:
     """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown.
 
     Counted initial weights already do so. For them it says whether the model has learnt more.
     """
-    records = folder / "metrics.jsonl"
+    records = card.folder / "metrics.jsonl"
     events = read_events(records) if records.exists() else []
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
-    loss = metrics.get("eval_mlm_loss")
+    loss = card.metrics.get("eval_mlm_loss")
     if entropy is None or loss is None:
         return []
     compared = f"Masked-piece loss {loss:.2f} nats; guessing by frequency alone gives about {entropy:.2f}"
-    start = counted_start(flags, events)
+    start = counted_start(card.flags, events)
     if start is not None and start < entropy:
         verdict = "has learnt" if loss <= start - MARGIN else "has hardly learnt"
         return [f"{compared}, and the counted initial weights began at {start:.2f}: it {verdict} more than the counts."]

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.engine.versions import commit
+from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
-from bert_training.records.model_card import HUB_NAME, PICTURE, card_text, metadata
+from bert_training.records.model_card import PICTURE, Card, card_text
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools.findings import (
     Finding,
@@ -24,7 +25,9 @@ from bert_training.tools.findings import (
 )
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
-OPENED = re.compile(r"""(?:model=|from_pretrained\()('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+OPENED = re.compile(
+    r"""(?:^model_name = |model=|from_pretrained\()('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""", re.MULTILINE
+)
 # Results that depend on the moment and on the machine, and that no other record repeats.
 MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
 
@@ -96,7 +99,8 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     name = re.search(OPENED, card)
     opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)
-    known = {str(Path(run["flags"]["output_dir"])), run["flags"].get("hub_model_id")}
+    place = Path(run["flags"]["output_dir"])
+    known = {str(place), f"./{without_folders(place.name)}", run["flags"].get("hub_model_id")}
     if opened not in known:
         reason = f"its example opens {short_text(opened)}, which run.json does not name; it may be an upload's name"
         yield unknown("README.md", reason)
@@ -117,7 +121,7 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
 
     Args:
         card: the present card, from which are taken its title, if run.json does not determine it, and whether the names
-            in run.json were ones of the Hub, which this machine cannot know.
+            in an older run.json were ones of the Hub, which this machine cannot know.
         opened: the name that opens the model in the card's example.
     """
     kind = run["script"].removeprefix("run_").removesuffix(".py")
@@ -126,13 +130,7 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
     heading = re.search(r"^# (.+)$", card, re.MULTILINE)
     if title in ("", "..") and heading:
         title = heading[1]
-    named = set(re.findall(r"^(?:base_model: |- )(\S+)$", card.partition("\n---\n")[0], re.MULTILINE))
-
-    def on_hub(name: str | None) -> str | None:
-        return name if name in named and HUB_NAME.fullmatch(name or "") else None
-
-    data = metadata(kind, run, datasets, results, title, None, None, held_out, on_hub)
-    text = card_text(folder, kind, run, datasets, results, title, opened, data)
+    text = card_text(Card(folder, kind, run, datasets, results, title, opened, held_out, card))
     # Without matplotlib a run draws no curves, and its card shows none, although they may have been drawn since.
     return text if PICTURE in card else text.replace(PICTURE, "")
 

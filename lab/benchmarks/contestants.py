@@ -1,4 +1,5 @@
-"""The contestants of lab/benchmarks/speedrun.py, each run of which is a process: python lab/benchmarks/contestants.py RUN.json.
+"""The contestants of lab/benchmarks/speedrun.py, each run of which is a process: python lab/benchmarks/contestants.py
+RUN.json.
 
 The clock of a run starts before its process does. So only the standard library is imported at the top: the import of
 what a contestant needs counts, and the import of what the judge needs does not. Nor does any other time of the judge.

@@ -1,7 +1,9 @@
-"""A speed run: the seconds from the start of a pre-training until its held-out loss is at a target (lab/notes/speedrun.md).
+"""A speed run: the seconds from the start of a pre-training until its held-out loss is at a target
+(lab/notes/speedrun.md).
 
     python lab/benchmarks/speedrun.py --what "the recipe as it is"       # on the built-in documentation
-    python lab/benchmarks/speedrun.py --text wiki.txt.xz --held_out heldout.txt --tokenizer_name vocab --config_name mini \
+    python lab/benchmarks/speedrun.py --text wiki.txt.xz --held_out heldout.txt --tokenizer_name vocab --config_name
+    mini \
         --target 6.36 --steps 9000 --seconds 5000 --what "mini on Wikipedia"
     python lab/benchmarks/speedrun.py --smoke                            # a minute, to see that everything works
 

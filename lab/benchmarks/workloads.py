@@ -1,4 +1,5 @@
-"""The workloads of `lab/benchmarks/step.py`: this project's classes and transformers', with equal weights and equal work.
+"""The workloads of `lab/benchmarks/step.py`: this project's classes and transformers', with equal weights and equal
+work.
 
 A workload has several arms. An arm prepares the batches of a repetition and returns the work on them and the number of
 their real tokens. Batches contain random token ids, because the time of a step depends on lengths and not on words.

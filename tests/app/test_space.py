@@ -1,6 +1,7 @@
 """bert_training/app/space.py: a Space holds the page's modules and the model, and nothing else of a folder."""
 
 import importlib.metadata
+import itertools
 import json
 import shutil
 
@@ -10,6 +11,8 @@ import yaml
 from bert_training.app import space
 from bert_training.app.folder import open_folder
 from bert_training.app.space import needed_modules, requirements, write_space
+from bert_training.files.publishing import PATHS_IN_CONFIGS
+from tests.helpers.model_folders import edit_json
 from tests.helpers.repository import ROOT
 
 
@@ -103,3 +106,19 @@ def test_a_space_holds_nothing_from_outside_the_folder(gradio, tmp_path, pretrai
     with pytest.raises(ValueError, match=f"{name}: is a link out of the model's folder"):
         open_folder(str(folder))
     assert not (tmp_path / "space").exists() and not list(tmp_path.glob("space*"))
+
+
+def test_no_folder_of_this_machine_lands_in_a_space(gradio, tmp_path, pretrained):
+    """Configs of older versions of transformers name the folder and the files that they came from."""
+    secret = tmp_path / "zq7secret o'neil | `x` <b>"
+    folder = shutil.copytree(pretrained, secret / "model")
+    shutil.copytree(pretrained, folder / "checkpoint-10")
+    for place, name in itertools.product((folder, folder / "checkpoint-10"), ("config.json", "tokenizer_config.json")):
+        edit_json(place / name, **dict.fromkeys(PATHS_IN_CONFIGS, f"{secret}/file.txt"))
+    run = {"flags": {"output_dir": str(folder)}, "command": [str(secret)]}
+    (folder / "run.json").write_text(json.dumps(run))
+    write_space(open_folder(str(folder)), str(tmp_path / "space"))
+    files = [path for path in (tmp_path / "space").rglob("*") if path.is_file()]
+    assert not [path for path in files if "zq7secret" in path.read_bytes().decode("latin-1")]
+    assert json.loads((tmp_path / "space/model/config.json").read_text())["_name_or_path"] == "file.txt"
+    open_folder(str(tmp_path / "space/model"))

@@ -15,6 +15,7 @@ from transformers import (
     BertForSequenceClassification,
 )
 
+from bert_training.files.publishing import MODEL_NAME
 from bert_training.records.model_card import write_model_card
 
 BUILT_IN = "the documentation carried by this Python installation"
@@ -37,6 +38,7 @@ def records(script="run_pretraining.py", **flags):
     return {
         "script": script,
         "flags": flags,
+        "hub_names": ["google-bert/bert-base-uncased"],
         "command": [script, "--output_dir", "a folder"],
         "started": "2026-01-01T00:00:00+00:00",
         "versions": {"python": "3.11.7", "torch": "2.13.0", "datasets": "not installed"},
@@ -58,15 +60,22 @@ def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
 
 
 def run_code(made: ModelCard, capsys) -> str:
-    """The output of the Python code in the card."""
+    """The output of the Python code in the card, which has one line that an upload replaces."""
     (code,) = re.findall(r"```python\n(.*?)```", made.text, re.DOTALL)
+    assert MODEL_NAME.findall(made.text) == ["model_name = './model'"] and "./model" not in MODEL_NAME.sub(
+        "", made.text
+    )
     exec(compile(code, "model card", "exec"), {})
     return capsys.readouterr().out
 
 
 @pytest.fixture
-def saved(tmp_path, tokenizer_folder):
-    """A function that saves a small network of a class with its tokenizer and returns the folder."""
+def saved(tmp_path, tokenizer_folder, monkeypatch):
+    """A function that saves a small network of a class with its tokenizer and returns the folder.
+
+    The current folder is the one above, where the code of a card runs.
+    """
+    monkeypatch.chdir(tmp_path)
 
     def save(cls, **config):
         torch.manual_seed(0)
@@ -94,9 +103,9 @@ def test_the_metadata_of_pretraining(tmp_path):
 def test_the_metadata_of_glue_from_the_hub(tmp_path):
     facts = records("run_glue.py", task_name="mrpc", model_name_or_path="google-bert/bert-base-uncased")
     metrics = {"eval_accuracy": 0.86, "eval_f1": 0.9, "eval_spearmanr": float("nan"), "train_runtime": 10.0}
-    made = card(tmp_path, "glue", metrics, ["mrpc"], facts, license="apache-2.0", title="A title")
+    made = card(tmp_path / "A title", "glue", metrics, ["mrpc"], facts)
     assert made.data.base_model == "google-bert/bert-base-uncased" and made.data.datasets == ["nyu-mll/glue"]
-    assert made.data.license == "apache-2.0" and made.data.metrics == ["accuracy", "f1"]
+    assert made.data.metrics == ["accuracy", "f1"]
     values = {
         (result.dataset_type, result.dataset_config, result.metric_type, result.metric_value)
         for result in made.data.eval_results
@@ -111,7 +120,8 @@ def test_local_names_are_not_taken_for_names_of_the_hub(tmp_path):
     facts = records("run_glue.py", task_name="mrpc", data_dir="glue", model_name_or_path=str(base))
     made = card(tmp_path / "x", "glue", {"eval_accuracy": 0.7}, ["mrpc"], facts)
     assert made.data.base_model is None and made.data.datasets is None
-    assert made.data.eval_results[0].dataset_type == "mrpc" and str(base) in made.text
+    assert made.data.eval_results[0].dataset_type == "mrpc" and "starting from `base`" in made.text
+    assert str(tmp_path) not in made.text
 
 
 @pytest.mark.parametrize(("loss", "verdict"), [(5.5, "it has learnt from context"), (6.9, "has not learnt anything")])
@@ -146,7 +156,7 @@ def test_a_model_that_was_only_evaluated_is_not_said_to_be_trained(tmp_path):
     facts = records("run_glue.py", model_name_or_path="runs/own", num_train_epochs=3.0)
     facts |= {"data": {"splits": {"validation": {"examples": 30}}}, "total_steps": 0}
     made = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 0}, ["custom"], facts)
-    assert "with the weights of `runs/own`; nothing was trained here" in made.text
+    assert "with the weights of `own`; nothing was trained here" in made.text
     assert "- Evaluated on: custom." in made.text and "## Evaluation data" in made.text
     for claim in ("fine-tuned", "Trained on", "learning_rate", "num_train_epochs", "with one seed", "last step"):
         assert claim not in made.text, claim

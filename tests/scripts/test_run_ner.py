@@ -139,7 +139,8 @@ def test_pipeline_prints_the_names_of_the_tags(finished):
     assert found == [("PER", "new doctor"), ("LOC", "river")]
 
 
-def test_the_code_of_the_model_card_runs(finished, capsys):
+def test_the_code_of_the_model_card_runs(finished, capsys, monkeypatch):
+    monkeypatch.chdir(finished.parent)
     card = (finished / "README.md").read_text(encoding="utf-8")
     exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
     assert capsys.readouterr().out.startswith("[")

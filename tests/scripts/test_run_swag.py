@@ -139,7 +139,8 @@ def test_plain_transformers_chooses_the_same(finished, files):
         assert [float(told[f"probability{i}"]) for i in range(4)] == pytest.approx(shares, abs=2e-6)
 
 
-def test_the_code_of_the_model_card_runs(finished, capsys):
+def test_the_code_of_the_model_card_runs(finished, capsys, monkeypatch):
+    monkeypatch.chdir(finished.parent)
     card = (finished / "README.md").read_text(encoding="utf-8")
     exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
     assert capsys.readouterr().out.strip() in card

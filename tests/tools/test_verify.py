@@ -11,7 +11,7 @@ import pytest
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES
-from bert_training.files.hub_upload import content_to_upload, files_to_upload
+from bert_training.files.hub_upload import write_published
 from bert_training.tools import verify
 from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs
@@ -34,17 +34,19 @@ def test_the_card_names_the_command(finished_runs):
         assert "`bert-repro verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_uploaded_copy_is_verified_without_the_files_that_stay(copy_of_run, tmp_path):
-    original, copy = copy_of_run("run_squad"), tmp_path / "download"
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_the_uploaded_copy_is_verified_without_the_files_that_stay(finished_runs, script, tmp_path):
+    original, copy = finished_runs[script], tmp_path / "download"
     copy.mkdir()
-    for path in files_to_upload(original):
-        sent = content_to_upload(path, "user/name")
-        (copy / path.name).write_bytes(sent if isinstance(sent, bytes) else sent.read_bytes())
+    write_published(original, copy, "user/name")
     (copy / ".gitattributes").write_text("")
     findings = findings_of(copy)
     assert not [finding.line() for finding in findings if finding.verdict == DIFFERS]
     assert any(finding.claim == "README.md" and finding.verdict == VERIFIED for finding in findings)
     assert "its example opens user/name" in "".join(finding.line() for finding in findings)
+    for path in copy.iterdir():
+        content = path.read_bytes()
+        assert not [part for part in original.parts[1:-1] if len(part) > 3 and part.encode() in content], path
 
 
 class Harmful:

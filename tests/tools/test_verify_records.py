@@ -13,6 +13,7 @@ import pytest
 from bert_training.files.hashing import HASHES
 from bert_training.records.curves import draw_curves
 from bert_training.tools import verify
+from bert_training.tools.verify_records import OPENED
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 
@@ -57,6 +58,12 @@ def as_of_this_commit(place: Path, monkeypatch) -> None:
     for name in ("run.json", "README.md"):
         edit(place / name, then, "0123456789ab")
     monkeypatch.setattr("bert_training.tools.verify_records.commit", lambda: "0123456789ab")
+
+
+@pytest.mark.parametrize("written", ["model_name = {}\n", 'pipeline("ner", model={})', "AutoModel.from_pretrained({})"])
+@pytest.mark.parametrize("name", ["'./run'", '"./o\'neil"', "'a\\'b'"])
+def test_the_name_in_an_example_of_any_version_is_found(written, name):
+    assert OPENED.search(f"from transformers import x\n{written.format(name)}")[1] == name
 
 
 def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monkeypatch):

@@ -1,4 +1,6 @@
-"""lab/benchmarks/compiled.py: three ways take turns, with and without dropout, and the first steps are counted apart."""
+"""lab/benchmarks/compiled.py: three ways take turns, with and without dropout, and the first steps are counted
+apart.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""lab/benchmarks/speedrun.py: its clock, its judge, its record and its ledger, and a run of everything at tiny sizes."""
+"""lab/benchmarks/speedrun.py: its clock, its judge, its record and its ledger, and a run of everything at tiny
+sizes.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""lab/benchmarks/whole_demo.py: the other side has the settings of the demo, and what is measured is what the page says."""
+"""lab/benchmarks/whole_demo.py: the other side has the settings of the demo, and what is measured is what the page
+says.
+"""
 
 import json
 import os

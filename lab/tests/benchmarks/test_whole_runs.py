@@ -1,4 +1,6 @@
-"""lab/benchmarks/whole_runs.py: both sides have the same data and settings, and what is measured is what the table says."""
+"""lab/benchmarks/whole_runs.py: both sides have the same data and settings, and what is measured is what the table
+says.
+"""
 
 import json
 import os

@@ -1,0 +1,137 @@
+"""What may be published of a run: names of files and folders without the folders that they lie in.
+
+The model card, an upload and a Space are made of this form, so that they cannot say more, whatever a folder is called
+and however a shell, YAML, Python or Markdown would spell it. Of every string in run.json only what follows its last
+slash or backslash is published, also of flags and facts that are added later. Kept whole are names on the Hub, which
+the run recorded when it began, and what WHOLE lists. The files of the run keep the full paths, by which it is resumed.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
+MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name")
+GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
+# Flags and facts that are no paths, and in which a slash means something else.
+WHOLE = (
+    *(HUB_NAMES, "hub_model_id", "dataset_config_name", "text_column", "label_column", "text_columns"),
+    *("labels", "class_names", "coverage", "device", "versions"),
+)
+# The configurations of a model and of a tokenizer, and the names of files that older versions of transformers
+# wrote into them.
+CONFIGS = ("config.json", "tokenizer_config.json")
+PATHS_IN_CONFIGS = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "special_tokens_map_file")
+MODEL_NAME = re.compile(r"^model_name = .*$", re.MULTILINE)  # in the example of a model card
+# A path that is spelled alike wherever it stands.
+PLAIN = re.compile(r"[\w./~+-]+", re.ASCII)
+
+
+def without_folders(text: str) -> str:
+    """What follows the last slash or backslash that does not end the text."""
+    kept = text.rstrip("/\\")
+    return re.split(r"[/\\]", kept)[-1] if kept else text[:1]
+
+
+def names_on_hub(flags: Mapping[str, Any]) -> list[str]:
+    """The values of flags that are names on the Hub and not, at this moment, folders or files here."""
+    values = {flags.get(name) for name in MAY_BE_ON_THE_HUB}
+    return sorted(name for name in values if isinstance(name, str) and _is_repo_id(name) and not os.path.exists(name))
+
+
+def _is_repo_id(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def published(run: dict, card: str = "") -> dict:
+    """The content of a run.json as it may be published. To publish it again changes nothing.
+
+    Args:
+        card: the model card of the run. Older versions did not record the names on the Hub, but the metadata has them.
+    """
+    names = run.get(HUB_NAMES)
+    if not isinstance(names, list):
+        metadata = card.partition("\n---\n")[0]
+        names = [name for name in re.findall(r"^(?:base_model: |- )(\S+)$", metadata, re.M) if _is_repo_id(name)]
+    shown = _part("", dict(run), names, {f"--{name}" for name in run.get("flags", ())})
+    return {**shown, HUB_NAMES: names}
+
+
+def published_name(name: str, names: Iterable[str]) -> str:
+    """A name or a path without folders; one of ``names``, or a text whose first word is one, stays whole."""
+    first, space, rest = name.partition(" ")
+    return first + space + without_folders(rest) if first in (GLUE, *names) else without_folders(name)
+
+
+def _part(key: str, value: Any, names: list[str], options: set[str]) -> Any:
+    if key in WHOLE:
+        return value
+    if isinstance(value, str):
+        return published_name(value, names)
+    if key == "command" and isinstance(value, list):
+        return list(_command(map(str, value), names, options))
+    if isinstance(value, list):
+        return [_part(key, one, names, options) for one in value]
+    if isinstance(value, dict):
+        return {published_name(name, names): _part(name, one, names, options) for name, one in value.items()}
+    return value
+
+
+def _command(words: Iterable[str], names: list[str], options: set[str]) -> Iterator[str]:
+    """The words of a command, in which a value belongs to the flag before it; other programs have other flags."""
+    key = ""
+    for word in words:
+        option, equals, value = word.partition("=")
+        name = option.replace("-", "_").replace("__", "--", 1)
+        if name in options:
+            key = name[2:]
+            yield option + equals + _part(key, value, names, options)
+        else:
+            yield _part(key, word, names, options)
+
+
+def published_config(content: Any) -> Any:
+    """The content of a JSON file of a model or a tokenizer, where PATHS_IN_CONFIGS have lost their folders."""
+    if not isinstance(content, dict):
+        return content
+    paths = {name: content[name] for name in PATHS_IN_CONFIGS if isinstance(content.get(name), str)}
+    return content | {name: without_folders(path) for name, path in paths.items()}
+
+
+def published_card(card: str, run: dict, repo_id: str) -> str | None:
+    """A model card whose example opens the model by its name on the Hub.
+
+    Returns:
+        None if an older version wrote the card, which left the folders in it, and one of them may be spelled in a way
+        that cannot be found.
+    """
+    if HUB_NAMES in run:  # the card was written without folders
+        return MODEL_NAME.sub(lambda _: f"model_name = {repo_id!r}", card, count=1)
+    flags, kept = run["flags"], set(_strings(published(run, card)))
+    words = [*_strings(flags), *(re.sub(r"^--[\w-]+=", "", word) for word in run.get("command", ()))]
+    card = card.replace(repr(str(Path(flags["output_dir"]))), repr(repo_id))
+    paths = {spelled for word in words if word not in kept for spelled in (word, str(Path(word)))}
+    if flags.get("dataset_name") in paths:  # the metadata of the card spelled it in a way of its own
+        return None
+    for path in sorted(paths, key=len, reverse=True):
+        if not PLAIN.fullmatch(path):
+            return None
+        card = card.replace(path, without_folders(path))
+    return card
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
