@@ -1,6 +1,8 @@
 """training/tools/verify_scores.py: scores are computed again from the weights and the data."""
 
+import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -114,3 +116,22 @@ def test_the_evaluation_sees_the_record_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", evaluated)
     verify_scores._evaluate(folder, "run_glue.py", [], place)
     assert seen == [{"texts_per_example": 2}]
+
+
+@pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/version", "/dev/zero", "pipe"])
+def test_data_that_is_no_ordinary_file_is_not_read(tmp_path, monkeypatch, name):
+    """Even if run.json has the SHA-256 of the bytes that such a file says to have: none."""
+    monkeypatch.setattr(verify_scores, "sha256", lambda path: pytest.fail(f"{path} was read"))
+    if name == "pipe":
+        os.mkfifo(name := str(tmp_path / name))
+    facts = {"sha256": hashlib.sha256().hexdigest()}
+    run = {"script": "run_ner.py", "flags": {"validation_file": name}, "data": {"splits": {"validation": facts}}}
+    (source,) = verify_scores.sources(run, [])
+    assert source.path is None and "is no ordinary file, so it is not read" in source.finding.reason
+
+
+@pytest.mark.parametrize("word", ["--model_name_or_path=pickle.bin", "--push_to_hub", "-h"])
+def test_a_value_of_a_flag_cannot_be_another_flag(word):
+    run = {"script": "run_glue.py", "flags": {"text_column": ["a", word]}}
+    with pytest.raises(ValueError, match=r"--text_column: expected words that do not begin with '-'"):
+        evaluation_flags(run)
