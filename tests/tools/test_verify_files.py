@@ -106,9 +106,9 @@ def test_checkpoints_are_compared_with_their_own_manifests(pretrained, run_data,
     change_json(run / "checkpoint-1" / "config.json", auto_map={"AutoModel": "a/evil--net.Net"})
     lines = "\n".join(wrong(run))
     assert "checkpoint-1/config.json, auto_map: not the 8 entries" in lines and "repository a/evil would run" in lines
-    (run / "checkpoint-1" / "tokenizer.json").unlink()
-    (run / "checkpoint-1" / "tokenizer.json").symlink_to("/proc/self/environ")
-    assert "checkpoint-1/tokenizer.json: a link out of the folder" in "\n".join(wrong(run))
+    (run / "checkpoint-1" / "heads.py").unlink()
+    (run / "checkpoint-1" / "heads.py").symlink_to("/proc/self/environ")
+    assert "checkpoint-1/heads.py: a link out of the folder" in "\n".join(wrong(run))
     (run / "checkpoint-1").rename(tmp_path / "moved")
     (run / "checkpoint-1").symlink_to(tmp_path / "moved")
     assert "checkpoint-1/: a link out of the folder" in "\n".join(f.line() for f in findings_of(run))

@@ -3,9 +3,11 @@
 Nothing of the folder is executed or unpickled, and no link out of it is followed.
 """
 
+import ast
 import filecmp
 import fnmatch
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -13,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from modeling_bert_repro import pretrained
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
 from training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256
@@ -278,7 +279,12 @@ def _expected_auto_map(config: dict, run: dict) -> dict[str, str]:
     for cls in OWN_CLASSES:
         if config.get("architectures") == [cls.__name__]:
             return {cls._auto_class: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"}
-    return {} if run["flags"].get("model_impl") == "transformers" else pretrained.AUTO_MAP
+    if run["flags"].get("model_impl") == "transformers":
+        return {}
+    # Read and not imported: nothing in this package imports the network.
+    source = ast.parse(installed_code()["pretrained.py"].read_text(encoding="utf-8"))
+    assigned = {ast.unparse(line.targets[0]): line.value for line in source.body if isinstance(line, ast.Assign)}
+    return dict(ast.literal_eval(assigned["AUTO_MAP"]))
 
 
 def _fields(content: Any) -> Iterator[tuple[str, Any]]:
@@ -317,6 +323,8 @@ def _is_installed(path: Path) -> bool:
 
 
 def installed_code() -> dict[str, Path]:
-    """The files that may be copied into saved folders, by name."""
-    places = [Path(pretrained.__file__).parent.glob("*.py"), [Path(bilstm.__file__), Path(tagger.__file__)]]
-    return {path.name: path for files in places for path in files}
+    """The files that may be copied into saved folders, by name; the network's package is found but not imported."""
+    spec = importlib.util.find_spec("modeling_bert_repro")
+    places = (spec and spec.submodule_search_locations) or []
+    files = [path for place in places for path in Path(place).glob("*.py")]
+    return {path.name: path for path in [*files, Path(bilstm.__file__), Path(tagger.__file__)]}
