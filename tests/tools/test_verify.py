@@ -144,6 +144,21 @@ def test_a_series_and_its_summary(pretrained, run_data, tmp_path, capsys):
     assert "summary.json, seed-43: its results are not those" in printed and "all_results.json: the file has" in printed
 
 
+def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
+    """Neither by a name nor by a link."""
+    place = copy_of_run("run_glue")
+    results = json.loads((place / "all_results.json").read_text()) | {"eval_accuracy": 0.123}
+    series = place / "series"
+    series.mkdir()
+    (series / "seed-42").symlink_to(place)
+    summary = {"task": "custom", "metric": "eval_accuracy", "baselines": {}}
+    summary["runs"] = [{"folder": folder, "seed": 42, "results": results} for folder in ("..", "x/seed-42")]
+    write_json(series / "summary.json", summary)
+    lines = [finding.line() for finding in findings_of(series)]
+    assert any("the runs .., x/seed-42 are not here" in line for line in lines)
+    assert not any("its results are not those of its all_results.json" in line for line in lines)
+
+
 def test_the_records_of_this_project_are_verified(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     assert status("docs/runs", "--brief") == 0, capsys.readouterr().out
