@@ -255,6 +255,12 @@ def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, s
         (place / "README.md").write_text("\n".join(card) + "\n")
 
 
+def test_a_card_of_very_many_lines_is_not_compared(copy_of_run):
+    place = copy_of_run("run_glue")
+    (place / "README.md").write_text("\n" * 10**6)
+    assert "README.md: 1,000,000 lines; no card has more than 5,000" in "\n".join(wrong(place))
+
+
 @pytest.mark.parametrize(
     "name", ["run.json", "all_results.json", HASHES, "metrics.jsonl", "tokenizer.json", "README.md"]
 )

@@ -54,6 +54,7 @@ from training.tools.findings import (
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
 OPENED = re.compile(r"""(?:model=|from_pretrained\()('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+MOST_LINES = 5_000  # of a card, which has about 200; the comparison takes the product of two numbers of lines
 # Results that depend on the moment and on the machine, and that no other record repeats.
 MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
 
@@ -292,6 +293,9 @@ def _lines(expected: list[str], card: list[str], then: str) -> Iterator[Finding]
     The words of a card are those of the commit that wrote it; under another commit only the figures of a line can be
     judged.
     """
+    if max(len(card), len(expected)) > MOST_LINES:
+        yield differs("README.md", f"{len(card):,} lines; no card has more than {MOST_LINES:,}")
+        return
     same_code = then == commit() and re.fullmatch(r"[0-9a-f]+", then)
     worded = wrong = 0
     steps = difflib.SequenceMatcher(None, expected, card, autojunk=False).get_opcodes()

@@ -36,8 +36,8 @@ from training.tools.findings import (
     verified,
 )
 
-READ_AS_A_WHOLE = ("*.json", "*.jsonl", "*.md", "*.py")
-HASHED_ONLY = ("*predictions.json", "null_odds.json")  # of these
+READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
+                   "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
 # Files that commands of this project write into the folder of a run: pattern of the name -> command.
 WRITTEN_LATER = {r"data_audit(_\d+)?\.png": "audit", r"report\.(md|png)": "report"}
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
@@ -81,7 +81,7 @@ def unreadable(folder: Path) -> Iterator[Finding]:
             yield differs(path.name, f"{reason}; if you know what is there, copy the folder with cp -rL")
         elif not is_ordinary(path):
             yield differs(path.name, "no ordinary file, and no run writes anything else; remove it")
-        elif is_named(path, READ_AS_A_WHOLE) and not is_named(path, HASHED_ONLY):
+        elif is_named(path, READ_AS_A_WHOLE):
             try:
                 check_size(path)
             except ValueError as error:
@@ -234,13 +234,19 @@ def check_code(folder: Path, run: dict) -> Iterator[Finding]:
     for checkpoint in checkpoints_of(folder):
         if not leads_out(folder, checkpoint) and not any(unreadable(checkpoint)):
             yield from _check_code(checkpoint, run, f"{checkpoint.name}/")
+    if added := list(_code_below(folder)):
+        reason = f"added: {len(added)} files that no run writes, such as {', '.join(added[:3])}; do not execute them"
+        yield differs("code in sub-folders", reason)
+
+
+def _code_below(folder: Path) -> Iterator[str]:
+    """The code files in sub-folders that are not this package's; those of checkpoints are checked with the others."""
     for place, folders, files in os.walk(folder):
-        below = Path(place).relative_to(folder)
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        if below.parts and not (len(below.parts) == 1 and below.name.startswith("checkpoint-")):
-            for name in files:
-                if name.endswith(".py") and not _is_installed(Path(place, name)):
-                    yield differs(str(below / name), "added: code in a sub-folder, which no run writes; do not run it")
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(place).relative_to(folder).as_posix()
+        if not re.fullmatch(r"\.|checkpoint-[^/]*", below):
+            added = (name for name in sorted(files) if name.endswith(".py") and not _is_installed(Path(place, name)))
+            yield from (f"{below}/{name}" for name in added)
 
 
 def _check_code(place: Path, run: dict, prefix: str) -> Iterator[Finding]:
