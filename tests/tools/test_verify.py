@@ -1,4 +1,4 @@
-"""training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
+"""bert_training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
 
 import json
 import pickle
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.engine.errors import report_errors
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES
+from bert_training.files.hub_upload import content_to_upload, files_to_upload
+from bert_training.records.curves import draw_curves
+from bert_training.tools import verify
+from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 from tests.helpers.repository import ROOT
-from training.engine.errors import report_errors
-from training.files.atomic import write_json
-from training.files.hashing import HASHES
-from training.files.hub_upload import content_to_upload, files_to_upload
-from training.records.curves import draw_curves
-from training.tools import verify
-from training.tools.findings import DIFFERS, VERIFIED, run_check
 
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
@@ -33,7 +33,7 @@ def test_a_finished_folder_is_verified(finished_runs, script):
 
 def test_the_card_names_the_command(finished_runs):
     for place in finished_runs.values():
-        assert "`python -m training verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
+        assert "`bert-repro verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_uploaded_copy_is_verified_without_the_files_that_stay(copy_of_run, tmp_path):
@@ -161,10 +161,10 @@ def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
 
 def test_the_records_of_this_project_are_verified(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    assert status("docs/runs", "--brief") == 0, capsys.readouterr().out
+    assert status("lab/records/runs", "--brief") == 0, capsys.readouterr().out
     assert int(re.search(r"(\d+) verified, 0 differs", capsys.readouterr().out)[1]) > 300
     run = tmp_path / "mini-14000"
-    shutil.copytree(ROOT / "docs/runs/mini-14000", run)
+    shutil.copytree(ROOT / "lab/records/runs/mini-14000", run)
     assert not wrong(run)
     edit(run / "all_results.json", '"eval_mlm_loss": 6', '"eval_mlm_loss": 5')
     assert "eval_mlm_loss" in "\n".join(wrong(run))
@@ -212,7 +212,7 @@ def as_of_this_commit(place: Path, monkeypatch) -> None:
     then = json.loads((place / "run.json").read_text())["commit"]
     for name in ("run.json", "README.md"):
         edit(place / name, then, "0123456789ab")
-    monkeypatch.setattr("training.tools.verify.commit", lambda: "0123456789ab")
+    monkeypatch.setattr("bert_training.tools.verify.commit", lambda: "0123456789ab")
 
 
 def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monkeypatch):
@@ -242,7 +242,7 @@ def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, s
     values = [number for number, line in enumerate(card) if re.fullmatch(r" +value: .*\d.*", line)]
     for code in ("the same", "another"):
         if code == "another":
-            monkeypatch.setattr("training.tools.verify.commit", lambda: "ba9876543210")
+            monkeypatch.setattr("bert_training.tools.verify.commit", lambda: "ba9876543210")
             assert not wrong(place)
         for number in rows + values:
             digit = re.search(r"\d(?=[^\d]*$)", card[number])

@@ -1,4 +1,4 @@
-"""training/tools/verify_files.py: altered, missing and additional files of finished folders are found."""
+"""bert_training/tools/verify_files.py: altered, missing and additional files of finished folders are found."""
 
 import hashlib
 import json
@@ -11,20 +11,20 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig
 
+from bert_training.__main__ import COMMANDS
+from bert_training.__main__ import main as command
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashed_files, sha256
+from bert_training.files.weights_header import name_of_today
+from bert_training.tasks.bilstm import BertBiLSTMForTokenClassification
+from bert_training.tasks.ner.tagger import BertFeatureTagger
+from bert_training.tools.findings import DIFFERS, UNKNOWN
+from bert_training.tools.verify_files import _named_code, tokenizer_hash
 from modeling_bert_repro.heads import BertForTokenClassification
 from modeling_bert_repro.pretrained import AUTO_MAP
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of, forge, wrong
 from tests.helpers.old_names import names_in, with_old_names
-from training.__main__ import COMMANDS
-from training.__main__ import main as command
-from training.files.atomic import write_json
-from training.files.hashing import HASHES, hashed_files, sha256
-from training.files.weights_header import name_of_today
-from training.tasks.bilstm import BertBiLSTMForTokenClassification
-from training.tasks.ner.tagger import BertFeatureTagger
-from training.tools.findings import DIFFERS, UNKNOWN
-from training.tools.verify_files import _named_code, tokenizer_hash
 
 ALTERED_BYTES = 100
 
@@ -156,10 +156,8 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
     place = copy_of_run("run_pretraining")
     assert command(["audit", str(place)]) == command(["curves", str(place)]) == 0
     lines = [finding.line() for finding in findings_of(place)]
-    assert (
-        f"{UNKNOWN}  data_audit.png: python -m training audit writes a file of this name, which nothing reads" in lines
-    )
-    assert any("training_curves.png: python -m training curves writes a file of this name" in line for line in lines)
+    assert f"{UNKNOWN}  data_audit.png: bert-repro audit writes a file of this name, which nothing reads" in lines
+    assert any("training_curves.png: bert-repro curves writes a file of this name" in line for line in lines)
     others = ("data_audit.json", "data_audit_x.png", "my_data_audit.png", "report.bin", "audit.png", "notes.txt")
     for name in others:
         (place / name).write_bytes((place / "data_audit.png").read_bytes())
@@ -305,7 +303,7 @@ def test_a_pickle_is_never_opened(copy_of_run, tmp_path, monkeypatch):
     flags = json.loads((place / "run.json").read_text())["flags"] | {"model_name_or_path": str(start)}
     change_json(place / "run.json", flags=flags, initial_weights={"pytorch_model.bin": sha256(start / "config.json")})
     monkeypatch.setattr("torch.load", opened)
-    monkeypatch.setattr("training.networks.old_checkpoints._load", opened)
+    monkeypatch.setattr("bert_training.networks.old_checkpoints._load", opened)
     found = {finding.claim: finding for finding in findings_of(place, evaluate=True)}
     for claim in ("number of parameters", "scores from the weights"):
         assert found[claim].verdict == UNKNOWN

@@ -1,4 +1,4 @@
-"""training/tools/verify_scores.py: scores are computed again from the weights and the data."""
+"""bert_training/tools/verify_scores.py: scores are computed again from the weights and the data."""
 
 import hashlib
 import json
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files.atomic import write_json
+from bert_training.tools import verify_scores
+from bert_training.tools.findings import VERIFIED
+from bert_training.tools.verify_scores import evaluation_flags, is_close
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
-from training.files.atomic import write_json
-from training.tools import verify_scores
-from training.tools.findings import VERIFIED
-from training.tools.verify_scores import evaluation_flags, is_close
 
 
 def check_the_weights(place: Path, script: str, monkeypatch) -> None:
