@@ -1,9 +1,16 @@
-"""The findings of a check of a finished folder: one line for each claim, with a verdict and the reason for it."""
+"""The findings of a check of a finished folder: one line for each claim, with a verdict and the reason for it.
+
+A folder of unknown origin may name, and be made of, anything: what is read here are ordinary files of limited size.
+"""
 
 import json
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tokenization.compressed_files import LIMIT, largest
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
@@ -61,6 +68,48 @@ def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
         yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {short_text(str(error))})")
 
 
+def print_findings(parts: Iterable[tuple[Path, Iterable[Finding]]], brief: bool = False) -> dict[str, int]:
+    """Print the findings of each part, below its path, and return how many there are of every verdict.
+
+    Args:
+        brief: print only those that differ.
+    """
+    counts = dict.fromkeys(VERDICTS, 0)
+    for part, findings in parts:
+        print(part)
+        for finding in findings:
+            if finding.verdict == DIFFERS or not brief:
+                print(f"  {finding.line()}", flush=True)
+            counts[finding.verdict] += 1
+    return counts
+
+
+def is_ordinary(path: Path) -> bool:
+    """Whether there is an ordinary file: no pipe, no device, and none of the system's, which may never end."""
+    try:
+        ordinary = stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):  # ValueError: the path has a NUL
+        return False
+    return ordinary and not any(Path(os.path.realpath(path)).is_relative_to(place) for place in ("/proc", "/sys"))
+
+
+def check_size(path: Path) -> None:
+    """Raise ValueError if a file that is to be read as a whole is no ordinary file, or has more than 64 MiB."""
+    most = 4 * largest()
+    if not is_ordinary(path):
+        raise ValueError(f"expected an ordinary file, so {path.name} is not read")
+    if (size := path.stat().st_size) > most:
+        raise ValueError(
+            f"expected at most {most:,} bytes, got {size:,}, so {path.name} is not read; {LIMIT} raises the limit"
+        )
+
+
+def read_text(path: Path) -> str:
+    """The content of a text file. Raises ValueError as ``check_size`` does, or if it is not UTF-8."""
+    check_size(path)
+    return path.read_text(encoding="utf-8")
+
+
 def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """The content of a JSON file. Raises ValueError as ``read_text`` does, or if it is no JSON."""
+    return json.loads(read_text(path))

@@ -1,45 +1,65 @@
 """Recompute what a finished output folder claims, and say for every claim whether it holds.
 
     bert-repro verify runs/mrpc
-    bert-repro verify downloaded --data glue/MRPC    # the scores as well, from predictions and weights
+    bert-repro verify downloaded --data glue/MRPC    # the scores as well
     bert-repro verify runs/seeds                     # a series, or any folder with runs below it
-    bert-repro verify runs/table5                    # a table of the paper, with or without its runs
-    bert-repro verify docs                           # in a checkout: the recorded runs
 
 Each line begins with a verdict: "verified", "differs", or "cannot be checked here", which gives the reason. Checked are
-the hashes of all files (hashes.json), the tokenizer, the number of parameters, the code files, the data, the results
-against metrics.jsonl and run.json, the model card against the text that the records give, the metrics of the saved
-predictions, and the scores of the weights. The last two need the data: the files that run.json names or, in their
-place, files of the same name in --data. docs/checkpoints.md says what each check proves.
+the hashes of all files (hashes.json), the tokenizer, the number of parameters, the labels, the code that the folder
+holds or names, the data, the results against metrics.jsonl and run.json, the model card against the text that the
+records give, and the scores, by an evaluation of the weights. It needs the data: the files that run.json names or, in
+their place, files of the same name in --data. docs/checkpoints.md says what each check proves.
 
 The exit status is 0 if nothing differs, also if something cannot be checked; 1 if something differs; and 2 if there is
 nothing to verify: the folder holds no run, or the run is not finished.
 
 No file of the folder is changed, and no code of it is executed: classes come from this package, weights are read as
-safetensors, nothing is unpickled, and the Hub is not asked.
+safetensors, nothing is unpickled, and the Hub is not asked. Links out of the folder are not followed. Of other files,
+only the data is read: to compare its hash and, if that is the one in run.json, to evaluate the weights.
 """
 
 import argparse
+import ast
+import difflib
+import math
+import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
+from bert_training.files.json_files import is_plain_name
+from bert_training.files.publishing import without_folders
+from bert_training.files.records import nearly_equal, read_events
 from bert_training.flags.scripts import SCRIPTS
-from bert_training.networks.initial_weights import weights_sha256
-from bert_training.tools import verify_files, verify_paper, verify_records, verify_scores
+from bert_training.records.model_card import PICTURE, Card, card_text
+from bert_training.tasks.seeds import Series, summarise
+from bert_training.tools import verify_files, verify_scores
 from bert_training.tools.findings import (
     DIFFERS,
     MALFORMED,
-    VERDICTS,
     Finding,
+    compare_values,
     differs,
+    print_findings,
     read_json,
+    read_text,
     run_check,
     short_text,
     unknown,
+    verified,
 )
-from lab.paper.places import RECORD
+
+# The text of a Python string, which is the name that opens the model in the example of a card.
+OPENED = re.compile(
+    r"""(?:^model_name = |model=|from_pretrained\()('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""", re.MULTILINE
+)
+MOST_LINES = 5_000  # of a card, which has about 200; the comparison takes the product of two numbers of lines
+# Results that depend on the moment and on the machine, and that no other record repeats.
+MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,13 +78,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--brief", action="store_true", help="print only the lines that differ, and the counts")
     args = parser.parse_args(argv)
     folder, given = Path(args.folder), verify_scores.files_in(args.data)
-    counts = dict.fromkeys(VERDICTS, 0)
-    for part in runs_and_series_in(folder):
-        print(f"{part}")
-        for finding in findings(part, given, not args.skip_evaluation):
-            if finding.verdict == DIFFERS or not args.brief:
-                print(f"  {finding.line()}", flush=True)
-            counts[finding.verdict] += 1
+    parts = [(part, findings(part, given, not args.skip_evaluation)) for part in runs_and_series_in(folder)]
+    counts = print_findings(parts, args.brief)
     print(f"{folder}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if counts[DIFFERS]:
         sys.exit(1)
@@ -85,7 +100,8 @@ def runs_and_series_in(folder: Path) -> list[Path]:
                 "--resume_from_checkpoint auto, or copy the folder again"
             )
         return [folder]
-    folders = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_run_or_series(path)]
+    below = (path for path in sorted(folder.rglob("*")) if path.is_dir() and not path.is_symlink())
+    folders = [path for path in below if is_run_or_series(path)]
     folders = [folder, *folders] if is_run_or_series(folder) else folders
     if not folders:
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
@@ -102,34 +118,35 @@ def is_run(folder: Path) -> bool:
 
 
 def is_run_or_series(folder: Path) -> bool:
-    """Whether a folder holds a run, a series or a table of the paper."""
-    return is_run(folder) or any((folder / name).is_file() for name in ("summary.json", RECORD))
+    """Whether a folder holds a run or a series."""
+    return is_run(folder) or (folder / "summary.json").is_file()
 
 
 def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator[Finding]:
-    """What a check of the folder of a run, a series or a table finds, in the order of the claims.
+    """What a check of the folder of a run or a series finds, in the order of the claims.
 
     Args:
         given: files that may be the data of the run.
         evaluate: whether to evaluate the weights.
     """
-    if (folder / RECORD).is_file():
-        yield from run_check(RECORD, lambda: verify_paper.check_record(folder))
+    if unreadable := list(verify_files.unreadable(folder)):
+        yield from unreadable
+        yield unknown("everything else", "nothing is read in a folder with such files")
         return
     if not is_run(folder):
-        yield from run_check("summary.json", lambda: verify_records.check_summary(folder))
+        yield from run_check("summary.json", lambda: check_summary(folder))
         return
     yield from run_check(HASHES, lambda: verify_files.check_files(folder))
     records = []
     for name in ("run.json", "all_results.json"):
+        if not (folder / name).is_file():
+            missing = differs if name == "run.json" else unknown
+            yield missing(name, "missing, so nothing else can be checked; is the run finished?")
+            return
         try:
             records.append(read_json(folder / name))
             if not isinstance(records[-1], dict):
                 raise ValueError("expected a JSON object")
-        except FileNotFoundError:
-            missing = differs if name == "run.json" else unknown
-            yield missing(name, "missing, so nothing else can be checked; is the run finished?")
-            return
         except MALFORMED as error:
             yield differs(name, f"cannot be read ({short_text(str(error))}), so nothing else can be checked")
             return
@@ -139,26 +156,209 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
         return
     yield from run_check("run.json", lambda: verify_files.check_model(folder, run))
     yield from run_check("code files", lambda: verify_files.check_code(folder, run))
-    yield from run_check("run.json", lambda: verify_files.initial_weights(run, weights_sha256))
-    yield from run_check("all_results.json", lambda: verify_records.check_results(folder, run, results))
-    yield from run_check("README.md", lambda: verify_records.check_card(folder, run, results))
-    yield from check_scores(folder, run, results, given, evaluate)
+    yield from run_check("all_results.json", lambda: check_results(folder, run, results))
+    yield from run_check("README.md", lambda: check_card(folder, run, results))
+    yield from verify_scores.check_scores(folder, run, results, given, evaluate)
 
 
-def check_scores(folder: Path, run: dict, results: dict, given: list[Path], evaluate: bool) -> Iterator[Finding]:
-    """The data, and the scores that can be computed with it."""
-    try:
-        data = verify_scores.sources(run, given)
-    except MALFORMED as error:
-        yield differs("run.json, data", f"not in the form that a run writes ({short_text(str(error))})")
+# --- the results -----------------------------------------------------------------------------------------------------
+
+
+def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
+    """all_results.json against metrics.jsonl and run.json: the last evaluation, or the best one if that was kept."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        yield unknown("all_results.json", "the folder has no metrics.jsonl to compare it with")
         return
-    if not data:
-        yield unknown("data", "it came from the Hub or from this Python's documentation; run.json names no files")
-    yield from (source.finding for source in data)
-    by_split = {source.split: source for source in data}
-    predictions = verify_scores.check_predictions
-    yield from run_check("scores from predictions", lambda: predictions(folder, run, results, by_split))
-    if evaluate:
-        yield from run_check("scores from the weights", lambda: verify_scores.check_weights(folder, run, results, data))
-    else:
-        yield unknown("scores from the weights", "--skip_evaluation")
+    events = read_events(path)
+    last = results["train_steps"]
+    step = results.get("best_step", last)
+    evaluations = [event for event in events if event["event"] == "eval" and event["step"] == step]
+    evaluation = evaluations[-1] if evaluations else {}
+    source = f"the evaluation of step {step} in metrics.jsonl"
+    same, others = [], []
+    for name, value in results.items():
+        if name.startswith("eval_") and name in evaluation:
+            if evaluation[name] == value:
+                same.append(name)
+            else:
+                yield compare_values(name, value, evaluation[name], source)
+        elif name == "train_loss":
+            yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
+        elif name not in ("train_steps", "best_step"):
+            others.append(name)
+    if same:
+        yield verified("results", f"{', '.join(same)} are those of {source}")
+    yield from _steps(run, results, events)
+    left = sorted(name for name in others if not MEASURED.fullmatch(name) and not name.startswith("test_"))
+    for name in left:
+        yield differs(name, f"no record of the run gives it: it is not in {source}")
+    if times := [name for name in others if MEASURED.fullmatch(name)]:
+        yield unknown(", ".join(times), "measured while the run lasted, and recorded only once")
+
+
+def _train_loss(value: float, last: int, events: list[dict]) -> Finding:
+    """The mean loss of the steps, if all of them are recorded; older versions took the mean of the recorded ones."""
+    losses = {event["step"]: event["loss"] for event in events}
+    mean = sum(losses.values()) / len(losses) if losses else math.nan
+    if math.isclose(value, mean, rel_tol=1e-6):
+        return verified("train_loss", f"{short_text(value)} is the mean of the losses in metrics.jsonl")
+    if len(losses) == last:
+        return compare_values("train_loss", value, mean, "the mean of the losses in metrics.jsonl")
+    return unknown("train_loss", f"the mean of {last} steps, of which metrics.jsonl has {len(losses)}")
+
+
+def _steps(run: dict, results: dict, events: list[dict]) -> Iterator[Finding]:
+    """Whether the number of steps is that of the last events."""
+    last, total = results["train_steps"], run.get("total_steps")
+    reached = max((event["step"] for event in events if "step" in event), default=0)
+    yield compare_values("train_steps", last, reached, "the last event of metrics.jsonl")
+    if total is None or run["flags"].get("early_stopping_patience"):
+        return
+    yield compare_values("train_steps", last, total, "total_steps in run.json")
+
+
+# --- the model card --------------------------------------------------------------------------------------------------
+
+
+def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
+    """README.md against the text that is written from the records; what no record determines is read from the card."""
+    path = folder / "README.md"
+    if not path.is_file():
+        yield unknown("README.md", "the folder has no model card")
+        return
+    card = read_text(path)
+    name = re.search(OPENED, card)
+    opened = _python_text(name[1]) if name else ""
+    expected = regenerate_card(folder, run, results, card, opened)
+    place = Path(run["flags"]["output_dir"])
+    known = {str(place), f"./{without_folders(place.name)}", run["flags"].get("hub_model_id")}
+    if opened not in known:
+        reason = f"its example opens {short_text(opened)}, which run.json does not name; it may be an upload's name"
+        yield unknown("README.md", reason)
+    yield from _lines(expected.splitlines(), card.splitlines(), run.get("commit", "unknown"))
+
+
+def _python_text(source: str) -> str:
+    """The value of the source of a Python string; another's card may have escapes that Python does not know."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return str(ast.literal_eval(source))
+    except (ValueError, SyntaxError):
+        return source[1:-1]
+
+
+def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: str) -> str:
+    """The card that the records give.
+
+    Args:
+        card: the present card, from which are taken its title, if run.json does not determine it, and whether the names
+            in an older run.json were ones of the Hub, which this machine cannot know.
+        opened: the name that opens the model in the card's example.
+    """
+    kind = run["script"].removeprefix("run_").removesuffix(".py")
+    datasets, held_out = data_names(run)
+    title = Path(run["flags"]["output_dir"]).name
+    heading = re.search(r"^# (.+)$", card, re.MULTILINE)
+    if title in ("", "..") and heading:
+        title = heading[1]
+    text = card_text(Card(folder, kind, run, datasets, results, title, opened, held_out, card))
+    # Without matplotlib a run draws no curves, and its card shows none, although they may have been drawn since.
+    return text if PICTURE in card else text.replace(PICTURE, "")
+
+
+def data_names(run: dict) -> tuple[list[str], str | None]:
+    """The name of the training data as the card has it, and of the held-out data if that has one of its own."""
+    data, flags, script = run["data"], run["flags"], run["script"]
+    if script == "run_pretraining.py":
+        names = {split: [one["name"] for one in data if one.get("split") == split] for split in (None, "validation")}
+        training = ", ".join(names[None])
+        return [training], ", ".join(names["validation"]) or training
+    if script == "run_glue.py":
+        return [data["task"]], None
+    if script == "run_squad.py":
+        first = data["splits"].get("train") or data["splits"]["validation"]
+        return [first.get("file") or first.get("dataset") or first["source"]], None
+    if flags.get("dataset_name"):
+        return [flags["dataset_name"]], None
+    files = any(flags.get(f"{split}_file") for split in ("train", "validation", "test"))
+    return ["custom" if files else "the documentation carried by this Python installation"], None
+
+
+def _lines(expected: list[str], card: list[str], then: str) -> Iterator[Finding]:
+    """The lines in which the card differs from the expected one.
+
+    The words of a card are those of the commit that wrote it; under another commit only the figures of a line can be
+    judged.
+    """
+    if max(len(card), len(expected)) > MOST_LINES:
+        yield differs("README.md", f"{len(card):,} lines; no card has more than {MOST_LINES:,}")
+        return
+    same_code = then == commit() and re.fullmatch(r"[0-9a-f]+", then)
+    worded = wrong = 0
+    steps = difflib.SequenceMatcher(None, expected, card, autojunk=False).get_opcodes()
+    for kind, first, after, begin, end in steps:
+        if kind == "equal":
+            continue
+        for number in range(begin, end):
+            pattern = _without_figures(card[number])
+            like = next((line for line in expected[first:after] if _without_figures(line) == pattern), None)
+            if like is not None:
+                wrong += 1
+                reason = f"{short_text(card[number])}, but the records give {short_text(like)}"
+                yield differs(f"README.md line {number + 1}", reason)
+            elif same_code:
+                wrong += 1
+                yield differs(f"README.md line {number + 1}", f"{short_text(card[number])}: not what the records give")
+            else:
+                worded += 1
+        missing = [line for line in expected[first:after] if line.strip()]
+        if kind == "delete" and missing:
+            if same_code:
+                wrong += 1
+                yield differs(f"README.md after line {begin}", f"{short_text(missing[0])} is missing")
+            else:
+                worded += 1
+    if worded:
+        reason = f"{worded} passages have other words than this version writes (commit {commit()}; the run: {then})"
+        yield unknown("README.md", reason)
+    elif not wrong:
+        yield verified("README.md", f"its {len(card)} lines are those that the records give")
+
+
+def _without_figures(line: str) -> str:
+    return re.sub(r"\d[\d,.]*(?:e[-+]?\d+)?", "#", line)
+
+
+# --- a series --------------------------------------------------------------------------------------------------------
+
+
+def check_summary(folder: Path) -> Iterator[Finding]:
+    """summary.json of a series, whose statistics are computed again from the results of its runs."""
+    summary = read_json(folder / "summary.json")
+    runs, facts, absent = [], None, []
+    for one in summary["runs"]:
+        place = folder / Path(one["folder"]).name
+        inside = is_plain_name(place.name) and place.is_dir() and not place.is_symlink()
+        if inside and (place / "all_results.json").is_file() and not any(verify_files.unreadable(place)):
+            results, facts = read_json(place / "all_results.json"), read_json(place / "run.json")["data"]
+            if results != one["results"]:
+                yield differs(f"summary.json, {one['folder']}", "its results are not those of its all_results.json")
+            runs.append(one | {"results": results})
+        else:
+            absent.append(one["folder"])
+            runs.append(one)
+    if absent:
+        yield unknown("summary.json", f"the runs {', '.join(absent)} are not here; their results are taken from it")
+    series = Series(summary["task"], facts or {"splits": {}}, summary["metric"], summary["baselines"])
+    again: dict[str, Any] = summarise(runs, series)
+    if facts is None:
+        del again["validation"]  # the description of the data, which is in the runs
+    wrong = [name for name in again if not nearly_equal(summary.get(name), again[name])]
+    for name in wrong:
+        yield differs(f"summary.json, {name}", "not what the results of the runs give")
+    if not wrong:
+        yield verified("summary.json", f"{', '.join(again)} are what the results of its {len(runs)} runs give")
+    if "comparison" in summary:
+        other = short_text(summary["comparison"].get("with"))
+        yield unknown("summary.json, comparison", f"it needs the runs of {other}; verify that folder as well")

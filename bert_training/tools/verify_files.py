@@ -1,66 +1,148 @@
-"""The files of a finished folder: their hashes, checkpoints, the tokenizer, the size of the network, and the code."""
+"""The files of a finished folder: that they may be read, their hashes, the network's tensors and labels, and the code.
 
+Nothing of the folder is executed or unpickled, and no link out of it is followed.
+"""
+
+import ast
+import filecmp
+import fnmatch
 import hashlib
 import importlib.util
 import json
+import os
 import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
-from bert_training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
+from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
-from bert_training.records.curves import CURVES, draw_curves
+from bert_training.networks.claims import ATTENTION
+from bert_training.networks.old_checkpoints import PICKLES
+from bert_training.records.curves import CURVES
 from bert_training.tools.findings import (
-    MALFORMED,
     Finding,
+    check_size,
     compare_values,
     differs,
+    is_ordinary,
     read_json,
     short_text,
     unknown,
     verified,
 )
 
-ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
+READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
+                   "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
 # Files that commands of this project write into the folder of a run: pattern of the name -> command.
-WRITTEN_LATER = {r"data_audit(_\d+)?\.png": "audit", r"report\.(md|png)": "report"}
+WRITTEN_LATER = {
+    r"data_audit(_\d+)?\.png": "audit",
+    r"report\.(md|png)": "report",
+    re.escape(CURVES): "curves",  # whose picture is another one under another version of matplotlib
+}
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
+# Files that no run writes: pattern of the name -> what would read them.
+READ_BY_LIBRARIES = {
+    "adapter_*": "AutoModel, for weights on top of the network's,",
+    "*.bin": "AutoModel, as pickled weights,",
+    "*.bin.index.json": "AutoModel, as pickled weights,",
+    "generation_config.json": "AutoModel",
+    "added_tokens.json": "AutoTokenizer",
+    "special_tokens_map.json": "AutoTokenizer",
+    "tokenizer.*.json": "AutoTokenizer",
+    "additional_chat_templates": "AutoTokenizer",
+    "*processor_config.json": "AutoProcessor",
+    "modules.json": "sentence-transformers",
+}
+# The classes of modeling_bert_repro/lstm_heads.py, each of which is saved with an auto_map of its own.
+LSTM_CLASSES = {
+    "BertBiLSTMForTokenClassification": "AutoModelForTokenClassification",
+    "BertBiLSTMForQuestionAnswering": "AutoModelForQuestionAnswering",
+    "BertFeatureTagger": "AutoModelForTokenClassification",
+}
+RUNS_CODE = ("auto_map", "custom_pipelines")  # fields of a config, at any depth
+KERNELS = ("attn_implementation", "_attn_implementation")
+
+
+# --- the seal --------------------------------------------------------------------------------------------------------
+
+
+def unreadable(folder: Path) -> Iterator[Finding]:
+    """The files of a folder because of which nothing in it is read: links out of it, pipes, and far too large ones.
+
+    Sub-folders are not looked into, and neither are files that no check reads.
+    """
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() or is_named(path, NOT_OF_THE_RUN):
+            continue
+        if leads_out(folder, path):
+            reason = f"a link out of the folder, to {short_text(os.readlink(path))}, which is not followed"
+            yield differs(path.name, f"{reason}; if you know what is there, copy the folder with cp -rL")
+        elif not is_ordinary(path):
+            yield differs(path.name, "no ordinary file, and no run writes anything else; remove it")
+        elif is_named(path, READ_AS_A_WHOLE):
+            try:
+                check_size(path)
+            except ValueError as error:
+                yield differs(path.name, str(error))
+
+
+def is_named(path: Path, patterns: Iterable[str]) -> bool:
+    """Whether the name of a file is of one of the patterns."""
+    return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+
+def leads_out(folder: Path, path: Path) -> bool:
+    """Whether a path in a folder leads out of it; in the Hub's cache, files are links to the folder ../../blobs."""
+    root, real = folder.resolve(), Path(os.path.realpath(path))
+    return not real.is_relative_to(root) and real.parent != root.parent.parent / "blobs"
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The checkpoints in a folder."""
+    found = sorted(folder.glob("checkpoint-*"))
+    return [path for path in found if path.is_dir() and not path.name.endswith(".incomplete")]
 
 
 def check_files(folder: Path) -> Iterator[Finding]:
     """Whether the folder holds the files that the run left, and no others; then its checkpoints."""
-    path = folder / HASHES
-    if path.is_file():
-        yield from _against_hashes(folder, path)
+    recorded = {}
+    if (folder / HASHES).is_file():
+        recorded = read_json(folder / HASHES)["sha256"]
+        yield from _against_hashes(folder, recorded)
     else:
         yield unknown("hashes of the files", NO_HASHES)
-    for checkpoint in sorted(folder.glob("checkpoint-*")):
-        if checkpoint.is_dir() and not checkpoint.name.endswith(".incomplete"):
+    for path in sorted(folder.iterdir()):
+        reader = next((text for pattern, text in READ_BY_LIBRARIES.items() if is_named(path, [pattern])), None)
+        if reader and (path.name in recorded or not recorded or path.is_dir()):
+            yield differs(path.name, f"added: no run writes it, and {reader} reads it")
+    for checkpoint in checkpoints_of(folder):
+        claim = f"{checkpoint.name}/"
+        if leads_out(folder, checkpoint):
+            yield unknown(claim, "a link out of the folder, which is not followed")
+        elif unfit := next(unreadable(checkpoint), None):
+            yield differs(f"{claim}{unfit.claim}", unfit.reason)
+        else:
             problem = damage(checkpoint)
-            claim = f"{checkpoint.name}/"
             yield differs(claim, problem) if problem else verified(claim, "its files are those of its manifest.json")
 
 
-def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
-    text = path.read_bytes()
-    content = json.loads(text)
-    recorded = content["sha256"]
+def _against_hashes(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:
+    text = (folder / HASHES).read_bytes()
     if json_text(hashes_record(recorded)).encode() != text:
         yield differs(HASHES, "it has changed since the run: its checksum does not fit its hashes, or its form differs")
-    present = hashed_files(folder)
+    inside = [name for name in FOLDERS if not leads_out(folder, folder / name)]
+    files = hashed_files(folder, inside).items()
+    present = {name: path for name, path in files if is_ordinary(path) and not leads_out(folder, path)}
     same = 0
     for name, digest in recorded.items():
         actual = sha256(present[name]) if name in present else None
         if actual == digest:
             same += 1
-        elif finding := _of_a_command(folder, name):
+        elif finding := _of_a_command(name, WRITTEN_LATER):
             yield finding
         elif actual is None and name.startswith(MAY_BE_DELETED):
             yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
@@ -72,39 +154,25 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
             )
     for name in sorted(present.keys() - recorded.keys()):
         reason = "an additional file, which the run did not write; your own files may be in a sub-folder"
-        yield _of_a_command(folder, name) or differs(name, reason)
+        yield _of_a_command(name, WRITTEN_LATER) or differs(name, reason)
     if same:
         fingerprint = hashlib.sha256(text).hexdigest()
         yield verified("files", f"{same} have the hashes in {HASHES}, whose own SHA-256 is {fingerprint}")
 
 
-def _of_a_command(folder: Path, name: str) -> Finding | None:
-    """The finding about a file that a command of this project wrote after the run; None if it is no such file."""
-    for pattern, command in WRITTEN_LATER.items():
+def _of_a_command(name: str, commands: dict[str, str]) -> Finding | None:
+    """The finding about a file that a command of this project may have written after the run; None for any other."""
+    for pattern, command in commands.items():
         if re.fullmatch(pattern, name):
             return unknown(name, f"bert-repro {command} writes a file of this name, which nothing reads")
-    if name == CURVES and (folder / name).is_file() and _is_drawn_again(folder):
-        return verified(name, "drawn since the run; bert-repro curves draws the same from metrics.jsonl")
     return None
-
-
-def _is_drawn_again(folder: Path) -> bool:
-    """Whether the picture of the curves is the one that ``bert-repro curves`` draws here."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return False
-    with tempfile.TemporaryDirectory() as place:
-        try:
-            drawn = draw_curves(folder, Path(place) / CURVES)
-        except MALFORMED:  # the records have findings of their own
-            return False
-        return drawn is not None and _equal(drawn, folder / CURVES)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
 def check_model(folder: Path, run: dict) -> Iterator[Finding]:
-    """The tokenizer and the number of parameters, against run.json. Nothing is executed and no network is built."""
+    """The tokenizer, the number of parameters and the labels, against run.json. No network is built."""
     if recorded := run.get("tokenizer_sha256"):
         path = folder / "tokenizer.json"
         if path.is_file():
@@ -112,20 +180,22 @@ def check_model(folder: Path, run: dict) -> Iterator[Finding]:
         else:
             yield unknown("tokenizer", "the folder has no tokenizer.json")
     recorded, files = run.get("parameters"), sorted(folder.glob("model*.safetensors"))
+    shapes = {name: shape for path in files for name, shape in shapes_in(path).items()}
     if recorded is None:
         yield unknown("number of parameters", "run.json is of an older version, which did not record it")
     elif files:
         total = sum(map(elements_in, files))
         yield compare_values("number of parameters", recorded, total, " and ".join(path.name for path in files))
     else:
-        yield unknown("number of parameters", "the folder has no weights (model.safetensors)")
-    stored = [name for path in files for name in shapes_in(path)]
-    if old := [name for name in stored if name != name_of_today(name)]:
+        yield unknown("number of parameters", without_weights(folder))
+    if old := [name for name in shapes if name != name_of_today(name)]:
         yield differs(
             "names of the tensors",
             f"{len(old)} are older ones, such as {old[0]}: the run kept those of the weights that it began with, which "
             "transformers still reads; bert-repro convert makes a folder with today's names of this one",
         )
+    if (folder / "config.json").is_file():
+        yield from _labels(read_json(folder / "config.json"), run, shapes)
 
 
 def tokenizer_hash(path: Path) -> str:
@@ -134,34 +204,130 @@ def tokenizer_hash(path: Path) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
+def without_weights(folder: Path) -> str:
+    """Why the weights of a folder without safetensors cannot be checked."""
+    if pickles := sorted(path.name for path in folder.iterdir() if path.suffix in PICKLES):
+        return f"the weights are a pickle ({pickles[0]}), and verify opens none; bert-repro convert rewrites it"
+    return "the folder has no weights (model.safetensors)"
+
+
+def _labels(config: dict, run: dict, shapes: dict[str, list[int]]) -> Iterator[Finding]:
+    """The names of the classes in config.json, against those in run.json and the rows of the classifier."""
+    stored = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # transformers leaves its default out
+    names = [stored.get(str(number)) for number in range(len(stored))]
+    data, rows = run.get("data"), shapes.get("classifier.weight")
+    if isinstance(data, dict) and "labels" in data:
+        recorded = data["labels"] or ["score"]  # what run_glue.py calls the output of a regression
+        yield compare_values("labels", recorded, names, "id2label in config.json")
+    numbers = config.get("label2id")
+    if numbers is not None and numbers != {name: number for number, name in enumerate(names)}:
+        yield differs("labels", "label2id in config.json does not give each name the number that id2label gives it")
+    counts = {config.get("num_labels", len(names)), rows[0] if rows else len(names)}
+    if counts != {len(names)}:
+        yield differs("labels", f"config.json names {len(names)}, but num_labels or the classifier has another number")
+
+
 # --- the code --------------------------------------------------------------------------------------------------------
 
 
 def check_code(folder: Path, run: dict) -> Iterator[Finding]:
-    """The code files for ``trust_remote_code``, against the installed package and against the commit in run.json."""
-    files, installed, then = sorted(folder.glob("*.py")), installed_code(), run.get("commit", "unknown")
-    same = [path.name for path in files if path.name in installed and _equal(path, installed[path.name])]
-    if same:
-        yield verified("code files", f"{len(same)} are those of the installed package: {', '.join(same)}")
+    """The code that ``trust_remote_code`` would run, in the folder and in its checkpoints."""
+    yield from _check_code(folder, run, "")
+    for checkpoint in checkpoints_of(folder):
+        if not leads_out(folder, checkpoint) and not any(unreadable(checkpoint)):
+            yield from _check_code(checkpoint, run, f"{checkpoint.name}/")
+    if added := list(_code_below(folder)):
+        reason = f"added: {len(added)} files that no run writes, such as {', '.join(added[:3])}; do not execute them"
+        yield differs("code in sub-folders", reason)
+
+
+def _code_below(folder: Path) -> Iterator[str]:
+    """The code files in sub-folders that are not this package's; those of checkpoints are checked with the others."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(place).relative_to(folder).as_posix()
+        if not re.fullmatch(r"\.|checkpoint-[^/]*", below):
+            added = (name for name in sorted(files) if name.endswith(".py") and not _is_installed(Path(place, name)))
+            yield from (f"{below}/{name}" for name in added)
+
+
+def _check_code(place: Path, run: dict, prefix: str) -> Iterator[Finding]:
+    """The code files of a folder, and what its configs name; ``prefix`` is the path of the folder for the claims."""
+    files = sorted(place.glob("*.py"))
+    named = list(_named_code(place, run, prefix))
+    yield from named
     for path in files:
-        if path.name in same:
-            continue
-        if path.name not in installed:
-            yield differs(path.name, "a code file that the installed package does not have; do not execute it unread")
-            continue
-        content = content_at(then, installed[path.name])
-        if content == path.read_bytes():
-            yield verified(path.name, f"as in commit {then} of this checkout; the installed file differs")
-        elif content is not None:
-            yield differs(path.name, f"neither as in the installed package nor as in commit {then}")
-        else:
-            here = commit()
-            reason = f"it is not that of the installed package (commit {here}); the run used commit {then}"
-            yield unknown(path.name, f"{reason}, which is not at hand. Do not execute it unread")
+        if not _is_installed(path):
+            yield _other_code(path, run.get("commit", "unknown"), f"{prefix}{path.name}")
+    same = [path.name for path in files if _is_installed(path)]
+    if same and not named:
+        reason = f"{len(same)} are those of the installed package: {', '.join(same)}; no config names other code"
+        yield verified(f"{prefix}code files", reason)
 
 
-def _equal(one: Path, other: Path) -> bool:
-    return one.read_bytes() == other.read_bytes()
+def _named_code(place: Path, run: dict, prefix: str) -> Iterator[Finding]:
+    """The configs of a folder that name other code than the run has written there."""
+    for path in sorted(place.glob("*config*.json")):
+        content = read_json(path)
+        if path.name == "config.json":
+            expected, named = _expected_auto_map(content, run), content.pop("auto_map", {})
+            if named != expected:
+                reason = f"not the {len(expected)} entries that a run writes; {_what_runs(named, expected)}"
+                yield differs(f"{prefix}{path.name}, auto_map", reason)
+        for field, value in _fields(content):
+            claim = f"{prefix}{path.name}, {field}"
+            if field in RUNS_CODE:
+                yield differs(claim, f"no run writes it there; {_what_runs(value)}")
+            elif field in KERNELS and value is not None and value not in ATTENTION:
+                yield differs(claim, f"transformers would fetch {short_text(value)} from the Hub and run it")
+
+
+def _expected_auto_map(config: dict, run: dict) -> dict[str, str]:
+    """The auto_map of config.json, as the network's class writes it into the folder of a run."""
+    for name, auto_class in LSTM_CLASSES.items():
+        if config.get("architectures") == [name]:
+            return {auto_class: f"lstm_heads.{name}"}
+    if run["flags"].get("model_impl") == "transformers":
+        return {}
+    # Read and not imported: nothing in this package imports the network.
+    source = ast.parse(installed_code()["pretrained.py"].read_text(encoding="utf-8"))
+    assigned = {ast.unparse(line.targets[0]): line.value for line in source.body if isinstance(line, ast.Assign)}
+    return dict(ast.literal_eval(assigned["AUTO_MAP"]))
+
+
+def _fields(content: Any) -> Iterator[tuple[str, Any]]:
+    """Every field with its value, at any depth of the content of a JSON file."""
+    for name, value in content.items() if isinstance(content, dict) else enumerate(content):
+        yield str(name), value
+        if isinstance(value, dict | list):
+            yield from _fields(value)
+
+
+def _what_runs(value: Any, expected: dict[str, str] | None = None) -> str:
+    """Which code would run because a field of a config has this value, in words."""
+    texts = {text for _, text in _fields([value]) if isinstance(text, str)} - set((expected or {}).values())
+    code = []
+    for text in sorted(texts):
+        repository, _, reference = text.rpartition("--")
+        module = reference.rpartition(".")[0].replace(".", "/") or reference
+        code.append(f"{module}.py of {f'the repository {repository}' if repository else 'this folder'}")
+    return f"with trust_remote_code=True, {short_text(', '.join(code))} would run" if code else "it names no other code"
+
+
+def _other_code(path: Path, then: str, claim: str) -> Finding:
+    """The finding about a code file that is not as in the installed package; ``then`` is the commit of the run."""
+    if path.name not in installed_code():
+        return differs(claim, "a code file that the installed package does not have; do not execute it unread")
+    if then == commit():
+        return differs(claim, f"not that of the installed package, although the run used its commit {then}")
+    reason = f"it is not that of the installed package (commit {commit()}); the run used commit {then}"
+    return unknown(claim, f"{reason}. Do not execute it unread")
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a code file is the one of this name that runs copy into their folders."""
+    installed = installed_code().get(path.name)
+    return installed is not None and filecmp.cmp(path, installed, shallow=False)
 
 
 def installed_code() -> dict[str, Path]:
@@ -169,33 +335,3 @@ def installed_code() -> dict[str, Path]:
     spec = importlib.util.find_spec("modeling_bert_repro")
     places = (spec and spec.submodule_search_locations) or []
     return {path.name: path for place in places for path in Path(place).glob("*.py")}
-
-
-def content_at(name: str, path: Path) -> bytes | None:
-    """The content of a file of this checkout at a commit; None if the commit, git or the file is not at hand."""
-    if not re.fullmatch(r"[0-9a-f]{7,40}", name) or not path.is_relative_to(ROOT) or not (ROOT / ".git").exists():
-        return None
-    if shutil.which("git") is None:
-        return None
-    place = f"{name}:{path.relative_to(ROOT).as_posix()}"
-    shown_file = subprocess.run(["git", "-C", str(ROOT), "show", place], capture_output=True)
-    return shown_file.stdout if shown_file.returncode == 0 else None
-
-
-def initial_weights(run: dict, hashes: Any) -> Iterator[Finding]:
-    """The weights that the run began with, if their folder is still where run.json says.
-
-    Args:
-        hashes: a function of a folder that returns the SHA-256 of each of its files of weights.
-    """
-    recorded, name = run.get("initial_weights"), run["flags"].get("model_name_or_path")
-    if not recorded:
-        if name:
-            yield unknown("weights that the run began with", "run.json has no hash of them")
-        return
-    if not name or not Path(name).is_dir():
-        yield unknown("weights that the run began with", f"{short_text(name)} is not a folder on this machine")
-    elif hashes(name) == recorded:
-        yield verified("weights that the run began with", f"those of {short_text(name)}")
-    else:
-        yield unknown("weights that the run began with", f"{short_text(name)} holds other weights today")

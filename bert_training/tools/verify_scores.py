@@ -1,35 +1,36 @@
-"""The scores of a finished folder, computed again: from its saved predictions, and from its weights.
+"""The scores of a finished folder, computed again from its weights.
 
 Data is used only if its SHA-256 is the one in run.json. Weights are evaluated by the run's own script, in a process of
 its own, which gets links to the model's and the tokenizer's files only and writes into a temporary folder.
 """
 
-import csv
 import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from bert_training.files.hashing import sha256
-from bert_training.files.records import nearly_equal
 from bert_training.flags.natures import EVALUATION, STORED, natures
 from bert_training.flags.scripts import SCRIPTS
-from bert_training.tasks import swag
-from bert_training.tasks.classification.metrics import accuracy
 from bert_training.tasks.classification.scores import metric_prefix
-from bert_training.tasks.ner import tagged_text
-from bert_training.tasks.ner.sources import read_file
-from bert_training.tasks.ner.tagged_text import Sentence, Split
-from bert_training.tasks.squad.answers import Answers
-from bert_training.tasks.squad.metrics import read_numbers, read_predictions
-from bert_training.tasks.squad.questions import read_squad
-from bert_training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
+from bert_training.tools.findings import (
+    MALFORMED,
+    Finding,
+    differs,
+    is_ordinary,
+    read_json,
+    run_check,
+    short_text,
+    unknown,
+    verified,
+)
+from bert_training.tools.verify_files import without_weights
 
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
@@ -58,14 +59,16 @@ class Source:
         claim = f"data, {split}"
         places = [path for path in given if path.name == Path(name).name]
         for path in [*places, Path(name)]:
-            if path.is_file() and sha256(path) == digest:
+            if is_ordinary(path) and sha256(path) == digest:
                 self.path = path.absolute()
                 self.finding = verified(claim, f"{short_text(str(path))} has the SHA-256 in run.json")
                 return
         if places:
             self.finding = differs(claim, f"{short_text(str(places[0]))} does not have the SHA-256 in run.json")
-        elif Path(name).is_file():
+        elif is_ordinary(Path(name)):
             self.finding = unknown(claim, f"{short_text(name)} on this machine is another file than the run read")
+        elif Path(name).exists():
+            self.finding = unknown(claim, f"{short_text(name)} is no ordinary file, so it is not read")
         else:
             self.finding = unknown(
                 claim, f"{short_text(name)} is not on this machine; --data names the folder that has it"
@@ -100,132 +103,20 @@ def sources(run: dict, given: list[Path]) -> list[Source]:
     return listed
 
 
-# --- from the saved predictions --------------------------------------------------------------------------------------
-
-
-def check_predictions(folder: Path, run: dict, results: dict, data: Mapping[str, Source]) -> Iterator[Finding]:
-    """The metrics of the saved predictions, where the labels are at hand."""
-    script = run["script"]
-    if script == "run_squad.py":
-        yield from _squad(folder, run, results, data.get("validation"))
-    elif script == "run_ner.py":
-        for split in ("validation", "test"):
-            if (folder / f"{split}_predictions.txt").is_file():
-                yield from _ner(folder / f"{split}_predictions.txt", split, run, results, data.get(split))
-    elif script == "run_swag.py":
-        for split in ("validation", "test"):
-            if (folder / f"{split}_predictions.csv").is_file():
-                yield from _swag(folder / f"{split}_predictions.csv", split, run, results, data.get(split))
-    elif script == "run_glue.py":
-        yield unknown("scores from predictions", "run_glue.py saves no predictions of the data it evaluates on")
-
-
-def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
-    names = ("predictions", "nbest_predictions", "null_odds", "span_predictions")
-    if not (folder / "predictions.json").is_file():
-        yield unknown("scores from predictions", "the folder has no predictions.json")
+def check_scores(folder: Path, run: dict, results: dict, given: list[Path], evaluate: bool) -> Iterator[Finding]:
+    """The data, and the scores that the weights have on it. Arguments as for ``verify.findings``."""
+    try:
+        data = sources(run, given)
+    except MALFORMED as error:
+        yield differs("run.json, data", f"not in the form that a run writes ({short_text(str(error))})")
         return
-    there = {name: folder / f"{name}.json" for name in names if (folder / f"{name}.json").is_file()}
-    answers = Answers(read_predictions(there["predictions"]))
-    # The flag is None if the threshold is the one that the evaluated model stores.
-    answers.threshold = run.get("null_score_diff_threshold") or run["flags"].get("null_score_diff_threshold") or 0.0
-    if "null_odds" in there and "span_predictions" in there:
-        answers.null_odds, answers.span_predictions = (
-            read_numbers(there["null_odds"]),
-            read_predictions(there["span_predictions"]),
-        )
-    if "nbest_predictions" in there:
-        yield _nbest(answers, read_json(there["nbest_predictions"]))
-    if source is None or source.path is None:
-        yield unknown("scores from predictions", "the questions with their answers are not at hand")
-        return
-    flags = run["flags"]
-    questions = read_squad(source.path, bool(flags.get("version_2_with_negative")))[: flags.get("max_eval_samples")]
-    yield from _same_scores("eval_", answers.score(questions), results, "predictions.json")
-
-
-def _nbest(answers: Answers, nbest: dict[str, list[dict]]) -> Finding:
-    """Whether the answers are the best ones of nbest_predictions.json, or empty where the null odds say so."""
-    claim = "predictions.json"
-    if answers.predictions.keys() != nbest.keys():
-        return differs(claim, "its questions are not those of nbest_predictions.json")
-    for id_, entries in nbest.items():
-        texts = [entry["text"] for entry in entries if entry["text"]]
-        expected = texts[0] if texts else ""
-        if answers.null_odds and answers.span_predictions[id_] != expected:
-            return differs(
-                "span_predictions.json", f"question {short_text(id_)}: not the best of nbest_predictions.json"
-            )
-        if answers.null_odds and answers.null_odds[id_] > answers.threshold:
-            expected = ""
-        if answers.predictions[id_] != expected:
-            return differs(claim, f"question {short_text(id_)}: not the best answer of nbest_predictions.json")
-    return verified(claim, f"its {len(nbest)} answers are the best of nbest_predictions.json")
-
-
-def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
-    blocks = [block.split("\n") for block in path.read_text(encoding="utf-8").split("\n\n") if block.strip("\n")]
-    rows = [[line.split("\t") for line in block if line] for block in blocks]
-    predicted = [[row[-1] for row in sentence] for sentence in rows]
-    tagged = len(rows[0][0]) == 3
-    part = Split(str(path), [Sentence([row[0] for row in sentence], [row[1] for row in sentence] if tagged else None, 0,
-                                      str(path)) for sentence in rows])  # fmt: skip
-    labels = f"{path.name}, with the tags that it repeats itself"
-    if source is not None and source.path is not None:
-        data = read_file(source.path, bool(run["flags"].get("mixed_tags")))
-        data.sentences = data.sentences[: run["flags"].get("max_eval_samples") if split == "validation" else None]
-        # Sentences without words have no block in the file, only a blank line.
-        given = [(one.words, one.tags) for one in data.sentences if one.words]
-        if given != [(one.words, one.tags) for one in part.sentences]:
-            yield differs(path.name, f"its words or tags are not those of {short_text(str(source.path))}")
-            return
-        labels = f"{path.name} and {short_text(str(source.path))}"
-    if tagged:
-        yield from _same_scores(_prefix(split), tagged_text.score(part, predicted), results, labels)
+    if not data:
+        yield unknown("data", "it came from the Hub or from this Python's documentation; run.json names no files")
+    yield from (source.finding for source in data)
+    if evaluate:
+        yield from run_check("scores from the weights", lambda: check_weights(folder, run, results, data))
     else:
-        yield unknown(path.name, "the data has no tags to score it with")
-
-
-def _swag(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
-    with open(path, encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file))
-    chosen = [int(row[1]) for row in rows]
-    shares = [[float(cell) for cell in row[2:]] for row in rows]
-    wrong = [row[0] for row, choice, share in zip(rows, chosen, shares) if share[choice] != max(share)]
-    if wrong or header[:2] != ["index", "prediction"]:
-        yield differs(
-            path.name, f"row {short_text(', '.join(wrong[:3]))}: the chosen ending is not the most probable one"
-        )
-    if source is None or source.path is None:
-        yield unknown(f"{_prefix(split)}accuracy from predictions", "the labels are not at hand")
-        return
-    data = swag.read_swag(source.path, labelled=split != "test")
-    if split == "validation":
-        data = data.first(run["flags"].get("max_eval_samples"))
-    if [row[0] for row in rows] != data.index:
-        yield differs(path.name, f"its rows are not those of {short_text(str(source.path))}")
-    elif data.labels:
-        scores = {"accuracy": accuracy(chosen, data.labels)}
-        yield from _same_scores(_prefix(split), scores, results, f"{path.name} and the labels")
-    else:
-        yield unknown(path.name, "the data has no labels to score it with")
-
-
-def _prefix(split: str) -> str:
-    return "eval_" if split == "validation" else f"{split}_"
-
-
-def _same_scores(prefix: str, scores: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
-    """Whether the results that begin with ``prefix`` are exactly these scores."""
-    same = []
-    for name, value in scores.items():
-        if prefix + name in results and nearly_equal(results[prefix + name], value):
-            same.append(prefix + name)
-        else:
-            said = short_text(results.get(prefix + name))
-            yield differs(prefix + name, f"all_results.json says {said}, but {source} give {short_text(value)}")
-    if same:
-        yield verified("scores from predictions", f"{', '.join(same)}: computed from {source}")
+        yield unknown("scores from the weights", "--skip_evaluation")
 
 
 # --- from the weights ------------------------------------------------------------------------------------------------
@@ -235,7 +126,7 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     """The scores of the weights, by an evaluation of the run's own script."""
     claim = "scores from the weights"
     if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
-        yield unknown(claim, "the folder has no model (config.json, model.safetensors)")
+        yield unknown(claim, without_weights(folder))
         return
     pretraining = run["script"] == "run_pretraining.py"
     needed = [one for one in data if pretraining or one.split.startswith("validation")]
@@ -263,6 +154,9 @@ def evaluation_flags(run: dict) -> list[str]:
 
     The precision is that of run.json, because it may come from accelerate's configuration instead of the flag. fp16 is
     left out: it needs a GPU, and float32 gives the same scores up to rounding.
+
+    Raises:
+        ValueError: a word of run.json would be another flag.
     """
     cls = SCRIPTS[run["script"]]
     flags = run["flags"] | {"mixed_precision": run.get("mixed_precision") or run["flags"].get("mixed_precision")}
@@ -274,6 +168,8 @@ def evaluation_flags(run: dict) -> list[str]:
         if not decides and not (nature & STORED and value is not None):
             continue
         if isinstance(value, list):
+            if any(str(word).startswith("-") for word in value):  # it would be another flag, such as --push_to_hub
+                raise ValueError(f"--{one.name}: expected words that do not begin with '-', got {short_text(value)}")
             given += [f"--{one.name}", *map(str, value)]
         else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")

@@ -1,8 +1,8 @@
 """The record of a finished table: the results of all its runs in one file, from which its report can be made again.
 
 ``record.json`` stands beside ``report.md``, ``report.json`` and ``report.png``; these four files are what a recorded
-table consists of, and ``bert-repro verify FOLDER`` recomputes the report from them. The report has no times;
-they are here.
+table consists of, and ``lab/paper/verify.py`` recomputes the report from them. The report has no times;
+the record has.
 """
 
 import dataclasses

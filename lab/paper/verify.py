@@ -1,21 +1,60 @@
-"""The record of a table of the paper: its report is recomputed from the results of the runs that the record holds."""
+"""Recompute the report of a recorded table of the paper from the results of its runs, and say what differs.
 
+    bert-repro.tools.verify_paper lab/records/runs/paper/table7
+
+The verdicts and the exit status are those of ``bert-repro verify``, which checks the runs themselves.
+"""
+
+import argparse
 import re
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_training.engine.errors import report_errors
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import sha256
+from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import nearly_equal
-from bert_training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
+from bert_training.tools.findings import (
+    DIFFERS,
+    Finding,
+    differs,
+    is_ordinary,
+    print_findings,
+    read_json,
+    read_text,
+    run_check,
+    short_text,
+    unknown,
+    verified,
+)
 from lab.paper.data import find_tasks, find_text, scale_of
 from lab.paper.flags import PaperArguments
 from lab.paper.places import CELLS, RECORD
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of
 from lab.paper.report import content, markdown
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the findings about a table; exits with status 1 if one of them is a difference. ValueError without one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help=f"folder of a finished table of lab/run_paper.py, with {RECORD}")
+    folder = parser.parse_args(argv).folder
+    if not (folder / RECORD).is_file():
+        raise ValueError(
+            f"{folder}: expected the folder of a finished table of lab/run_paper.py, found no {RECORD} there"
+        )
+    if print_findings([(folder, findings(folder))])[DIFFERS]:
+        sys.exit(1)
+
+
+def findings(folder: Path) -> Iterator[Finding]:
+    """What a check of a recorded table finds."""
+    return run_check(RECORD, lambda: check_record(folder))
 
 
 def check_record(folder: Path) -> Iterator[Finding]:
@@ -36,13 +75,13 @@ def check_record(folder: Path) -> Iterator[Finding]:
         wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
-    yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
+    yield from _page(expected, read_text(folder / "report.md"), record)
 
 
 def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:
     same = []
     for name, digest in recorded.items():
-        if not (folder / name).is_file():
+        if not is_plain_name(name) or not is_ordinary(folder / name):
             yield unknown(name, "it is not here")
         elif sha256(folder / name) != digest:
             yield differs(name, "the file has changed since the report was written")
@@ -57,7 +96,7 @@ def _cells(folder: Path, cells: dict[str, Any]) -> Iterator[Finding]:
     present = 0
     for name, cell in cells.items():
         path = folder / CELLS / name / ("summary.json" if "runs" in cell else "all_results.json")
-        if path.is_file():
+        if is_plain_name(name) and is_ordinary(path):
             present += 1
             if sha256(path) != cell["sha256"]:
                 yield differs(f"{CELLS}/{name}", f"{path.name} has changed since the report was written")
@@ -114,3 +153,7 @@ def _page(expected: str, page: str, record: dict[str, Any]) -> Iterator[Finding]
         then = record["report_made_with"]["commit"]
         reason = f"{worded} lines have other words than this version writes, or lines are missing"
         yield unknown("report.md", f"{reason} (commit {commit()}; the report: {then})")
+
+
+if __name__ == "__main__":
+    sys.exit(report_errors(main))

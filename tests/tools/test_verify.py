@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import random
 import re
 import shutil
 from pathlib import Path
@@ -12,10 +13,11 @@ from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES
 from bert_training.files.hub_upload import write_published
+from bert_training.records.curves import draw_curves
 from bert_training.tools import verify
 from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs
-from tests.helpers.finished_folders import content, edit, findings_of, wrong
+from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 from tests.helpers.repository import ROOT
 
 
@@ -25,8 +27,8 @@ def test_a_finished_folder_is_verified(finished_runs, script):
     assert not [finding.line() for finding in findings if finding.verdict == DIFFERS]
     verified = {finding.claim for finding in findings if finding.verdict == VERIFIED}
     claims = {"files", "tokenizer", "number of parameters", "code files", "results", "train_steps", "README.md"}
-    assert claims | {"weights that the run began with", "data, train", "data, validation"} <= verified
-    assert ("scores from predictions" in verified) == (script in ("run_squad", "run_ner", "run_swag"))
+    assert claims | {"data, train", "data, validation"} <= verified
+    assert ("labels" in verified) == (script in ("run_glue", "run_ner"))
 
 
 def test_the_card_names_the_command(finished_runs):
@@ -144,14 +146,156 @@ def test_a_series_and_its_summary(pretrained, run_data, tmp_path, capsys):
     assert "summary.json, seed-43: its results are not those" in printed and "all_results.json: the file has" in printed
 
 
+def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
+    """Neither by a name nor by a link."""
+    place = copy_of_run("run_glue")
+    results = json.loads((place / "all_results.json").read_text()) | {"eval_accuracy": 0.123}
+    series = place / "series"
+    series.mkdir()
+    (series / "seed-42").symlink_to(place)
+    summary = {"task": "custom", "metric": "eval_accuracy", "baselines": {}}
+    summary["runs"] = [{"folder": folder, "seed": 42, "results": results} for folder in ("..", "x/seed-42")]
+    write_json(series / "summary.json", summary)
+    lines = [finding.line() for finding in findings_of(series)]
+    assert any("the runs .., x/seed-42 are not here" in line for line in lines)
+    assert not any("its results are not those of its all_results.json" in line for line in lines)
+
+
 def test_the_records_of_this_project_are_verified(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    assert status("docs", "--brief") == 0, capsys.readouterr().out
-    printed = capsys.readouterr().out
-    assert "lab/records/runs/mini-14000" in printed
-    assert int(re.search(r"(\d+) verified, 0 differs", printed)[1]) > 300
+    assert status("lab/records/runs", "--brief") == 0, capsys.readouterr().out
+    assert int(re.search(r"(\d+) verified, 0 differs", capsys.readouterr().out)[1]) > 300
     run = tmp_path / "mini-14000"
     shutil.copytree(ROOT / "lab/records/runs/mini-14000", run)
     assert not wrong(run)
     edit(run / "all_results.json", '"eval_mlm_loss": 6', '"eval_mlm_loss": 5')
     assert "eval_mlm_loss" in "\n".join(wrong(run))
+
+
+# --- records against each other: the change is hidden by new hashes, or the folder is an old one without any ---------
+
+
+def hidden(how: str, place: Path) -> None:
+    forge(place) if how == "forged" else (place / HASHES).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("how", ["forged", "old"])
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_an_edited_record_contradicts_another_one(copy_of_run, script, how):
+    place = copy_of_run(script)
+    kept = content(place)
+
+    def lines_after(name: str, old: str, new: str) -> str:
+        edit(place / name, old, new)
+        hidden(how, place)
+        lines = "\n".join(wrong(place))
+        for path, (text, _) in kept.items():
+            path.write_bytes(text)
+        return lines
+
+    hidden(how, place)
+    assert not wrong(place)
+    if how == "old":
+        assert any("made before hashes were recorded" in finding.reason for finding in findings_of(place))
+    results = json.loads((place / "all_results.json").read_text())
+    name, value = next((name, value) for name, value in results.items() if name.startswith("eval_") and value)
+    assert name in lines_after("all_results.json", f'"{name}": {json.dumps(value)}', f'"{name}": 0.9371')
+    assert name in lines_after("metrics.jsonl", f'"{name}": {json.dumps(value)}', f'"{name}": 0.9371')
+    assert "train_steps" in lines_after("all_results.json", '"train_steps": 2', '"train_steps": 20000')
+    assert "total_steps" in lines_after("run.json", '"total_steps": 2', '"total_steps": 20000')
+    assert "number of parameters" in lines_after("run.json", '"parameters": ', '"parameters": 1')
+    assert "tokenizer" in lines_after("run.json", '"tokenizer_sha256": "', '"tokenizer_sha256": "0')
+    assert "README.md line" in lines_after("run.json", '"learning_rate": ', '"learning_rate": 1')
+    assert "not in the form that a run writes" in lines_after("metrics.jsonl", '{"event"', '{"event')
+
+
+def as_of_this_commit(place: Path, monkeypatch) -> None:
+    """Make the words of the card those of the present code; the working tree may have uncommitted changes."""
+    then = json.loads((place / "run.json").read_text())["commit"]
+    for name in ("run.json", "README.md"):
+        edit(place / name, then, "0123456789ab")
+    monkeypatch.setattr("bert_training.tools.verify.commit", lambda: "0123456789ab")
+
+
+@pytest.mark.parametrize("written", ["model_name = {}\n", 'pipeline("ner", model={})', "AutoModel.from_pretrained({})"])
+@pytest.mark.parametrize("name", ["'./run'", '"./o\'neil"', "'a\\'b'"])
+def test_the_name_in_an_example_of_any_version_is_found(written, name):
+    assert verify.OPENED.search(f"from transformers import x\n{written.format(name)}")[1] == name
+
+
+def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monkeypatch):
+    """The run found no matplotlib. A picture that the card does show must be there."""
+    place = copy_of_run("run_glue")
+    as_of_this_commit(place, monkeypatch)
+    forge(place)
+    draw_curves(place)
+    assert not wrong(place)
+    edit(place / "README.md", "\n\n## Training\n", "\n\n![training curves](training_curves.png)\n\n## Training\n")
+    forge(place)
+    assert not wrong(place)
+    (place / "training_curves.png").unlink()
+    lines = "\n".join(wrong(place))
+    assert "training_curves.png: the file is missing" in lines and "README.md line" in lines
+
+
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, script, monkeypatch):
+    """Also under another version of the code, whose words would be others."""
+    place = copy_of_run(script)
+    (place / HASHES).unlink()
+    as_of_this_commit(place, monkeypatch)
+    card = (place / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [number for number, line in enumerate(card) if re.fullmatch(r"\|.*\| `?\S*\d\S*`? \|", line)]
+    assert len(rows) >= 8
+    values = [number for number, line in enumerate(card) if re.fullmatch(r" +value: .*\d.*", line)]
+    for code in ("the same", "another"):
+        if code == "another":
+            monkeypatch.setattr("bert_training.tools.verify.commit", lambda: "ba9876543210")
+            assert not wrong(place)
+        for number in rows + values:
+            digit = re.search(r"\d(?=[^\d]*$)", card[number])
+            line = card[number][: digit.start()] + str((int(digit[0]) + 1) % 10) + card[number][digit.end() :]
+            (place / "README.md").write_text("\n".join([*card[:number], line, *card[number + 1 :]]) + "\n")
+            assert f"README.md line {number + 1}: " in "\n".join(wrong(place)), line
+        (place / "README.md").write_text("\n".join([*card, "It beats BERT-Large by 3 points."]) + "\n")
+        said = [finding.line() for finding in findings_of(place) if finding.claim.startswith("README.md")]
+        assert any("README.md line" in line if code == "the same" else "1 passages" in line for line in said)
+        (place / "README.md").write_text("\n".join(card) + "\n")
+
+
+def test_a_card_of_very_many_lines_is_not_compared(copy_of_run):
+    place = copy_of_run("run_glue")
+    (place / "README.md").write_text("\n" * 10**6)
+    assert "README.md: 1,000,000 lines; no card has more than 5,000" in "\n".join(wrong(place))
+
+
+@pytest.mark.parametrize(
+    "name", ["run.json", "all_results.json", HASHES, "metrics.jsonl", "tokenizer.json", "README.md"]
+)
+def test_malformed_records_are_findings_and_no_crashes(copy_of_run, name):
+    place = copy_of_run("run_squad")
+    rng = random.Random(1)
+    original = (place / name).read_bytes()
+    hostile = [
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"sha256": 3}',
+        b'{"sha256": {"a": [1]}}',
+        b"[" * 5000,
+    ]
+    hostile += [original[: rng.randrange(len(original))] for _ in range(5)]
+    values = [b"null", b"[]", b"{}", b'"x"', b"-1", b"1e999"]
+    hostile += [re.sub(rb": [^{\[\n]+?(?=,?\n)", lambda m, v=v: b": " + v, original) for v in values]
+    for text in hostile:
+        if text == original:
+            continue
+        (place / name).write_bytes(text)
+        lines = wrong(place)
+        assert lines and all("\x1b" not in line for line in lines), text[:40]
+        (place / HASHES).rename(place / "aside.log")
+        list(verify.findings(place, [], False))  # An old folder, whose hashes would say so.
+        (place / "aside.log").rename(place / HASHES)

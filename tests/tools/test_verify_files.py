@@ -2,18 +2,25 @@
 
 import hashlib
 import json
+import os
 import random
 import shutil
 
 import pytest
+import transformers
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig
 
 from bert_training.__main__ import COMMANDS
 from bert_training.__main__ import main as command
-from bert_training.files.hashing import HASHES, hashed_files
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashed_files, sha256
 from bert_training.files.weights_header import name_of_today
-from bert_training.tools.findings import UNKNOWN
-from bert_training.tools.verify_files import tokenizer_hash
+from bert_training.tools.findings import DIFFERS, UNKNOWN
+from bert_training.tools.verify_files import _named_code, tokenizer_hash
+from modeling_bert_repro.heads import BertForTokenClassification
+from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification, BertFeatureTagger
+from modeling_bert_repro.pretrained import AUTO_MAP
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of, forge, wrong
 from tests.helpers.old_names import names_in, with_old_names
@@ -88,14 +95,22 @@ def test_files_that_are_not_of_the_run_are_ignored_and_caches_may_be_deleted(cop
 def test_checkpoints_are_compared_with_their_own_manifests(pretrained, run_data, tmp_path):
     flags = short_runs.flags("run_glue", run_data, tmp_path / "run", pretrained, "--save_steps", "1")
     short_runs.start("run_glue", flags)
-    assert [f.claim for f in findings_of(tmp_path / "run") if f.claim.startswith("checkpoint")] == [
-        "checkpoint-1/",
-        "checkpoint-2/",
-    ]
-    path = tmp_path / "run" / "checkpoint-2" / "training_state.pt"
+    run = tmp_path / "run"
+    of_checkpoints = [f.claim for f in findings_of(run) if f.claim.startswith("checkpoint")]
+    assert of_checkpoints == ["checkpoint-1/", "checkpoint-2/", "checkpoint-1/code files", "checkpoint-2/code files"]
+    path = run / "checkpoint-2" / "training_state.pt"
     path.write_bytes(path.read_bytes()[:-1])
-    (line,) = wrong(tmp_path / "run")
+    (line,) = wrong(run)
     assert "checkpoint-2/: training_state.pt does not match its checksum" in line
+    change_json(run / "checkpoint-1" / "config.json", auto_map={"AutoModel": "a/evil--net.Net"})
+    lines = "\n".join(wrong(run))
+    assert "checkpoint-1/config.json, auto_map: not the 8 entries" in lines and "repository a/evil would run" in lines
+    (run / "checkpoint-1" / "heads.py").unlink()
+    (run / "checkpoint-1" / "heads.py").symlink_to("/proc/self/environ")
+    assert "checkpoint-1/heads.py: a link out of the folder" in "\n".join(wrong(run))
+    (run / "checkpoint-1").rename(tmp_path / "moved")
+    (run / "checkpoint-1").symlink_to(tmp_path / "moved")
+    assert "checkpoint-1/: a link out of the folder" in "\n".join(f.line() for f in findings_of(run))
 
 
 def test_the_hash_of_a_tokenizer_is_that_of_the_run(finished_runs):
@@ -141,7 +156,7 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
     assert command(["audit", str(place)]) == command(["curves", str(place)]) == 0
     lines = [finding.line() for finding in findings_of(place)]
     assert f"{UNKNOWN}  data_audit.png: bert-repro audit writes a file of this name, which nothing reads" in lines
-    assert any("training_curves.png: drawn since the run" in line for line in lines)
+    assert any("training_curves.png: bert-repro curves writes a file of this name" in line for line in lines)
     others = ("data_audit.json", "data_audit_x.png", "my_data_audit.png", "report.bin", "audit.png", "notes.txt")
     for name in others:
         (place / name).write_bytes((place / "data_audit.png").read_bytes())
@@ -150,11 +165,10 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
 
 
 def test_pictures_that_were_there_when_the_run_finished_may_be_drawn_again(copy_of_run):
-    """Another version of matplotlib draws other bytes; a picture that nobody draws is a difference."""
+    """The same matplotlib draws the same curves; curves that it does not draw are a difference."""
     place = copy_of_run("run_pretraining")
     command(["curves", str(place)])
-    for name in ("training_curves.png", "data_audit_32.png"):
-        (place / name).write_bytes(b"of another version")
+    (place / "data_audit_32.png").write_bytes(b"of another version")
     forge(place)
     assert not wrong(place)
     command(["curves", str(place)])
@@ -175,3 +189,169 @@ def test_old_names_of_tensors_are_named(copy_of_run, tmp_path):
     assert "names of the tensors: 10 are older ones, such as bert.embeddings.LayerNorm.beta: the run kept" in line
     assert command(["convert", str(place), str(tmp_path / "new")]) == 0
     assert names_in(tmp_path / "new") == {name_of_today(name) for name in names_in(place)} != names_in(place)
+
+
+# --- what a stranger's folder may hold and name ----------------------------------------------------------------------
+
+
+def change_json(path, **fields) -> None:
+    write_json(path, json.loads(path.read_text()) | fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "would_run"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "a/evil--net.Net"}}, "net.py of the repository a/evil would run"),
+        ("config.json", {"auto_map": AUTO_MAP | {"AutoConfig": "sub/mod.Net"}}, "sub/mod.py of this folder would run"),
+        ("config.json", {"auto_map": {}}, "not the 8 entries that a run writes; it names no other code"),
+        ("config.json", {"custom_pipelines": {"x": {"impl": "pipe.Evil"}}}, "pipe.py of this folder would run"),
+        ("config.json", {"attn_implementation": "a/kernel"}, "would fetch a/kernel from the Hub and run it"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a/b--t.T", None]}}, "t.py of the repository a/b"),
+        ("tokenizer_config.json", {"auto_map": ["t.T", None]}, "t.py of this folder would run"),
+        ("processor_config.json", {"image_processor": {"auto_map": {"A": "p.P"}}}, "p.py of this folder would run"),
+    ],
+)
+def test_code_that_a_config_names_is_found_also_behind_new_hashes(copy_of_run, name, fields, would_run):
+    place = copy_of_run("run_glue")
+    if not (place / name).exists():
+        (place / name).write_text("{}")
+    change_json(place / name, **fields)
+    forge(place)
+    found = findings_of(place)
+    assert any(would_run in finding.line() for finding in found if finding.verdict == DIFFERS)
+    assert "code files" not in {finding.claim for finding in found}
+
+
+@pytest.mark.parametrize("special", [BertBiLSTMForTokenClassification, BertFeatureTagger, None])
+@pytest.mark.parametrize("implementation", ["repro", "transformers"])
+def test_the_auto_map_that_every_class_saves_is_the_expected_one(tmp_path, special, implementation):
+    sizes = {"vocab_size": 64, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = BertConfig(**sizes, intermediate_size=8, feature_based="last", lstm_size=4)
+    cls = BertForTokenClassification if implementation == "repro" else transformers.BertForTokenClassification
+    (special or cls)(config).save_pretrained(tmp_path)
+    run = {"flags": {"model_impl": implementation}}
+    assert not list(_named_code(tmp_path, run, ""))
+    change_json(tmp_path / "config.json", auto_map={"AutoModel": "heads.Other"})
+    assert len(list(_named_code(tmp_path, run, ""))) == 1
+
+
+def test_changed_code_is_named_also_behind_new_hashes_and_another_commit(copy_of_run):
+    place = copy_of_run("run_glue")
+    with open(place / "heads.py", "a") as file:
+        file.write("import os")
+    forge(place)
+    assert "heads.py: not that of the installed package" in "\n".join(wrong(place))
+    change_json(place / "run.json", commit="0123456789ab")
+    forge(place)
+    assert "heads.py: it is not that of" in "\n".join(f.line() for f in findings_of(place) if f.verdict == UNKNOWN)
+
+
+@pytest.mark.parametrize("how", ["added", "forged"])
+def test_files_that_only_a_library_reads_are_named_as_added(copy_of_run, how):
+    place = copy_of_run("run_glue")
+    read = {"AutoTokenizer": ("added_tokens.json", "special_tokens_map.json", "tokenizer.9.0.0.json"),
+            "AutoModel": ("generation_config.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+                          "adapter_config.json"),
+            "AutoProcessor": ("preprocessor_config.json",), "sentence-transformers": ("modules.json",)}  # fmt: skip
+    for name in ("additional_chat_templates/x.jinja", "custom_generate/generate.py", "sub/deep/mod.py"):
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_text("{}")
+    for name in [*(name for names in read.values() for name in names), "chat_template.jinja"]:
+        (place / name).write_text("{}")
+    if how == "forged":
+        forge(place)
+    lines = "\n".join(wrong(place))
+    for reader, names in read.items():
+        for name in names:
+            added = "an additional file" if how == "added" else f"added: no run writes it, and {reader}"
+            assert f" {name}: {added}" in lines
+    assert ("chat_template.jinja: an additional file" in lines) == (how == "added")
+    assert "additional_chat_templates: added: no run writes it, and AutoTokenizer reads it" in lines
+    added = "added: 2 files that no run writes, such as custom_generate/generate.py, sub/deep/mod.py; do not execute"
+    assert f"code in sub-folders: {added}" in lines
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}}, 'says ["x", "y"], but id2label in config'),
+        ({"label2id": {"x": 1, "y": 0}}, "label2id in config.json does not give each name the number"),
+        ({"num_labels": 3}, "config.json names 2, but num_labels or the classifier has another number"),
+        ({"id2label": {str(n): f"{n}" for n in range(3)}}, "config.json names 3, but num_labels or the classifier"),
+    ],
+)
+def test_labels_are_those_of_the_run_and_of_the_classifier(copy_of_run, fields, problem):
+    place = copy_of_run("run_glue")
+    change_json(place / "config.json", **fields)
+    forge(place)
+    assert any(" labels: " in line and problem in line for line in wrong(place))
+
+
+def test_a_pickle_is_never_opened(copy_of_run, tmp_path, monkeypatch):
+    """Neither the only weights of the folder nor a checkpoint that run.json names."""
+
+    def opened(*_, **__):
+        raise AssertionError("a pickle was opened")
+
+    place, start = copy_of_run("run_glue"), tmp_path / "start"
+    start.mkdir()
+    for folder in (place, start):
+        (folder / "pytorch_model.bin").write_bytes(b"x")
+        shutil.copy(place / "config.json", start)
+    (place / "model.safetensors").unlink()
+    flags = json.loads((place / "run.json").read_text())["flags"] | {"model_name_or_path": str(start)}
+    change_json(place / "run.json", flags=flags, initial_weights={"pytorch_model.bin": sha256(start / "config.json")})
+    monkeypatch.setattr("torch.load", opened)
+    monkeypatch.setattr("bert_training.networks.old_checkpoints._load", opened)
+    found = {finding.claim: finding for finding in findings_of(place, evaluate=True)}
+    for claim in ("number of parameters", "scores from the weights"):
+        assert found[claim].verdict == UNKNOWN
+        assert "the weights are a pickle (pytorch_model.bin), and verify opens none" in found[claim].reason
+
+
+@pytest.mark.parametrize("name", ["README.md", "run.json", "config.json", "model-2.safetensors", "heads.py", "a.bin"])
+def test_nothing_is_read_through_a_link_out_of_the_folder(copy_of_run, tmp_path, name):
+    place, secret = copy_of_run("run_glue"), tmp_path / "secret"
+    secret.write_text("password")
+    (place / name).unlink(missing_ok=True)
+    (place / name).symlink_to(secret)
+    assert [f.claim for f in findings_of(place)] == [name, "everything else"]
+    (line,) = wrong(place)
+    assert "a link out of the folder, to" in line and "password" not in line
+    (place / name).unlink()
+    (place / name).symlink_to("vocab.txt")
+    assert "everything else" not in {f.claim for f in findings_of(place)}
+
+
+def test_corpora_are_not_read_through_links_either(copy_of_run, tmp_path):
+    place = copy_of_run("run_pretraining")
+    (place / "corpus").rename(tmp_path / "corpus")
+    (place / "corpus").symlink_to("/")
+    assert not wrong(place)
+    assert any(f.claim.startswith("corpus/") and "it is not here" in f.reason for f in findings_of(place))
+
+
+def test_the_cache_of_the_hub_consists_of_links(copy_of_run, tmp_path):
+    place, blobs = tmp_path / "model/snapshots/0123", tmp_path / "model/blobs"
+    blobs.mkdir(parents=True)
+    place.parent.mkdir()
+    copy_of_run("run_glue").rename(place)
+    for path in list(place.iterdir()):
+        path.rename(blobs / path.name)
+        path.symlink_to(f"../../blobs/{path.name}")
+    assert not wrong(place)
+
+
+def test_pipes_and_far_too_large_records_are_refused(copy_of_run):
+    place = copy_of_run("run_glue")
+    os.mkfifo(place / "model-2.safetensors")
+    (line,) = wrong(place)
+    assert "model-2.safetensors: no ordinary file" in line
+    (place / "model-2.safetensors").unlink()
+    for name in ("metrics.jsonl", "run.json", "README.md", "config.json", "heads.py"):
+        text = (place / name).read_bytes()
+        os.truncate(place / name, 1 << 40)
+        (line,) = wrong(place)
+        assert f"{name}: expected at most 67,108,864 bytes, got 1,099,511,627,776" in line
+        (place / name).write_bytes(text)
+    assert not wrong(place)

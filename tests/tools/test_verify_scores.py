@@ -1,6 +1,8 @@
-"""bert_training/tools/verify_scores.py: scores are computed again from the predictions, the weights and the data."""
+"""bert_training/tools/verify_scores.py: scores are computed again from the weights and the data."""
 
+import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,104 +11,11 @@ from pathlib import Path
 import pytest
 
 from bert_training.files.atomic import write_json
-from bert_training.files.hashing import sha256
-from bert_training.tasks.ner.sources import read_file
-from bert_training.tasks.ner.tagged_text import score, write_predictions
 from bert_training.tools import verify_scores
 from bert_training.tools.findings import VERIFIED
 from bert_training.tools.verify_scores import evaluation_flags, is_close
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
-
-
-def test_the_metrics_of_the_predictions_are_all_computed_again(finished_runs):
-    for script, names in {
-        "run_squad": ("eval_exact_match", "eval_f1", "eval_best_f1", "eval_NoAns_f1", "eval_null_score_diff_threshold"),
-        "run_ner": ("eval_f1", "eval_LOC_recall", "test_f1"),
-        "run_swag": ("eval_accuracy", "test_accuracy"),
-    }.items():
-        lines = [
-            f.line()
-            for f in findings_of(finished_runs[script])
-            if f.claim == "scores from predictions" and f.verdict == VERIFIED
-        ]
-        assert all(any(re.search(rf"\b{name}\b", line) for line in lines) for name in names), lines
-
-
-ANSWER = (r'"q1": ".*?"', '"q1": "the answer"')
-TAG = (r"\t\S+\n", "\tB-MISC\n")
-
-
-@pytest.mark.parametrize(
-    ("script", "name", "old", "new", "finding"),
-    [
-        (
-            "run_squad",
-            "predictions.json",
-            *ANSWER,
-            r" predictions.json: question q1: not the best answer of",
-        ),
-        (
-            "run_squad",
-            "span_predictions.json",
-            *ANSWER,
-            r"span_predictions.json: question q1: not the best of",
-        ),
-        (
-            "run_ner",
-            "validation_predictions.txt",
-            *TAG,
-            r"eval_f1: .* validation_predictions.txt and \S+ give 0.1\b",
-        ),
-        ("run_ner", "test_predictions.txt", *TAG, r"test_f1: .* test_predictions.txt and \S+ give 0.1\b"),
-        (
-            "run_ner",
-            "validation_predictions.txt",
-            r"^\S+",
-            "Nobody",
-            "its words or tags are not those of .*run_ner",
-        ),
-        ("run_swag", "validation_predictions.csv", r"\n0,\d", "\n0,9", "not in the form that a run writes .IndexError"),
-        ("run_swag", "test_predictions.csv", r"\n0,.*", "", "its rows are not those of .*run_swag.csv"),
-    ],
-)
-def test_edited_predictions_are_found(copy_of_run, script, name, old, new, finding):
-    place = copy_of_run(script)
-    text = (place / name).read_text(encoding="utf-8")
-    changed = re.sub(old, new, text, count=1)
-    assert changed != text
-    (place / name).write_text(changed, encoding="utf-8")
-    forge(place)
-    assert re.search(finding, "\n".join(wrong(place)))
-
-
-def test_a_forged_score_is_found_by_the_predictions(copy_of_run):
-    place = copy_of_run("run_swag")
-    for name in ("all_results.json", "metrics.jsonl"):
-        text = (place / name).read_text()
-        (place / name).write_text(re.sub(r'"eval_accuracy": [\d.]+', '"eval_accuracy": 0.875', text))
-    forge(place)
-    assert "eval_accuracy: all_results.json says 0.875, but validation_predictions.csv" in "\n".join(wrong(place))
-
-
-def test_the_tags_of_json_lines_are_scored_again(tmp_path):
-    """Also if a sentence has no words."""
-    rows = [(["Ada", "slept"], ["B-PER", "O"]), ([], []), (["New York"], ["B-LOC"])]
-    text = "".join(json.dumps({"tokens": words, "ner_tags": tags}) + "\n" for words, tags in rows)
-    (tmp_path / "own.jsonl").write_text(text, encoding="utf-8")
-    split = read_file(tmp_path / "own.jsonl")
-    write_predictions(tmp_path / "validation_predictions.txt", split, [["B-PER", "O"], [], ["B-PER"]])
-    source = verify_scores.Source(
-        "validation", str(tmp_path / "own.jsonl"), sha256(tmp_path / "own.jsonl"), [tmp_path / "own.jsonl"]
-    )
-    run = {"script": "run_ner.py", "flags": {"mixed_tags": False}}
-    results = {f"eval_{name}": value for name, value in score(split, [["B-PER", "O"], [], ["B-PER"]]).items()}
-    assert results["eval_f1"] == 0.5
-    found = list(verify_scores.check_predictions(tmp_path, run, results, {"validation": source}))
-    assert [(finding.claim, finding.verdict) for finding in found] == [("scores from predictions", VERIFIED)]
-    (tmp_path / "validation_predictions.txt").write_text("Ada\tB-PER\tB-PER\n\n\nNew York\tB-LOC\tB-PER\n\n", "utf-8")
-    (other,) = verify_scores.check_predictions(tmp_path, run, results, {"validation": source})
-    assert "its words or tags are not those of" in other.line()
 
 
 def check_the_weights(place: Path, script: str, monkeypatch) -> None:
@@ -127,8 +36,6 @@ def check_the_weights(place: Path, script: str, monkeypatch) -> None:
     for file in ("all_results.json", "metrics.jsonl"):
         text = (place / file).read_text()
         (place / file).write_text(re.sub(rf'"{name}": [\d.]+', f'"{name}": 0.0777', text))
-    for path in place.glob("*predictions*"):
-        path.unlink()
     forge(place)
     assert f"{name}: all_results.json says 0.0777, but the weights give" in "\n".join(wrong(place, evaluate=True))
 
@@ -180,12 +87,11 @@ def test_data_is_used_only_if_its_hash_is_that_of_the_run(copy_of_run, run_data,
     forge(place)
     reasons = [finding.line() for finding in findings_of(place)]
     assert any("data, validation: gone/run_swag.csv is not on this machine; --data names" in line for line in reasons)
-    assert any("eval_accuracy from predictions: the labels are not at hand" in line for line in reasons)
     (moved / "deep").mkdir(parents=True)
     shutil.copy(run_data / "run_swag.csv", moved / "deep")
     given = verify_scores.files_in([str(moved)])
     assert not wrong(place, *given)
-    assert any(f.claim == "scores from predictions" and f.verdict == VERIFIED for f in findings_of(place, *given))
+    assert any(f.claim == "data, validation" and f.verdict == VERIFIED for f in findings_of(place, *given))
     edit(moved / "deep" / "run_swag.csv", "the king", "the queen")
     assert "does not have the SHA-256 in run.json" in "\n".join(wrong(place, *given))
     monkeypatch.chdir(tmp_path)
@@ -210,3 +116,22 @@ def test_the_evaluation_sees_the_record_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", evaluated)
     verify_scores._evaluate(folder, "run_glue.py", [], place)
     assert seen == [{"texts_per_example": 2}]
+
+
+@pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/version", "/dev/zero", "pipe"])
+def test_data_that_is_no_ordinary_file_is_not_read(tmp_path, monkeypatch, name):
+    """Even if run.json has the SHA-256 of the bytes that such a file says to have: none."""
+    monkeypatch.setattr(verify_scores, "sha256", lambda path: pytest.fail(f"{path} was read"))
+    if name == "pipe":
+        os.mkfifo(name := str(tmp_path / name))
+    facts = {"sha256": hashlib.sha256().hexdigest()}
+    run = {"script": "run_ner.py", "flags": {"validation_file": name}, "data": {"splits": {"validation": facts}}}
+    (source,) = verify_scores.sources(run, [])
+    assert source.path is None and "is no ordinary file, so it is not read" in source.finding.reason
+
+
+@pytest.mark.parametrize("word", ["--model_name_or_path=pickle.bin", "--push_to_hub", "-h"])
+def test_a_value_of_a_flag_cannot_be_another_flag(word):
+    run = {"script": "run_glue.py", "flags": {"text_column": ["a", word]}}
+    with pytest.raises(ValueError, match=r"--text_column: expected words that do not begin with '-'"):
+        evaluation_flags(run)

@@ -174,7 +174,7 @@ def tables(tmp_path_factory) -> list[Path]:
 
 @faults("damaged files", 15)
 def test_a_table_of_the_paper(seed, tables, tmp_path, record_property):
-    """A damaged plan is refused before any run; verify finds every change in the record and in the report."""
+    """A damaged plan is refused before any run; verify_paper finds every change in the record and in the report."""
     draw = random.Random(3000 + seed)
     folder = copied(tables[0], tmp_path / "table")
     path = folder / draw.choice(["plan.json", "record.json", "report.md", "report.json"])
@@ -183,7 +183,7 @@ def test_a_table_of_the_paper(seed, tables, tmp_path, record_property):
         ended = run("lab.run_paper", ["--table", "5", "--seeds", "2", "--output_dir", "table"], tmp_path)
         outcome = judge(ended, ["plan.json", "table holds another plan"], lambda: False)
     else:
-        ended = run("bert_training", ["verify", "table"], tmp_path)
+        ended = run("lab.paper.verify", ["table"], tmp_path)
         outcome = judge(ended, path.name, lambda: False, statuses=(1, 2))
     assert "refused" in outcome
     record_property("outcome", outcome)

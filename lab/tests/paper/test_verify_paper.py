@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bert_training.files.hashing import sha256
-from bert_training.tools import verify
+from bert_training.tools import verify_paper
 from bert_training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
 from lab.paper.places import RECORD
 from lab.tests.helpers.paper_plans import TABLES, write_table
@@ -29,7 +29,7 @@ def recorded(request, tmp_path_factory) -> Path:
 
 
 def findings_of(folder: Path) -> list[tuple[str, str]]:
-    return [(finding.verdict, finding.claim) for finding in verify.findings(folder, [])]
+    return [(finding.verdict, finding.claim) for finding in verify_paper.findings(folder)]
 
 
 def seal(folder: Path) -> None:
@@ -40,7 +40,6 @@ def seal(folder: Path) -> None:
 
 
 def test_a_recorded_table_is_verified(recorded):
-    assert verify.runs_and_series_in(recorded) == [recorded]
     found = findings_of(recorded)
     assert [claim for verdict, claim in found if verdict == VERIFIED][-3:] == ["plan", "report.json", "report.md"]
     assert {claim for verdict, claim in found if verdict == UNKNOWN} == {"runs", "plan.json"}
@@ -111,3 +110,25 @@ def test_a_malformed_record_is_one_finding(recorded, tmp_path):
 def test_the_recorded_tables_of_the_pages_are_verified():
     for folder in RECORDED:
         assert DIFFERS not in dict(findings_of(folder)), folder
+
+
+def test_the_command_prints_the_findings_and_says_by_its_status_whether_one_differs(recorded, tmp_path, capsys):
+    folder = Path(shutil.copytree(recorded, tmp_path / "out"))
+    verify_paper.main([str(folder)])
+    assert "report.json: means, intervals and" in capsys.readouterr().out
+    (folder / "report.md").write_text("")
+    with pytest.raises(SystemExit, match="1"):
+        verify_paper.main([str(folder)])
+    with pytest.raises(
+        ValueError, match=r"expected the folder of a finished table of lab/run_paper.py, found no record"
+    ):
+        verify_paper.main([str(tmp_path)])
+
+
+def test_a_record_leads_to_no_other_folder(recorded, tmp_path):
+    folder = Path(shutil.copytree(recorded, tmp_path / "out"))
+    (tmp_path / "secret").write_text("x")
+    record = json.loads((folder / RECORD).read_text())
+    record["sha256"]["../secret"] = sha256(tmp_path / "secret")
+    (folder / RECORD).write_text(json.dumps(record))
+    assert (UNKNOWN, "../secret") in findings_of(folder)
