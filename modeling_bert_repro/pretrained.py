@@ -1,4 +1,4 @@
-"""What all classes share: initial weights, the capabilities that transformers asks for, the saved folder."""
+"""What all classes share: initial weights, capabilities, what they refuse, the saved folder."""
 
 import os
 import shutil
