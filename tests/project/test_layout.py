@@ -113,6 +113,7 @@ TESTED_ELSEWHERE = {
         "tokenization/test_compressed_files.py",
         "tokenization/test_train_wordpiece.py",
     ),
+    "modeling_bert_repro/encoder.py": ("modeling_bert_repro/test_outsiders.py",),
     "modeling_bert_repro/heads.py": (
         "modeling_bert_repro/test_parity.py",
         "modeling_bert_repro/test_losses.py",
