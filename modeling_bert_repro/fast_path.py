@@ -27,7 +27,7 @@ from .modeling_bert import BertModel as PlainBertModel
 from .pretrained import HeadReads, UnpadInputs, only_input
 from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 
-# If the share of padding is below this, the gain is smaller than the noise of a step's time (docs/lab/performance.md).
+# If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
 
 
