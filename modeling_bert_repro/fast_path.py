@@ -1,28 +1,31 @@
-"""The interface between plain BERT and its fast path.
+"""The fast path: plain BERT (modeling_bert.py) with four of its classes replaced by subclasses.
 
-The fast path computes real tokens only, computes the last layer only at the positions that a head reads, and has a
-faster dropout. modeling_bert.py uses only three functions of this file and the methods of ``Layout``. While no switch
-is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row is passed
-(``cu_seq_lens_q``), ``choose_layout`` returns None, ``choose_attention`` returns the back-end's function, and
-``choose_dropout`` returns a subclass of torch's dropout that behaves like it.
+It computes real tokens only, computes the last layer only at the positions that a head reads, and has a faster dropout.
+While no switch is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row
+is passed (``cu_seq_lens_q``), every subclass does what its base class does.
 
-Shapes: B batch, L length, H hidden size, T computed tokens, R rows that the last layer computes.
+Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens, R rows that the last layer computes.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from .fast_dropout import BertDropout, drops_fast, fast_dropout_attention
-from .pretrained import UnpadInputs
+from .modeling_bert import (
+    AttentionFunction,
+    BertAttention,
+    BertEmbeddings,
+    BertEncoder,
+    BertResidual,
+    BertSelfAttention,
+)
+from .modeling_bert import BertModel as PlainBertModel
+from .pretrained import HeadReads, UnpadInputs, only_input
 from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
-
-if TYPE_CHECKING:
-    from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
@@ -65,41 +68,135 @@ class Layout(NamedTuple):
         padded = hidden_states.new_zeros(batch_size * length, hidden_states.shape[-1])
         return padded.index_copy(0, index, hidden_states.squeeze(0)).view(batch_size, length, -1)
 
+
+class FastSelfAttention(BertSelfAttention):
+    """Self-attention with ``config.fast_dropout``, and among the tokens of a layout."""
+
+    def attend(
+        self,
+        query: Tensor,  # (B, N, L, D), or (1, N, T, D) with a layout that has tokens
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        layout: Layout | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The context, and the weights if the back-end computes them and there is no layout."""
+        attend: AttentionFunction = BertSelfAttention.attend
+        name = self.config._attn_implementation
+        drops = self.training and self.dropout.p > 0 and not self.is_causal
+        if drops and name in ("eager", "sdpa") and drops_fast(self.config, query):
+            attend = partial(fast_dropout_attention, keep_weights=name == "eager")
+        if layout is not None and layout.tokens is not None:
+            attend = partial(attend_unpadded, attend, layout.tokens)
+        return attend(self, query, key, value, attention_mask, **options)
+
+
+class FastAttention(BertAttention):
+    """Attention whose residual block computes only the rows that a layout keeps."""
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
+    ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
+        if layout is None:
+            return super().forward(hidden_states, attention_mask, **kwargs)
+        context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
+        return self.output(layout.keep_rows(context), layout.keep_rows(hidden_states))
+
+
+class FastEncoder(BertEncoder):
+    """The stack of layers, of which the last one may compute fewer rows."""
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
+    ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
+        if layout is None:
+            return super().forward(hidden_states, attention_mask, **kwargs)
+        for number, layer in enumerate(self.layer, 1):
+            kept = layout if number == len(self.layer) else layout.all_rows()
+            hidden_states = layer(hidden_states, attention_mask, layout=kept, **kwargs)
+        return hidden_states
+
+
+def takes_layouts(layer: nn.Module) -> bool:
+    """Whether the attention of a layer is of these classes. In a layer that a user has put in, it may be another."""
+    attention = getattr(layer, "attention", None)
+    return isinstance(attention, FastAttention) and isinstance(attention.self, FastSelfAttention)
+
+
+def speed_up(model: PlainBertModel) -> None:
+    """Give the modules of plain BERT the classes of this file. Their tensors and the random numbers stay the same."""
+    faster = {
+        BertEncoder: FastEncoder,
+        BertAttention: FastAttention,
+        BertSelfAttention: FastSelfAttention,
+    }
+    for module in model.modules():
+        if type(module) in faster:
+            module.__class__ = faster[type(module)]
+        elif isinstance(module, BertEmbeddings | BertResidual):
+            module.dropout = BertDropout(module.dropout.p, model.config)
+
+
+class BertModel(PlainBertModel):
+    """Plain BERT with the switches ``unpad_inputs`` and ``fast_dropout``, and with packed rows."""
+
+    def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
+        super().__init__(config, add_pooling_layer)
+        speed_up(self)
+
     def encode(
         self,
-        model: "BertModel",
-        attention_mask: Tensor | None,
         input_ids: Tensor | None,
+        attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
         inputs_embeds: Tensor | None,
+        unpad_inputs: UnpadInputs = None,
+        reads: HeadReads | None = None,
         **kwargs: Any,
-    ) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """The remainder of ``BertModel.forward``, computed at the positions of this layout."""
-        mask, tokens = None, self.tokens
-        if tokens is not None:
-            if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
-                position_ids = tokens.positions
-            elif position_ids is None:
-                position_ids = model.embeddings.default_positions(self.shape[1], tokens.cells.device)
-            input_ids, token_type_ids, inputs_embeds = (
-                None if values is None else tokens.unpad(values)
-                for values in (input_ids, token_type_ids, inputs_embeds)
-            )
-            position_ids = tokens.unpad(position_ids.expand(self.shape))
-        hidden_states = model.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        if tokens is None:
-            mask = model.make_attention_mask(hidden_states, attention_mask)
-        hidden_states = model.encoder(hidden_states, mask, layout=self, **kwargs)
-        return model.make_output(self.lay_back(hidden_states))
+    ) -> Tensor:
+        """The last layer's hidden states (B, L, H), from arguments of ``forward``, which passes these three on as well.
+
+        Args:
+            unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
+                False never does; the default is ``config.unpad_inputs``, or False if that is unset.
+            reads: what a head of this package reads from the result; with unpadding on, the hidden states are 0 at
+                positions that are not read.
+            cu_seq_lens_q: as in transformers' ``FlashAttentionKwargs``, one row (1, L) holds several sequences end to
+                end, which do not attend to each other; the default positions of each start at 0.
+
+        Raises:
+            ValueError: as ``choose_layout``.
+        """
+        inputs = only_input(input_ids, inputs_embeds)
+        layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
+        if layout is not None:
+            kwargs["layout"] = layout
+        if layout is None or layout.tokens is None:
+            states = super().encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+            return states if layout is None else layout.lay_back(states)
+        tokens = layout.tokens
+        if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
+            position_ids = tokens.positions
+        elif position_ids is None:
+            position_ids = self.embeddings.default_positions(layout.shape[1], tokens.cells.device)
+        input_ids, token_type_ids, inputs_embeds = (
+            None if values is None else tokens.unpad(values) for values in (input_ids, token_type_ids, inputs_embeds)
+        )
+        position_ids = tokens.unpad(position_ids.expand(layout.shape))
+        states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        return layout.lay_back(self.encoder(states, None, **kwargs))
 
 
 def choose_layout(
-    model: "BertModel",
+    model: BertModel,
     inputs: Tensor,
     attention_mask: Tensor | None,
     unpad_inputs: UnpadInputs,
-    reads: "HeadReads | None",
+    reads: HeadReads | None,
     options: dict[str, Any],
 ) -> Layout | None:
     """The positions of a batch to compute; None for all of them in every layer, as in plain BERT.
@@ -128,6 +225,11 @@ def choose_layout(
         raise ValueError(
             f"expected attention_mask or cu_seq_lens_q for inputs of shape {shape}, got one for {tokens.shape}"
         )
+    if not all(takes_layouts(layer) for layer in model.encoder.layer):
+        raise ValueError(
+            "expected unpad_inputs and cu_seq_lens_q to be unset, because a layer of this model was replaced by one "
+            "that computes all positions: unset them, or use layers of a model of this package"
+        )
     rows = read
     if tokens is not None and read is not None:
         rows = tokens.rows_at(read)
@@ -135,10 +237,10 @@ def choose_layout(
 
 
 def choose_tokens(
-    model: "BertModel",
+    model: BertModel,
     attention_mask: Tensor | None,
     switch: UnpadInputs,
-    reads: "HeadReads | None",
+    reads: HeadReads | None,
     options: dict[str, Any],
 ) -> Tokens | None:
     """The real tokens of a batch, the tokens with a label and, for the pooler, the first token of every sequence.
@@ -170,7 +272,7 @@ def choose_tokens(
     return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding=not (flash or config.is_decoder))
 
 
-def positions_read(model: "BertModel", inputs: Tensor, reads: "HeadReads") -> Tensor:
+def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:
     """(R,) flattened positions: those with a label and, for the pooler, the first one of every sequence."""
     if reads.labelled is None:
         return torch.arange(inputs.shape[0], device=inputs.device) * inputs.shape[1]
@@ -181,7 +283,7 @@ def positions_read(model: "BertModel", inputs: Tensor, reads: "HeadReads") -> Te
     return read.flatten().nonzero().squeeze(1)
 
 
-def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
+def leaves_layers_alone(model: BertModel, options: dict[str, Any]) -> bool:
     """True if no option needs full shapes in every layer (recorded states, chunking), so positions may be skipped."""
     config = model.config
     for name in ("output_hidden_states", "output_attentions"):
@@ -189,21 +291,3 @@ def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
         if getattr(config, name) if asked is None else asked:
             return False
     return not config.chunk_size_feed_forward and len(model.encoder.layer) > 0
-
-
-def choose_attention(
-    attend: "AttentionFunction", module: "BertSelfAttention", query: Tensor, layout: Layout | None
-) -> "AttentionFunction":
-    """The attention function of the back-end, or a faster one with the same signature."""
-    name = module.config._attn_implementation
-    drops = module.training and module.dropout.p > 0 and not module.is_causal
-    if drops and name in ("eager", "sdpa") and drops_fast(module.config, query):
-        attend = partial(fast_dropout_attention, keep_weights=name == "eager")
-    if layout is not None and layout.tokens is not None:
-        attend = partial(attend_unpadded, attend, layout.tokens)
-    return attend
-
-
-def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-    """torch's dropout with probability p; in training it reads ``config.fast_dropout`` at every call."""
-    return BertDropout(p, config)

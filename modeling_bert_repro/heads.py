@@ -18,9 +18,9 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
+from .encoder import BertModel
 from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type
-from .modeling_bert import POOLED_ONLY, BertModel, HeadReads, only_input
-from .pretrained import BertPreTrainedModel, UnpadInputs
+from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
 from .pretraining_heads import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining
 
 # The config of a saved folder refers to this file for every class (see AUTO_MAP).

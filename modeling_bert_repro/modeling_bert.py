@@ -3,16 +3,12 @@
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 
-The code that makes this network faster is elsewhere. This file calls three functions of fast_path.py: ``choose_layout``
-decides which positions are computed (None, the default, means all), and ``choose_attention`` and ``choose_dropout`` may
-return faster functions. They are imported at the end of this file. If fast_path.py, unpadding.py and fast_dropout.py
-are deleted, this file is the whole encoder.
-
-This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it.
+This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it. The code
+that makes this network faster is in subclasses of these classes (fast_path.py), which this file knows nothing about.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +22,7 @@ from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .pretrained import BertPreTrainedModel, UnpadInputs, refuse_cache
-
-if TYPE_CHECKING:
-    from .fast_path import Layout
+from .pretrained import BertPreTrainedModel, check_config, only_input, refuse_cache, refuse_cross_attention
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
 
@@ -46,7 +39,7 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = choose_dropout(config.hidden_dropout_prob, config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
         self,
@@ -110,13 +103,7 @@ class BertSelfAttention(nn.Module):
     """Multi-head self-attention; bidirectional, or left-to-right with ``config.is_decoder``."""
 
     def __init__(self, config: BertConfig):
-        """Raises ValueError if the hidden size is not a multiple of the number of heads."""
         super().__init__()
-        if config.hidden_size % config.num_attention_heads != 0:
-            raise ValueError(
-                f"expected hidden_size to be a multiple of num_attention_heads, got {config.hidden_size} and "
-                f"{config.num_attention_heads}: change one of them in the config"
-            )
         self.config = config
         self.head_size = config.hidden_size // config.num_attention_heads
         self.scaling = self.head_size**-0.5
@@ -128,7 +115,7 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from every position of hidden_states (B, L, H) to the positions that the mask allows.
 
@@ -141,12 +128,7 @@ class BertSelfAttention(nn.Module):
         query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
         key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
-        attend: AttentionFunction = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        attend = choose_attention(attend, self, query, layout)
-        context, weights = attend(
-            self,
+        context, weights = self.attend(
             query,
             key,
             value,
@@ -157,6 +139,15 @@ class BertSelfAttention(nn.Module):
         )
         return context.reshape(batch_size, length, hidden_size), weights
 
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """What ``eager_attention_forward`` computes, by the back-end of transformers that the config names."""
+        function: AttentionFunction = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        return function(self, query, key, value, attention_mask, **options)
+
 
 class BertResidual(nn.Module):
     """Projection, dropout, then LayerNorm of the sum with the residual (post-LN, as in the original)."""
@@ -165,7 +156,7 @@ class BertResidual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(input_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = choose_dropout(config.hidden_dropout_prob, config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
         """hidden_states (B, L, H or I) and residual (B, L, H) -> (B, L, H)"""
@@ -180,13 +171,9 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertResidual(config, config.hidden_size)
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
-    ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, only the rows that the layout keeps."""
-        context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
-        if layout is not None:
-            context, hidden_states = layout.keep_rows(context), layout.keep_rows(hidden_states)
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        """(B, L, H) -> (B, L, H)"""
+        context, _ = self.self(hidden_states, attention_mask, **kwargs)
         return self.output(context, hidden_states)
 
 
@@ -231,13 +218,9 @@ class BertEncoder(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
-    ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, the last layer computes only the rows that a head reads."""
-        for number, layer in enumerate(self.layer, 1):
-            if layout is not None:
-                kwargs["layout"] = layout if number == len(self.layer) else layout.all_rows()
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        """(B, L, H) -> (B, L, H)"""
+        for layer in self.layer:
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
         return hidden_states
 
@@ -254,25 +237,6 @@ class BertPooler(nn.Module):
         return torch.tanh(self.dense(hidden_states[:, 0]))
 
 
-class HeadReads(NamedTuple):
-    """What a head reads from the encoder besides the pooled output, so that the fast path may skip the rest."""
-
-    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
-    other_positions: bool = True  # whether the head reads the positions without a label as well
-
-
-POOLED_ONLY = HeadReads(other_positions=False)
-
-
-def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """Whichever of the two is given. Raises ValueError if both or neither are."""
-    given = [values for values in (input_ids, inputs_embeds) if values is not None]
-    if len(given) != 1:
-        got = "both" if given else "neither"
-        raise ValueError(f"expected exactly one of input_ids and inputs_embeds, got {got}: pass one of them")
-    return given[0]
-
-
 class BertModel(BertPreTrainedModel):
     """The encoder with its pooler: ``last_hidden_state`` (B, L, H) and ``pooler_output`` (B, H)."""
 
@@ -280,25 +244,9 @@ class BertModel(BertPreTrainedModel):
     _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
-        """Build the encoder and, with ``add_pooling_layer``, the pooler.
-
-        Raises:
-            ValueError: the config has cross-attention, relative positions, or an ``initializer_range`` of 0 or less.
-        """
+        """Build the encoder and, with ``add_pooling_layer``, the pooler. Raises ValueError as ``check_config`` does."""
         super().__init__(config)
-        if config.add_cross_attention:
-            raise ValueError(
-                "expected add_cross_attention=False, got True: BERT here is an encoder (left-to-right with "
-                "is_decoder=True); use transformers' BertModel for cross-attention"
-            )
-        positions = getattr(config, "position_embedding_type", None)
-        if positions not in (None, "absolute"):
-            raise ValueError(
-                f"expected absolute positions, got position_embedding_type={positions!r}: this BERT, like that of "
-                "transformers 5, has no relative ones and would compute something else with such weights"
-            )
-        if config.initializer_range <= 0:
-            raise ValueError(f"expected initializer_range above 0, got {config.initializer_range}: BERT uses 0.02")
+        check_config(config)
         self.gradient_checkpointing = False
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
@@ -327,8 +275,6 @@ class BertModel(BertPreTrainedModel):
         encoder_attention_mask: Tensor | None = None,
         past_key_values: None = None,
         use_cache: bool | None = None,
-        unpad_inputs: UnpadInputs = None,
-        reads: HeadReads | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode token ids or embeddings.
@@ -340,30 +286,33 @@ class BertModel(BertPreTrainedModel):
             position_ids: (B, L), default 0 .. L-1.
             encoder_hidden_states, encoder_attention_mask, past_key_values, use_cache: arguments of cross-attention and
                 of a cache, which this BERT does not have; they only keep the order of transformers' signature.
-            unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
-                False never does; the default is ``config.unpad_inputs``, or False if that is unset.
-            reads: what a head of this package reads from the result; with unpadding on, ``last_hidden_state`` is 0 at
-                positions that are not read.
-            cu_seq_lens_q: as in transformers' ``FlashAttentionKwargs``, one row (1, L) holds several sequences end to
-                end, which do not attend to each other; the default positions of each start at 0.
             output_hidden_states, output_attentions, return_dict: as in transformers; attentions need eager attention.
 
         Raises:
-            ValueError: L is above ``config.max_position_embeddings``, both inputs or neither are given, an argument of
-                cross-attention or of a cache is used, or the packing is invalid.
+            ValueError: L is above ``config.max_position_embeddings``, both inputs or neither are given, or an argument
+                of cross-attention or of a cache is used.
         """
-        inputs = only_input(input_ids, inputs_embeds)
-        if encoder_hidden_states is not None or encoder_attention_mask is not None:
-            raise ValueError(
-                "expected no encoder_hidden_states or encoder_attention_mask, got one: this BERT has no "
-                "cross-attention; use transformers' BertModel for it"
-            )
-        layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
-        if layout is not None:
-            return layout.encode(self, attention_mask, input_ids, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        only_input(input_ids, inputs_embeds)
+        refuse_cross_attention(encoder_hidden_states, encoder_attention_mask)
+        hidden_states = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        return BaseModelOutputWithPoolingAndCrossAttentions(  # `capture_outputs` adds the states of the other layers
+            last_hidden_state=hidden_states,
+            pooler_output=None if self.pooler is None else self.pooler(hidden_states),
+        )
+
+    def encode(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """The last layer's hidden states (B, L, H), from the arguments of ``forward``."""
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
         mask = self.make_attention_mask(hidden_states, attention_mask)
-        return self.make_output(self.encoder(hidden_states, mask, **kwargs))
+        return self.encoder(hidden_states, mask, **kwargs)
 
     def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:
         """The mask in the form that the attention back-end expects; causal with ``config.is_decoder``.
@@ -374,42 +323,3 @@ class BertModel(BertPreTrainedModel):
         return make_mask(
             config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask, past_key_values=None
         )
-
-    def make_output(self, hidden_states: Tensor) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """The output for the last hidden states (B, L, H); ``capture_outputs`` adds the states of the other layers."""
-        return BaseModelOutputWithPoolingAndCrossAttentions(
-            last_hidden_state=hidden_states,  # (B, L, H)
-            pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)
-        )
-
-
-# The connection to the fast path. It is the last part of this file, so that the network is the first.
-
-try:
-    from .fast_path import choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError as error:
-    if error.name != f"{__package__}.fast_path":
-        raise  # fast_path.py exists, but a module that it imports does not
-
-    # fast_path.py was deleted: functions with the same signatures, which leave the network as it is.
-
-    def choose_layout(
-        model: "BertModel",
-        inputs: Tensor,
-        attention_mask: Tensor | None,
-        unpad_inputs: UnpadInputs,
-        reads: "HeadReads | None",
-        options: dict[str, Any],
-    ) -> "Layout | None":
-        """Return None: all positions are computed."""
-        return None
-
-    def choose_attention(
-        attend: AttentionFunction, module: "BertSelfAttention", query: Tensor, layout: "Layout | None"
-    ) -> AttentionFunction:
-        """Return the attention function of the back-end unchanged."""
-        return attend
-
-    def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-        """Return torch's dropout."""
-        return nn.Dropout(p)

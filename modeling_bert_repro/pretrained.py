@@ -1,20 +1,20 @@
-"""What all classes share: initial weights, the capabilities that transformers asks for, the saved folder."""
+"""What all classes share: initial weights, capabilities, what they refuse, the saved folder."""
 
 import os
 import shutil
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertConfig, initialization
 from transformers.modeling_utils import PreTrainedModel
 
 UnpadInputs = bool | Literal["auto"] | None
 # The code that is copied into every checkpoint. FAST_FILES may have been deleted; `find_code_files` lists what exists.
-PLAIN_FILES = ("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py")
+PLAIN_FILES = ("modeling_bert.py", "encoder.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py")
 FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
 # Fields of the config that concern the running process only and are never saved.
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
@@ -33,10 +33,60 @@ AUTO_MAP = {
 }
 
 
+class HeadReads(NamedTuple):
+    """What a head reads from the encoder besides the pooled output, so that the fast path may skip the rest."""
+
+    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
+    other_positions: bool = True  # whether the head reads the positions without a label as well
+
+
+POOLED_ONLY = HeadReads(other_positions=False)
+
+
 def find_code_files() -> list[Path]:
     """The files that a saved folder needs for ``trust_remote_code=True``."""
     here = Path(__file__).parent
     return [here / name for name in (*PLAIN_FILES, *FAST_FILES) if name in PLAIN_FILES or (here / name).exists()]
+
+
+def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """Whichever of the two is given. Raises ValueError if both or neither are."""
+    given = [values for values in (input_ids, inputs_embeds) if values is not None]
+    if len(given) != 1:
+        got = "both" if given else "neither"
+        raise ValueError(f"expected exactly one of input_ids and inputs_embeds, got {got}: pass one of them")
+    return given[0]
+
+
+def check_config(config: BertConfig) -> None:
+    """Raise ValueError for what this BERT does not have, and for sizes that do not fit together."""
+    if config.add_cross_attention:
+        raise ValueError(
+            "expected add_cross_attention=False, got True: BERT here is an encoder (left-to-right with "
+            "is_decoder=True); use transformers' BertModel for cross-attention"
+        )
+    positions = getattr(config, "position_embedding_type", None)
+    if positions not in (None, "absolute"):
+        raise ValueError(
+            f"expected absolute positions, got position_embedding_type={positions!r}: this BERT, like that of "
+            "transformers 5, has no relative ones and would compute something else with such weights"
+        )
+    if config.initializer_range <= 0:
+        raise ValueError(f"expected initializer_range above 0, got {config.initializer_range}: BERT uses 0.02")
+    if config.hidden_size % config.num_attention_heads != 0:
+        raise ValueError(
+            f"expected hidden_size to be a multiple of num_attention_heads, got {config.hidden_size} and "
+            f"{config.num_attention_heads}: change one of them in the config"
+        )
+
+
+def refuse_cross_attention(encoder_hidden_states: Tensor | None, encoder_attention_mask: Tensor | None) -> None:
+    """Raise ValueError if either of the two is given."""
+    if encoder_hidden_states is not None or encoder_attention_mask is not None:
+        raise ValueError(
+            "expected no encoder_hidden_states or encoder_attention_mask, got one: this BERT has no "
+            "cross-attention; use transformers' BertModel for it"
+        )
 
 
 def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,9 +17,9 @@ from transformers.modeling_outputs import MaskedLMOutput, NextSentencePredictorO
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from .encoder import BertModel
 from .losses import IGNORED, Count, cross_entropy, per_item
-from .modeling_bert import POOLED_ONLY, BertModel, HeadReads
-from .pretrained import BertPreTrainedModel, UnpadInputs
+from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs
 
 TIED_DECODER = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",

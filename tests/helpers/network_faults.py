@@ -31,7 +31,7 @@ FAULTS = {
     ),
     "padding mask ignored": _fault(
         file=ENCODER,
-        places="BertModel.forward",
+        places="BertModel.encode",
         correct="self.make_attention_mask(hidden_states, attention_mask)",
         faulty="None",
     ),
@@ -189,7 +189,7 @@ FAULTS = {
     ),
     "packed positions run on": _fault(
         file=FAST,
-        places="Layout.encode",
+        places="BertModel.encode",
         correct="kwargs.get('cu_seq_lens_q') is not None",
         faulty="False",
     ),

@@ -1,7 +1,6 @@
 """The network in the hands of other libraries: Trainer, pipelines, NEFTune, per-sample gradients, unusual devices."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import Trainer, TrainingArguments, pipeline
 
-import modeling_bert_repro
-from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, BertModel, losses, pretrained
+from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, losses, modeling_bert, pretrained
 from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
 from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
@@ -127,7 +125,7 @@ def test_four_dimensional_masks_in_training(unpad):
 
 def test_the_fast_path_can_be_deleted(tmp_path):
     """Without its three files, and with no other change, the package is plain BERT: it gives the numbers of
-    transformers, and it can be saved.
+    transformers, it can be saved, and it refuses the switches of what was deleted.
     """
     package = tmp_path / "modeling_bert_repro"
     shutil.copytree(ROOT / "modeling_bert_repro", package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -136,13 +134,14 @@ def test_the_fast_path_can_be_deleted(tmp_path):
     assert not [path.name for path in package.glob("*.py") if path.name not in _files_without_the_fast_path()]
     code = f"""
 sys.path.insert(0, {str(tmp_path)!r})
+# The finder of an editable installation would find the deleted files in the repository.
+sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "__name__", "") != "_EditableFinder"]
 import torch, modeling_bert_repro
 from transformers import AutoModel
-from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, loss_of, make_inputs, make_labels, pair
+from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, pair, tiny_config
 assert modeling_bert_repro.__file__.startswith({str(tmp_path)!r})
 for name in CLASSES:
     own, reference = pair(name, "sdpa")
-    own.config.update({{"unpad_inputs": True, "fast_dropout": True}})  # These would switch the fast path on.
     inputs = make_inputs(name)
     inputs["attention_mask"][0, ..., 6:] = 0
     labels = make_labels(name, inputs) if name != "BertForQuestionAnswering" else {{}}
@@ -153,6 +152,24 @@ for name in CLASSES:
     own.train()(**inputs, **labels)
     own.save_pretrained({str(tmp_path / "saved")!r})
 AutoModel.from_pretrained({str(tmp_path / "saved")!r})
+inputs, packed = make_inputs("BertForMaskedLM"), {{"cu_seq_lens_q": torch.tensor([0, 9])}}
+for switches, arguments in (
+    ({{"unpad_inputs": "auto"}}, {{}}),
+    ({{"fast_dropout": True}}, {{}}),
+    ({{}}, {{"unpad_inputs": True}}),
+    ({{}}, packed),
+):
+    model = modeling_bert_repro.BertForMaskedLM(tiny_config())
+    model.config.update(switches)
+    try:
+        model(**inputs, **arguments)
+    except ValueError as error:
+        (name,) = switches or arguments
+        assert f"expected {{name}} to be unset, because fast_path.py was deleted" in str(error), error
+    else:
+        raise AssertionError((switches, arguments))
+    model.config.update({{"unpad_inputs": None, "fast_dropout": False}})
+    assert model(**inputs, unpad_inputs=False).logits.isfinite().all()
 """
     run_in_a_fork(code, (), tmp_path, with_project=True)
 
@@ -161,10 +178,21 @@ def _files_without_the_fast_path() -> set[str]:
     return {*pretrained.PLAIN_FILES, "__init__.py", "qa_pipeline.py"}
 
 
-def test_plain_bert_imports_neither_fast_file():
-    """fast_path.py is the only connection: the other two files are imported by it and by nothing else."""
-    for path in Path(modeling_bert_repro.__file__).parent.glob("*.py"):
-        if path.name not in pretrained.FAST_FILES:
-            text = path.read_text(encoding="utf-8")
-            assert "from .unpadding" not in text and "from .fast_dropout" not in text, path.name
-    assert BertModel.__module__ == "modeling_bert_repro.modeling_bert"
+@pytest.mark.parametrize("part", ["layer", "attention"])
+def test_a_strange_layer_computes_all_positions_or_says_so(part):
+    """A layer of plain BERT in the middle of a model works. It would attend across sequences that lie end to end."""
+    own, reference = pair("BertModel")
+    plain = modeling_bert.BertModel(own.config).double()
+    plain.load_state_dict(own.state_dict())
+    plain = plain.eval()
+    if part == "layer":
+        own.encoder.layer[0] = plain.encoder.layer[0]
+    else:
+        own.encoder.layer[0].attention.self = plain.encoder.layer[0].attention.self
+    inputs = make_inputs("BertModel")
+    inputs["attention_mask"][0, 4:] = 0
+    expected = reference(**inputs).last_hidden_state
+    for model in (own, plain):
+        torch.testing.assert_close(model(**inputs).last_hidden_state, expected, rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match="a layer of this model was replaced by one that computes all positions"):
+        own(**inputs, unpad_inputs=True)

@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,28 @@ def test_the_network_is_flat():
     """Code that is copied into a checkpoint cannot be in sub-packages."""
     folders = [p.name for p in (ROOT / NETWORK).iterdir() if p.is_dir() and p.name != "__pycache__"]
     assert folders == []
+
+
+def test_the_imports_of_the_network_have_no_circle():
+    """Imports for type checkers count as well, and so do those inside functions. modeling_bert.py, which is plain BERT,
+    needs nothing but what all classes share.
+    """
+    modules = {path.stem for path in files_of(NETWORK)}
+    graph = {path.stem: relative_imports(path, modules) for path in files_of(NETWORK)}
+    TopologicalSorter(graph).prepare()  # raises CycleError
+    assert graph["modeling_bert"] == {"pretrained"} and graph["pretrained"] == graph["losses"] == set()
+    assert [name for name, imports in graph.items() if "fast_path" in imports] == ["encoder"]
+    assert {name for name, imports in graph.items() if imports & {"unpadding", "fast_dropout"}} == {"fast_path"}
+
+
+def relative_imports(path: Path, modules: set[str]) -> set[str]:
+    """The modules of the same package that a file imports; the package itself is ``__init__``."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            aliases = {alias.name for alias in node.names}
+            names |= {node.module} if node.module else {name if name in modules else "__init__" for name in aliases}
+    return names
 
 
 @pytest.mark.parametrize("package", ["modeling_bert_repro", "tokenization"])
