@@ -31,7 +31,7 @@ from functools import partial
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+import modeling_bert_repro
 from tokenization.train_wordpiece import train_wordpiece
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from training.engine.divergence import explain_divergence
@@ -46,6 +46,7 @@ from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
 from training.files.atomic import make_folder, new_folder, remove_folder
+from training.flags.objectives import objective_of
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
@@ -67,9 +68,6 @@ from training.pretraining.word_borders import check_borders_of_words, note_singl
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
-# Without next sentence prediction a pooler would stay untrained; BertForMaskedLM has none.
-CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
-
 
 def main(argv: list[str] | None = None) -> None:
     """Pre-train as the flags say."""
@@ -85,7 +83,8 @@ def main(argv: list[str] | None = None) -> None:
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     run.only_main(lambda: check_beginning(text, tokenizer))
-    model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
+    network = getattr(modeling_bert_repro, objective_of(vars(args)).network)
+    model, initial_weights = build_pretraining_network(run, network, tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
     train = instances_by_length(args, train_corpus, tokenizer)
@@ -209,7 +208,10 @@ def record_origin(
 
 def log_step(run: Run[PretrainingArguments], step: Step, length: int, speed: Throughput) -> None:
     """Record a training step in metrics.jsonl."""
-    losses = {"loss": step.loss, **step.parts}
+    pairs = objective_of(vars(run.args)).pairs
+    # The head of next sentence prediction may have learnt another task.
+    names = {"nsp_loss": f"{pairs.name}_loss"} if pairs else {}
+    losses = {"loss": step.loss, **{names.get(name, name): loss for name, loss in step.parts.items()}}
     rates = {"learning_rate": step.lr, "grad_norm": step.grad_norm, "max_seq_length": length}
     run.log(event="train", step=step.index, **losses, **rates, **speed.record())
 
@@ -225,8 +227,8 @@ def evaluate(
     """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
-    shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
-    numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
+    shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
+    numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
     run.say(f"step {step}: {numbers}; {speed.time_left()} left")
     return results
 

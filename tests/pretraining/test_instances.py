@@ -165,7 +165,7 @@ def test_the_same_segments_get_fresh_masks(corpus, tokenizer, monkeypatch):
     assert np.array_equal(originals(first), originals(again))
     assert (first["labels"] == again["labels"]).all(1).sum() < 5
     other = instances_of(corpus, tokenizer, seed=2)
-    other.segment_seed, other.balance = instances.segment_seed, instances.balance
+    other.planner = instances.planner
     assert np.array_equal(originals(first), originals(other.batch(0, 50)))
     assert (first["labels"] == other.batch(0, 50)["labels"]).all(1).sum() < 5
 

@@ -43,7 +43,7 @@ def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sent
 def test_the_first_remedy_is_the_one_that_fits_the_text(tmp_path, documents, first, last):
     """Ordinary prose has its ends of sentences; only other text gains from lines."""
     tokenizer = make_tokenizer()
-    corpus = build_corpus(documents, tokenizer, tmp_path / "c", need_pairs=False)
+    corpus = build_corpus(documents, tokenizer, tmp_path / "c")
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, max_seq_length=32))
     text = low_share(0.7, instances)
     assert f"What helps: {first}" in text and last in text.rpartition("; or ")[2]

@@ -83,7 +83,7 @@ def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
     (tmp_path / "pre" / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     main([folder, "--output_dir", str(tmp_path / "out")])
     table = rows((tmp_path / "out" / "report.md").read_text())
-    assert table[1] == ["pre", "5.300", "21.0", "77.0", "1,000", "61"]
+    assert table[1] == ["pre", "5.300", "21.0", "77.0 (next-sentence)", "1,000", "61"]
     assert (tmp_path / "out" / "report.png").exists()
 
 

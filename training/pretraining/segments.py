@@ -24,7 +24,7 @@ Shapes: I instances or chunks, D documents, N stretches of documents.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,8 +52,10 @@ class EpochPlan:
         a_length: (I) the number of tokens of A.
         b_start: (I) where B begins.
         b_length: (I) the number of tokens of B; 0 for instances of a single segment.
-        label: (I) ``IS_NEXT`` or ``NOT_NEXT``; 0 for instances of a single segment.
-        left_out: number of one-sentence chunks that are left out of this epoch to balance the labels.
+        label: (I) the class of the pair, 0 or 1 (``PairTask.classes``); 0 for instances of a single segment.
+        used_tokens: the number of tokens of the text that the epoch uses: those of every A and of every B that
+            belongs to the same chunk. No token is counted twice.
+        left_out: number of one-sentence chunks that are left out of this epoch.
     """
 
     a_start: np.ndarray
@@ -61,16 +63,15 @@ class EpochPlan:
     b_start: np.ndarray
     b_length: np.ndarray
     label: np.ndarray
+    used_tokens: int
     left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.a_start)
 
-    @property
-    def used_tokens(self) -> int:
-        """The number of tokens that occur in an A or in the B that follows it; each of them is in one such segment."""
-        follows = self.label == IS_NEXT
-        return int(self.a_length.sum(dtype=np.int64) + self.b_length[follows].sum(dtype=np.int64))
+
+# From the number of a version of the segments to its plan.
+Planner = Callable[[int], EpochPlan]
 
 
 class LabelBalance(NamedTuple):
@@ -277,7 +278,8 @@ def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPla
     a_start = a_start + below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)
     b_start = b_start + below(random_bits(bits, _CUT_B), b_end - b_start - b_length + 1)
     label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
-    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
+    used = int(a_length.sum() + b_length[~chunks.not_next].sum())
+    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label, used)
 
 
 def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
@@ -319,7 +321,8 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
             turn += 1
         start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
         none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
-        plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
+        used = int(length.sum(dtype=np.int64))
+        plans.append(EpochPlan(start, length, start + length, none, label, used))
     return _join_plans(plans, 0)
 
 
@@ -330,5 +333,26 @@ def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
         b_start=np.concatenate([plan.b_start for plan in plans]),
         b_length=np.concatenate([plan.b_length for plan in plans]),
         label=np.concatenate([plan.label for plan in plans]),
+        used_tokens=sum(plan.used_tokens for plan in plans),
         left_out=left_out,
     )
+
+
+def next_or_random(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Pairs whose B follows A or comes from another document (``plan_pairs``), with balanced labels."""
+    balance = label_balance(corpus, seed, variants, capacity, short_seq_prob)
+    return lambda variant: plan_pairs(corpus, seed, variant, capacity, short_seq_prob, balance)
+
+
+def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Single segments (``plan_packed``)."""
+    return lambda variant: plan_packed(corpus, seed, variant, capacity, short_seq_prob)
+
+
+# How the text is divided into instances, ``Objective.segments``. Each function gets the corpus, the seed of all draws,
+# the number of versions of the segments, the greatest number of tokens of an instance without its special tokens, and
+# the share of the instances with a random shorter length.
+PLANNERS: dict[str, Callable[[Corpus, int, int, int, float], Planner]] = {
+    "next_or_random": next_or_random,
+    "packed": packed,
+}

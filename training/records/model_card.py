@@ -16,6 +16,7 @@ from training.files.atomic import write_text
 from training.files.json_files import read_object
 from training.files.records import read_events
 from training.flags.natures import CARD
+from training.flags.objectives import objective_of
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
 from training.records.curves import CURVES, MARGIN, counted_start
@@ -154,7 +155,7 @@ def metadata(
     tag: str | None = task
     if flags.get("label_token") == "last":  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
-    if flags.get("objective") == "ltr":
+    if objective_of(flags).left_to_right:
         tag, tags = None, ["bert", "left-to-right"]
     dataset = on_hub(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
     english = is_builtin(datasets) or bool(flags.get("task_name"))
@@ -202,12 +203,7 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
     new = "starting from weights that were counted in the text" if counted else "starting from random weights"
     origin = f"starting from {code(start)}" if start else new
     if kind == "pretraining":
-        objectives = {
-            "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
-            "mlm": "predicting masked word pieces",
-            "ltr": "predicting word pieces from left to right",
-        }
-        return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
+        return f"A BERT encoder ({size}) trained by {objective_of(flags).learns_by}, {origin}."
     if only_evaluated(metrics):
         origin = f"with the weights of {code(start)}; nothing was trained here"
         return WHAT_IT_IS[kind].replace(" fine-tuned", "").format(size=size, origin=origin)

@@ -1,6 +1,7 @@
 """Short programs for model cards, which show how a finished model is used."""
 
 from training.flags.fine_tuning import GlueArguments, SquadArguments
+from training.flags.objectives import objective_of
 
 # For records of older versions, which do not say how many texts an example has.
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
@@ -76,7 +77,7 @@ def usage(model: str, kind: str, run: dict, datasets: list[str], builtin: bool) 
     length = flags.get("max_seq_length") or GlueArguments.max_seq_length
     if kind == "pretraining":
         text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
-        template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
+        template = FILL_MASK if objective_of(flags).masks else FEATURES
         return template.format(model=model, text=text)
     if kind == "glue":
         task = flags.get("task_name") or datasets[0]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from training.files.atomic import make_folder, write_text
 from training.files.json_files import is_plain_name
 from training.files.records import RESULTS, read_events, read_record, well_formed
+from training.flags.objectives import objective_of
 from training.records.curves import (
     BLUE,
     GREEN,
@@ -229,7 +230,7 @@ def tables(runs: list[FinishedRun]) -> str:
     pretraining = [run for run in runs if run.task is None]
     if pretraining:
         lines += [
-            "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
+            "| pre-training | masked pieces: loss, nats | accuracy, % | pairs: accuracy, % | steps | seconds |",
             "|---|---:|---:|---:|---:|---:|",
             *[pretraining_row(run) for run in pretraining],
             "",
@@ -262,10 +263,12 @@ def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
 def pretraining_row(run: FinishedRun) -> str:
     """A row of the table of pre-training runs."""
     results = run.results
-    nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
+    task = objective_of(run.facts["flags"]).pairs
+    accuracy = results.get(f"eval_{task.name}_accuracy") if task else None
+    pairs = f"{100 * accuracy:.1f} ({task.title})" if task and accuracy is not None else ""
     return (
         f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
-        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+        f"| {pairs} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 
