@@ -41,7 +41,7 @@ def test_help_and_choices_come_from_the_table(capsys, monkeypatch):
 def test_flags_without_an_objective_have_the_default():
     assert objective_of({}) is OBJECTIVES[DEFAULT] and OBJECTIVES[DEFAULT].pairs is NEXT_SENTENCE
     for wrong in (None, 3, ["mlm"], "MLM"):
-        with pytest.raises(ValueError, match="objective is .*; expected one of mlm_nsp"):
+        with pytest.raises(ValueError, match=r"objective is .*; expected one of mlm_nsp"):
             objective_of({"objective": wrong})
 
 
