@@ -67,9 +67,7 @@ def test_the_toy_objective_trains_a_model(
     tmp_path, text_file, tokenizer_folder, network_shape, monkeypatch, capsys, no_pictures
 ):
     """A row added from outside reaches the flags, the instances, the records, the results and the card."""
-    monkeypatch.setitem(
-        OBJECTIVES, "mlm_half", None
-    )  # The example sets the rows, and the end of the test removes them.
+    monkeypatch.setitem(OBJECTIVES, "mlm_half", None)  # The example sets both rows; they are removed after the test.
     monkeypatch.setitem(PLANNERS, "halves", None)
     folder = tmp_path / "toy"
     flags = {"output_dir": folder, "train_file": text_file, "tokenizer_name": tokenizer_folder}
