@@ -136,27 +136,30 @@ def _pair_measurements(corpus: Corpus, plan: EpochPlan, pairs: PairTask) -> list
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     first_tokens = corpus.sentences[corpus.documents]
     a_document, b_document = (np.searchsorted(first_tokens, s, side="right") for s in (plan.a_start, plan.b_start))
-    if pairs.random_second:
-        wrong = int(((plan.label == 1) & (a_document == b_document)).sum())
-        documents = Measurement(
-            "negatives", f"{wrong:,} {pairs.classes[1]} pairs from one document; there must be none", wrong == 0
-        )
-    else:
-        wrong = int((a_document != b_document).sum())
-        documents = Measurement("documents", f"{wrong:,} pairs from two documents; there must be none", wrong == 0)
     leak = _predictable_share(plan)
-    chunks = len(plan) + plan.left_out
-    return [
+    measurements = [
         Measurement(
             "label balance",
             f"{first_class:.2%} of {len(plan):,} pairs are {pairs.classes[0]}; it should be half",
             abs(first_class - 0.5) < allowed,
         ),
-        documents,
         Measurement(
             "label from lengths",
             f"the lengths alone predict {leak:.1%} of the labels; 50 % is chance, fine below 65 %",
             leak < 0.65,
+        ),
+    ]
+    if not pairs.random_second:
+        wrong = int((a_document != b_document).sum())
+        return [
+            *measurements,
+            Measurement("documents", f"{wrong:,} pairs of two documents; there must be none", not wrong),
+        ]
+    wrong, chunks = int(((plan.label == 1) & (a_document == b_document)).sum()), len(plan) + plan.left_out
+    return [
+        *measurements,
+        Measurement(
+            "negatives", f"{wrong:,} {pairs.classes[1]} pairs from one document; there must be none", not wrong
         ),
         Measurement(
             "left out",
