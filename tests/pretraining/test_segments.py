@@ -16,7 +16,15 @@ from training.pretraining import segments
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.documents import read_documents
 from training.pretraining.instances import VARIANTS
-from training.pretraining.segments import IS_NEXT, NOT_NEXT, LabelBalance, cut_lengths, label_balance, plan_pairs
+from training.pretraining.segments import (
+    IS_NEXT,
+    NOT_NEXT,
+    LabelBalance,
+    cut_lengths,
+    label_balance,
+    plan_ordered,
+    plan_pairs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +274,62 @@ def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])
     assert (labels == IS_NEXT).mean() == pytest.approx(0.5, abs=0.005)
     assert instances.plan(0).left_out == 0
+
+
+# --- In order or swapped ------------------------------------------------------------------------------------
+
+
+def test_swapped_pairs_are_the_chunks_of_the_pairs_that_are_all_is_next(even):
+    """With the same draws, document 0 has the same two chunks of three sentences. A swap exchanges A and B."""
+    found = set()
+    for variant in range(40):
+        known = plan_pairs(even, 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
+        plan = plan_ordered(even, 1, variant, 15, 0.0)
+        pairs = zip(known.a_start, known.a_length, known.b_start, known.b_length)
+        chunks = {int(pair[0]): tuple(map(int, pair)) for pair in pairs}
+        for row in zip(plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label):
+            a_start, a_length, b_start, b_length, label = map(int, row)
+            in_order = (b_start, b_length, a_start, a_length) if label else (a_start, a_length, b_start, b_length)
+            assert in_order == chunks[in_order[0]]
+            found |= {(in_order[:2], label)} if in_order[0] < 30 else set()
+    # Every cut of both chunks, after one sentence or two, was seen in both orders.
+    cuts = [(first, length) for first in (0, 15) for length in (5, 10)]
+    assert found == {(cut, label) for cut in cuts for label in (0, 1)}
+
+
+@pytest.mark.parametrize("sentences", [(2, 3), (2, 7), (1, 6), (20, 60)])
+def test_half_of_the_ordered_pairs_are_swapped(tmp_path, tokenizer, sentences):
+    rng = np.random.default_rng(sentences[1])
+    documents = [rng.integers(8, 30, rng.integers(*sentences)).tolist() for _ in range(4000 // sentences[1])]
+    corpus = make_corpus(tmp_path / "c", tokenizer, documents)
+    instances = instances_of(corpus, tokenizer, objective="mlm_sop", max_seq_length=128)
+    labels = [instances.plan(epoch).label for epoch in range(VARIANTS)]
+    total = np.concatenate(labels)
+    assert abs(total.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(total))
+    if sentences == (2, 3):  # Each document is one chunk; it has its own coin in every version of the segments.
+        swapped = np.stack(labels)
+        assert swapped.shape[1] == len(documents) and 0.4 < np.corrcoef(swapped).mean() * VARIANTS < 1.6
+    assert (instances.plan(0).left_out > 0) == (sentences[0] != 2 or sentences[1] > 3)
+
+
+def test_the_lengths_do_not_tell_the_order(tmp_path, tokenizer):
+    """37 tokens are shared between sentences of 100: 19 for A and 18 for B, whether they are swapped or not."""
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[100, 100]] * 200)
+    plan = instances_of(corpus, tokenizer, objective="mlm_sop", short_seq_prob=0.0).plan(0)
+    assert (plan.a_length == 19).all() and (plan.b_length == 18).all()
+    assert ((plan.a_start < plan.b_start) == (plan.label == 0)).all()
+    corpus = make_corpus(tmp_path / "d", tokenizer, random_lengths(600, (1, 30)))
+    plan = instances_of(corpus, tokenizer, objective="mlm_sop", max_seq_length=64).plan(0)
+    longer = plan.a_length > plan.b_length
+    assert longer[plan.label == 0].mean() == pytest.approx(longer[plan.label == 1].mean(), abs=0.08)
+
+
+def test_an_order_needs_a_document_of_two_sentences(tmp_path, tokenizer):
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[5], [5], [5]])
+    with pytest.raises(ValueError, match="sentence-order prediction needs a document of 2 sentences, got none such"):
+        instances_of(corpus, tokenizer, objective="mlm_sop")
+    corpus = make_corpus(tmp_path / "d", tokenizer, [[5, 5]])  # One document is enough.
+    assert len(instances_of(corpus, tokenizer, objective="mlm_sop").plan(0)) == 1
 
 
 # --- Single segments ----------------------------------------------------------------------------------------

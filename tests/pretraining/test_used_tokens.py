@@ -9,7 +9,9 @@ from training.pretraining.instances import InstanceSettings, PretrainingInstance
 from training.pretraining.used_tokens import low_share, used_share
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}, {"objective": "mlm_sop"}]
+)
 @pytest.mark.parametrize("sentences", [2, 6])
 def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sentences):
     """The reference marks every token of every A and of every B that follows it."""
@@ -22,7 +24,7 @@ def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sent
         plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, strict=True
     ):
         used[a : a + a_length] = True
-        if label == 0:
+        if label == 0 or settings.get("objective") == "mlm_sop":
             used[b : b + b_length] = True
     assert used_share(instances) == used.mean()
     assert (used.mean() == 1) == (settings.get("objective") == "mlm")

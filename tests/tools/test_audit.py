@@ -67,13 +67,14 @@ def run_folder(tmp_path, tokenizer):
 # --- Findings ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr", "mlm_sop"])
 def test_clean_data_has_no_findings(tmp_path, tokenizer, objective):
     lines, picture = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
     assert [line for line in lines.values() if not line.good] == []
-    assert ("label balance" in lines) == (objective == "mlm_nsp")
+    assert ("label balance" in lines) == (objective in ("mlm_nsp", "mlm_sop"))
+    assert ("negatives" in lines, "documents" in lines) == (objective == "mlm_nsp", objective == "mlm_sop")
     assert ("mask mix" in lines) == ("mix" in picture) == (objective != "ltr")
-    assert ("label" in picture) == (objective == "mlm_nsp")
+    assert ("label" in picture) == (objective in ("mlm_nsp", "mlm_sop"))
     draw_audit(picture, tmp_path / "a.png", OBJECTIVES[objective].pairs)
 
 

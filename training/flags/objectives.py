@@ -61,6 +61,7 @@ class Objective:
 
 
 NEXT_SENTENCE = PairTask(name="nsp", title="next-sentence", classes=("IsNext", "NotNext"), random_second=True)
+SENTENCE_ORDER = PairTask(name="sop", title="sentence-order", classes=("InOrder", "Swapped"), random_second=False)
 
 DEFAULT = "mlm_nsp"
 OBJECTIVES = {
@@ -83,6 +84,13 @@ OBJECTIVES = {
         network="BertForMaskedLM",
         segments="packed",
         left_to_right=True,
+    ),
+    "mlm_sop": Objective(  # ALBERT's (Lan et al. 2019, section 3.1)
+        help="masked LM and sentence-order prediction",
+        learns_by="predicting masked word pieces and whether two consecutive passages are in order or swapped",
+        network="BertForPreTraining",
+        segments="in_order_or_swapped",
+        pairs=SENTENCE_ORDER,
     ),
 }
 

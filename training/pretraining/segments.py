@@ -40,7 +40,7 @@ _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
 # The purpose of a random draw: the last counter of `random_bits`.
-_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = range(9)
+_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP, _SWAP = range(10)
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,9 @@ class LabelBalance(NamedTuple):
 
     is_next_prob: float
     keep_forced_prob: float
+
+
+_Spans = tuple[np.ndarray, np.ndarray]  # (I) first tokens, (I) the tokens after the last ones
 
 
 class _Stretches(NamedTuple):
@@ -273,13 +276,19 @@ def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPla
     end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
     b_start = np.where(chunks.not_next, offsets[start], a_end)
     b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
+    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT)
+    return _cut(bits, (a_start, a_end), (b_start, b_end), label, ~chunks.not_next, capacity)
 
+
+def _cut(bits: np.ndarray, a: _Spans, b: _Spans, label: np.ndarray, own: np.ndarray, capacity: int) -> EpochPlan:
+    """The plan of pairs (I), cut to ``capacity``; ``own`` tells whose B is of the same chunk as A."""
+    (a_start, a_end), (b_start, b_end) = a, b
     a_length, b_length = cut_lengths(a_end - a_start, b_end - b_start, capacity)
     a_start = a_start + below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)
     b_start = b_start + below(random_bits(bits, _CUT_B), b_end - b_start - b_length + 1)
-    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
-    used = int(a_length.sum() + b_length[~chunks.not_next].sum())
-    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label, used)
+    used = int(a_length.sum() + b_length[own].sum())
+    a_length, b_length = a_length.astype(np.int32), b_length.astype(np.int32)
+    return EpochPlan(a_start, a_length, b_start, b_length, label.astype(np.int8), used)
 
 
 def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
@@ -296,6 +305,25 @@ def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray
     cut_b = np.where(long_a, half, capacity - a)
     fits = a + b <= capacity
     return np.where(fits | ~long_a, a, cut_a), np.where(fits | ~long_b, b, cut_b)
+
+
+def plan_ordered(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+    """Plan pairs of consecutive segments, of which a fair coin swaps half (ALBERT's sentence-order prediction).
+
+    The chunks are those of ``plan_pairs`` that are all IsNext; those of one sentence are left out. They are cut after
+    the swap, so that the lengths of a cut pair do not tell which segment came first in the text.
+    """
+    plans, left_out, offsets = [], 0, corpus.sentences
+    for stretches in _blocks(corpus):
+        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, is_next_prob=1.0)
+        left_out += int(chunks.forced.sum())
+        chunks = _Chunks._make(column[~chunks.forced] for column in chunks)
+        starts, middles, ends = offsets[chunks.first], offsets[chunks.split], offsets[chunks.stop]
+        swapped = uniform(random_bits(chunks.bits, _SWAP)) < 0.5
+        a = np.where(swapped, middles, starts), np.where(swapped, ends, middles)
+        b = np.where(swapped, starts, middles), np.where(swapped, middles, ends)
+        plans.append(_cut(chunks.bits, a, b, label=swapped, own=np.ones_like(swapped), capacity=capacity))
+    return _join_plans(plans, left_out)
 
 
 def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
@@ -344,6 +372,20 @@ def next_or_random(corpus: Corpus, seed: int, variants: int, capacity: int, shor
     return lambda variant: plan_pairs(corpus, seed, variant, capacity, short_seq_prob, balance)
 
 
+def in_order_or_swapped(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Consecutive segments, half of them swapped (``plan_ordered``).
+
+    Raises:
+        ValueError: no document has two sentences.
+    """
+    if not np.any(np.diff(corpus.documents) > 1):
+        raise ValueError(
+            f"{corpus.path}: sentence-order prediction needs a document of 2 sentences, got none such; add text, put "
+            "blank lines between documents only, or use the objective mlm"
+        )
+    return lambda variant: plan_ordered(corpus, seed, variant, capacity, short_seq_prob)
+
+
 def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
     """Single segments (``plan_packed``)."""
     return lambda variant: plan_packed(corpus, seed, variant, capacity, short_seq_prob)
@@ -354,5 +396,6 @@ def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_pr
 # the share of the instances with a random shorter length.
 PLANNERS: dict[str, Callable[[Corpus, int, int, int, float], Planner]] = {
     "next_or_random": next_or_random,
+    "in_order_or_swapped": in_order_or_swapped,
     "packed": packed,
 }
