@@ -83,8 +83,7 @@ def main(argv: list[str] | None = None) -> None:
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     run.only_main(lambda: check_beginning(text, tokenizer))
-    network = getattr(modeling_bert_repro, objective_of(vars(args)).network)
-    model, initial_weights = build_pretraining_network(run, network, tokenizer)
+    model, initial_weights = build_pretraining_network(run, network_class(args), tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
     train = instances_by_length(args, train_corpus, tokenizer)
@@ -165,6 +164,12 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
                 limit_alphabet=args.limit_alphabet,
             )
     return AutoTokenizer.from_pretrained(folder)
+
+
+def network_class(args: PretrainingArguments) -> type[PreTrainedModel]:
+    """The class of the network that the objective trains."""
+    found: type[PreTrainedModel] = getattr(modeling_bert_repro, objective_of(vars(args)).network)
+    return found
 
 
 def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> torch.optim.Optimizer:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from training.files.atomic import make_folder, write_text
 from training.files.json_files import is_plain_name
 from training.files.records import RESULTS, read_events, read_record, well_formed
-from training.flags.objectives import objective_of
+from training.flags.objectives import NEXT_SENTENCE, objective_of
 from training.records.curves import (
     BLUE,
     GREEN,
@@ -230,7 +230,7 @@ def tables(runs: list[FinishedRun]) -> str:
     pretraining = [run for run in runs if run.task is None]
     if pretraining:
         lines += [
-            "| pre-training | masked pieces: loss, nats | accuracy, % | pairs: accuracy, % | steps | seconds |",
+            "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
             "|---|---:|---:|---:|---:|---:|",
             *[pretraining_row(run) for run in pretraining],
             "",
@@ -265,7 +265,9 @@ def pretraining_row(run: FinishedRun) -> str:
     results = run.results
     task = objective_of(run.facts["flags"]).pairs
     accuracy = results.get(f"eval_{task.name}_accuracy") if task else None
-    pairs = f"{100 * accuracy:.1f} ({task.title})" if task and accuracy is not None else ""
+    pairs = f"{100 * accuracy:.1f}" if accuracy is not None else ""
+    if task not in (None, NEXT_SENTENCE):
+        pairs += f" ({task.title})"
     return (
         f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
         f"| {pairs} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
