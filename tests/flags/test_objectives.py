@@ -2,11 +2,13 @@
 
 import ast
 import dataclasses
+import re
 
 import pytest
 
 import modeling_bert_repro
 from tests.helpers.repository import ROOT
+from training.flags import objectives
 from training.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
@@ -50,6 +52,13 @@ def test_the_least_text_of_each_kind():
     one = OBJECTIVES["mlm"]
     same = dataclasses.replace(one, pairs=dataclasses.replace(NEXT_SENTENCE, random_second=False))
     assert (one.fewest, same.fewest, OBJECTIVES["mlm_nsp"].fewest) == ((1, 1), (1, 2), (2, 2))
+
+
+def test_the_objective_of_contributing_is_the_row():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    (row,) = [block for block in blocks if "Objective(" in block]
+    ((name, objective),) = eval("{" + row + "}", vars(objectives)).items()
+    assert objective == OBJECTIVES[name]
 
 
 def test_nothing_compares_the_name_of_an_objective():

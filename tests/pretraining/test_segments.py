@@ -15,6 +15,7 @@ from tests.helpers.numbered_corpus import (
 from training.pretraining import segments
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.documents import read_documents
+from training.pretraining.hashed_random import below, random_bits, uniform
 from training.pretraining.instances import VARIANTS
 from training.pretraining.segments import (
     IS_NEXT,
@@ -111,6 +112,29 @@ def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
     balance = label_balance(corpus, 1, VARIANTS, 37, 0.0)
     assert balance.is_next_prob == 0.75 and balance.keep_forced_prob == pytest.approx(50 / 925, rel=0.2)
+
+
+def test_the_chunks_are_those_of_the_sequential_form(corpus):
+    """The loop that the docstring of _chunk_pairs draws, for one stretch and one number at a time."""
+    stretches = segments._stretches(corpus, np.arange(corpus.num_documents))
+    chunks = segments._chunk_pairs(corpus, stretches, 5, 3, 60, 0.3, 0.6)
+    found = {tuple(map(int, row)) for row in zip(chunks.first, chunks.split, chunks.stop, chunks.not_next)}
+    expected, tokens = set(), corpus.sentences.tolist()
+    for first, end in zip(stretches.first.tolist(), stretches.end.tolist()):
+        position, turn = first, 0
+        while position < end:
+            bits = random_bits(random_bits(5, 3, np.array(first)), turn)
+            target = int(segments._targets(bits, 60, 0.3))
+            stop = position + 2
+            while stop < end and tokens[stop] - tokens[position] < target:
+                stop += 1
+            stop = min(stop, end)
+            choices = max(stop - position - 1, 1)
+            split = position + 1 + int(below(random_bits(bits, segments._SPLIT), choices))
+            not_next = stop - position == 1 or float(uniform(random_bits(bits, segments._LABEL))) >= 0.6
+            expected.add((position, split, stop, int(not_next)))
+            position, turn = split if not_next else stop, turn + 1
+    assert found == expected and len(found) == len(chunks.first) > 100
 
 
 # --- Nothing is lost ----------------------------------------------------------------------------------------

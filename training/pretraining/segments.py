@@ -152,7 +152,16 @@ def _chunk_pairs(
 ) -> _Chunks:
     """Gather the sentences of all stretches into chunks.
 
-    Vectorised over stretches: pass n of the loop makes chunk n of every stretch.
+    Vectorised over stretches: pass n of the loop makes chunk n of every stretch. For one stretch it is this::
+
+        while position < end:
+            stop = position + 2  # at least two sentences, where two are left
+            while stop < end and tokens(position, stop) < target:
+                stop += 1
+            stop = min(stop, end)
+            split = any of position + 1 .. stop - 1  # A is position .. split - 1
+            not_next = stop - position == 1 or uniform() >= is_next_prob
+            position = split if not_next else stop  # for NotNext, the rest starts the next chunk
 
     Args:
         corpus: the corpus of the stretches.
@@ -168,9 +177,8 @@ def _chunk_pairs(
     # The state is seeded by the stretch's first sentence, so it does not depend on the size of the blocks or on the
     # sample that `label_balance` takes.
     state = random_bits(seed, variant, position)
-    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3.
-    # split is 1 or 2; let it be 1, so A is sentence 0. If the label is IsNext, B is the sentences 1 and 2, and the next
-    # chunk begins at 3. If it is NotNext, the next chunk begins at 1.
+    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3,
+    # and split is 1 or 2. If it is 1, the next chunk begins at 3 for IsNext and at 1 for NotNext.
     turns: list[_Chunks] = []
     turn = 0
     while len(position):
