@@ -12,8 +12,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the checkout is found without being installed
 
 import run_pretraining
-from training.flags.objectives import OBJECTIVES, Objective, PairTask
-from training.pretraining.segments import PLANNERS, EpochPlan, plan_packed
+from bert_training.flags.objectives import OBJECTIVES, Objective, PairTask
+from bert_training.pretraining.segments import PLANNERS, EpochPlan, plan_packed
 
 
 def halves(corpus, seed: int, variants: int, capacity: int, short_seq_prob: float):

@@ -10,16 +10,16 @@ import pytest
 import torch
 from transformers import AutoTokenizer, dynamic_module_utils
 
+from bert_training.flags.objectives import OBJECTIVES
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.segments import PLANNERS
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
-from training.flags.objectives import OBJECTIVES
-from training.pretraining.corpus import Corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.segments import PLANNERS
 
 EXAMPLES = ROOT / "examples"
 

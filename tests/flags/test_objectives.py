@@ -1,4 +1,4 @@
-"""training/flags/objectives.py: one table says what the objectives are."""
+"""bert_training/flags/objectives.py: one table says what the objectives are."""
 
 import ast
 import dataclasses
@@ -7,13 +7,13 @@ import re
 import pytest
 
 import modeling_bert_repro
+from bert_training.flags import objectives
+from bert_training.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.segments import PLANNERS
+from bert_training.records.metrics import METRICS, OTHER_RESULTS
 from tests.helpers.repository import ROOT
-from training.flags import objectives
-from training.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining.segments import PLANNERS
-from training.records.metrics import METRICS, OTHER_RESULTS
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -64,7 +64,7 @@ def test_the_objective_of_contributing_is_the_row():
 def test_nothing_compares_the_name_of_an_objective():
     """What differs between objectives is in their rows."""
     found = set()
-    for path in [*ROOT.glob("*.py"), *(ROOT / "training").rglob("*.py")]:
+    for path in [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         compared = {ast.unparse(part) for n in nodes if isinstance(n, ast.Compare) for part in (n.left, *n.comparators)}
         found |= {(path.name, name) for name in OBJECTIVES if repr(name) in compared}

@@ -1,23 +1,15 @@
-"""training/pretraining/segments.py: which spans of the corpus become A and B, and that the labels balance."""
+"""bert_training/pretraining/segments.py: which spans of the corpus become A and B, and that the labels balance."""
 
 import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from tests.helpers.numbered_corpus import (
-    LENGTH,
-    document_of,
-    instances_of,
-    make_corpus,
-    numbered_tokenizer,
-    random_lengths,
-)
-from training.pretraining import segments
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.documents import read_documents
-from training.pretraining.hashed_random import below, random_bits, uniform
-from training.pretraining.instances import VARIANTS
-from training.pretraining.segments import (
+from bert_training.pretraining import segments
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.documents import read_documents
+from bert_training.pretraining.hashed_random import below, random_bits, uniform
+from bert_training.pretraining.instances import VARIANTS
+from bert_training.pretraining.segments import (
     IS_NEXT,
     NOT_NEXT,
     LabelBalance,
@@ -25,6 +17,14 @@ from training.pretraining.segments import (
     label_balance,
     plan_ordered,
     plan_pairs,
+)
+from tests.helpers.numbered_corpus import (
+    LENGTH,
+    document_of,
+    instances_of,
+    make_corpus,
+    numbered_tokenizer,
+    random_lengths,
 )
 
 
