@@ -32,6 +32,7 @@ from functools import partial
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+import modeling_bert_repro
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -45,6 +46,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
 from bert_training.files.atomic import make_folder, new_folder, remove_folder
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.phases import Phase, phase_at, phases_in_words
 from bert_training.flags.pretraining import PretrainingArguments
@@ -65,11 +67,7 @@ from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
 from bert_training.records.curves import draw_curves
 from bert_training.records.model_card import write_model_card
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.train_wordpiece import train_wordpiece
-
-# Without next sentence prediction a pooler would stay untrained; BertForMaskedLM has none.
-CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -86,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     run.only_main(lambda: check_beginning(text, tokenizer))
-    model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
+    model, initial_weights = build_pretraining_network(run, network_class(args), tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
     train = instances_by_length(args, train_corpus, tokenizer)
@@ -169,6 +167,12 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     return AutoTokenizer.from_pretrained(folder)
 
 
+def network_class(args: PretrainingArguments) -> type[PreTrainedModel]:
+    """The class of the network that the objective trains."""
+    found: type[PreTrainedModel] = getattr(modeling_bert_repro, objective_of(vars(args)).network)
+    return found
+
+
 def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> torch.optim.Optimizer:
     """The optimiser of --optimizer."""
     args = run.args
@@ -210,7 +214,10 @@ def record_origin(
 
 def log_step(run: Run[PretrainingArguments], step: Step, length: int, speed: Throughput) -> None:
     """Record a training step in metrics.jsonl."""
-    losses = {"loss": step.loss, **step.parts}
+    pairs = objective_of(vars(run.args)).pairs
+    # The head of next sentence prediction may have learnt another task.
+    names = {"nsp_loss": f"{pairs.name}_loss"} if pairs else {}
+    losses = {"loss": step.loss, **{names.get(name, name): loss for name, loss in step.parts.items()}}
     rates = {"learning_rate": step.lr, "grad_norm": step.grad_norm, "max_seq_length": length}
     run.log(event="train", step=step.index, **losses, **rates, **speed.record())
 
@@ -226,8 +233,8 @@ def evaluate(
     """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
-    shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
-    numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
+    shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
+    numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
     run.say(f"step {step}: {numbers}; {speed.time_left()} left")
     return results
 

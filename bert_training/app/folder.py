@@ -19,6 +19,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.files.weights_header import files_of_index
+from bert_training.flags import objectives
 from bert_training.networks.checkpoints import load_tokenizer
 from bert_training.networks.claims import check_claims, set_plain_outputs, sizes_of
 from bert_training.networks.configuration import check_fit
@@ -117,6 +118,9 @@ def open_folder(name: str) -> OpenedModel:
     at_the_end = last and abilities == (NAMES,)
     if at_the_end:
         abilities = (CLASSES,)
+    objective = objectives.OBJECTIVES.get(str(run["flags"].get("objective", objectives.DEFAULT)))
+    if objective and objective.pairs not in (None, objectives.NEXT_SENTENCE):  # the head tells something else
+        abilities = tuple(ability for ability in abilities if ability != NEXT_SENTENCE)
     if model.config.is_decoder and MASKED in abilities:
         abilities = (NEXT_PIECE,)
     tokenizer = _tokenizer(folder)

@@ -61,7 +61,7 @@ class Step:
         grad_norm: the norm of the gradient before clipping.
         lr: the learning rate of this step.
         counts: what the global batch contained.
-        parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
+        parts: the other losses that the outputs of the network name, such as ``mlm_loss`` and ``nsp_loss``.
     """
 
     index: int
@@ -158,9 +158,8 @@ def _forward_backward(
             outputs = model(**batch, **counts.model_arguments())
             # Data parallelism averages gradients over processes, but the loss already has a global divisor.
             run.accelerator.backward(outputs.loss * run.world_size)
-        for name in ("loss", "mlm_loss", "nsp_loss"):
-            value = getattr(outputs, name, None)
-            if value is not None:
+        for name, value in vars(outputs).items():
+            if (name == "loss" or name.endswith("_loss")) and value is not None:
                 sums[name] = sums.get(name, 0) + value.detach().float()
     return sums
 

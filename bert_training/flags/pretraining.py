@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
 from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
+from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
 from bert_training.flags.recipes import recipe_defaults
@@ -76,10 +77,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "in a few hours (bert_training/flags/recipes.py); the script prints them.",
         FREE | CARD,
     )
-    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
-        "mlm_nsp",
-        "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",
+    objective: str = flag(
+        DEFAULT,
+        " ".join(f"{name}: {objective.help}." for name, objective in OBJECTIVES.items()),
         FIXED | CARD | INSTANCE | EVALUATION,
+        choices=OBJECTIVES,
     )
     max_seq_length: int | None = flag(
         None, "Largest number of tokens of an instance. Default: 128.", FIXED | CARD | INSTANCE | EVALUATION
@@ -219,7 +221,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
             raise ValueError("--cased is the same as --do_lower_case false; give one of them")
-        ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
+        no_masks = not objective_of(vars(self)).masks and f"under --objective {self.objective}, which masks nothing"
         refuse_idle(
             self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
@@ -231,8 +233,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
-            (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
-            (ltr, ("whole_word_mask", "max_predictions_per_seq")),
+            (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
+            (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
         )
 
     def _reads_rows(self) -> bool:

@@ -27,6 +27,7 @@ from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
+from bert_training.flags.objectives import Objective
 from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -59,7 +60,6 @@ def build_corpus(
     output_dir: str | Path,
     num_workers: int = 1,
     *,
-    need_pairs: bool = True,
     fingerprint: str | None = None,
     processes: int = 1,
     unchanged: UnchangedFiles | None = None,
@@ -71,12 +71,10 @@ def build_corpus(
 
     Args:
         source: files for ``read_documents``, or documents (lists of paragraphs), or an iterator of paragraphs with None
-            at the end of each document, of which none is held in memory unless ``need_pairs``.
+            at the end of each document, of which none is held in memory.
         tokenizer: a tokenizer with a ``backend_tokenizer``.
         output_dir: the folder of the corpus.
         num_workers: processes to start for encoding.
-        need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
-            sentence prediction needs.
         fingerprint: any text that changes when the documents do; needed for documents that are not in a list (a
             generator, a streamed data set).
         processes: how many processes called ``encode_part``; above 1, this call joins their parts.
@@ -84,8 +82,8 @@ def build_corpus(
         text_column: the field of the text, if ``source`` is files.
 
     Raises:
-        ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
-            ``output_dir`` holds another corpus or other files.
+        ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
+            files.
         DiskError: the corpus could not be written.
     """
     target = Path(output_dir)
@@ -94,8 +92,6 @@ def build_corpus(
     lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if _is_occupied(target):
         return _reuse(target, key)
-    if need_pairs:
-        lines = _with_pairs(lines, source, text_column)
     rules, vocab_size = tokenizer_json(text_tokenizer(tokenizer)), len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     with explained(target, CONTINUES):
@@ -130,7 +126,6 @@ def encode_part(
     world_size: int,
     num_workers: int = 1,
     *,
-    need_pairs: bool = True,
     fingerprint: str | None = None,
     unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
@@ -144,8 +139,6 @@ def encode_part(
     lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if _is_occupied(target):
         return
-    if need_pairs:
-        lines = _with_pairs(lines, source, text_column)
     folder = parts_folder(target, world_size, fingerprint_of(key | {"rules": RULES}))
     with explained(folder, CONTINUES):
         write_part(
@@ -276,49 +269,25 @@ def _are_files(source: Source) -> "TypeIs[Sequence[str | Path]]":
     return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
 
 
-def _with_pairs(lines: Iterator[str | None], source: Source, text_column: str) -> Iterator[str | None]:
-    """``lines``, after a check that there are pairs in them.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if _are_files(source):  # files are read twice, because buffering the first pass could keep a whole file in memory
-        _check_pairs(read_lines(source, text_column), ", ".join(str(path) for path in source))
-    else:
-        lines, ahead = itertools.tee(lines)
-        _check_pairs(ahead, "the documents")
-    return lines
-
-
-def check_text(files: Sequence[str | Path], need_pairs: bool, text_column: str = "text") -> None:
+def check_text(files: Sequence[str | Path], objective: Objective, text_column: str = "text") -> None:
     """Read the files to the end.
 
     Raises:
-        ValueError: as ``build_corpus`` does for these files.
+        ValueError: they cannot be read (see ``read_documents``), or they have no pairs although the objective needs
+            them.
     """
+    fewest_documents, fewest_sentences = objective.fewest
     files = check_files(files)
-    lines = read_lines(files, text_column)
-    for _ in _with_pairs(lines, files, text_column) if need_pairs else lines:
-        pass
-
-
-def _check_pairs(lines: Iterator[str | None], where: str) -> None:
-    """Read until there are 2 documents and one of 2 sentences.
-
-    Raises:
-        ValueError: the text ends before that.
-    """
     documents, sentences, longest = 0, 0, 0
-    for line in lines:
+    for line in read_lines(files, text_column):
         if line is None:
             documents, sentences = documents + (sentences > 0), 0
-        else:
+        elif documents < fewest_documents or longest < fewest_sentences:  # splitting into sentences is slow
             sentences += len(split_sentences(line))
             longest = max(longest, sentences)
-        if documents >= 2 and longest >= 2:
-            return
-    raise ValueError(
-        f"{where}: next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
-        f"{documents} documents, the longest of {longest} sentences; add text, {remedy_of_few(documents, longest)}, or "
-        "use the objective mlm"
-    )
+    if objective.pairs and (documents < fewest_documents or longest < fewest_sentences):
+        raise ValueError(
+            f"{', '.join(map(str, files))}: {objective.pairs.title} prediction needs at least {fewest_documents} "
+            f"documents and a document of at least {fewest_sentences} sentences, got {documents} documents, the "
+            f"longest of {longest} sentences; add text, {remedy_of_few(documents, longest)}, or use the objective mlm"
+        )

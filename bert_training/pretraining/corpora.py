@@ -59,11 +59,8 @@ def _arguments(
     }
     held_out = name == "validation"
     if held_out and args.validation_file:
-        pairs = {"need_pairs": args.objective == "mlm_nsp", "text_column": args.text_column}
-        return arguments | pairs | {"source": args.validation_file}
+        return arguments | {"source": args.validation_file, "text_column": args.text_column}
     share = 0.0 if args.validation_file else args.validation_split
-    # ``Text.check`` has looked for pairs; to look again would keep the documents up to the second one in memory.
-    arguments["need_pairs"] = False
     chosen = lines_of_side(text.lines(), share, held_out) if share else text.lines()
     return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
 

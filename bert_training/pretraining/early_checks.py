@@ -7,6 +7,7 @@ from typing import Any
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.files.links import refuse_links
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.checkpoints import check_model_name, checkpoint_config, chosen_tokenizer
@@ -45,7 +46,7 @@ def check_early(args: PretrainingArguments) -> None:
         if not (corpus / "manifest.json").is_file():  # a finished one is only read
             refuse_links(corpus)
     if args.validation_file:
-        check_text(args.validation_file, args.objective == "mlm_nsp", args.text_column)
+        check_text(args.validation_file, objective_of(vars(args)), args.text_column)
 
 
 def check_unfinished(args: PretrainingArguments) -> None:

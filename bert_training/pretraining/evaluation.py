@@ -22,7 +22,8 @@ def evaluate(
 
     All processes call it and return the same numbers. The first ``--max_eval_instances`` instances are used.
     ``eval_mlm_loss`` is in nats per predicted token and ``eval_perplexity`` is its exponential; ``eval_loss`` is the
-    sum of the losses. The model stays in evaluation mode.
+    sum of the losses. The results of pairs have the name of their task (``PairTask.name``). The model stays in
+    evaluation mode.
 
     Raises:
         FloatingPointError: the outputs for an instance are not finite.
@@ -54,10 +55,10 @@ def evaluate(
         "eval_perplexity": float(torch.tensor(mlm_loss).exp()),
         "eval_loss": mlm_loss,
     }
-    if total.pairs:
-        nsp_loss = total.nsp_loss / total.pairs
-        results |= {"eval_nsp_loss": nsp_loss, "eval_nsp_accuracy": total.nsp_correct / total.pairs}
-        results["eval_loss"] += nsp_loss
+    if task := held_out.settings.pairs:
+        loss = total.pair_loss / total.pairs
+        results |= {f"eval_{task.name}_loss": loss, f"eval_{task.name}_accuracy": total.pairs_correct / total.pairs}
+        results["eval_loss"] += loss
     return results
 
 
@@ -67,8 +68,8 @@ class _Sums(NamedTuple):
     mlm_loss: float
     mlm_correct: float
     predictions: float
-    nsp_loss: float = 0.0
-    nsp_correct: float = 0.0
+    pair_loss: float = 0.0
+    pairs_correct: float = 0.0
     pairs: float = 0.0
 
 
@@ -82,8 +83,8 @@ def _batch_sums(outputs: ModelOutput, batch: dict[str, torch.Tensor]) -> _Sums:
     if "next_sentence_label" not in batch:
         return sums
     labels = batch["next_sentence_label"]
-    nsp_loss, nsp_correct = _loss_and_correct(outputs["seq_relationship_logits"], labels)
-    return sums._replace(nsp_loss=nsp_loss, nsp_correct=nsp_correct, pairs=len(labels))
+    pair_loss, pairs_correct = _loss_and_correct(outputs["seq_relationship_logits"], labels)
+    return sums._replace(pair_loss=pair_loss, pairs_correct=pairs_correct, pairs=len(labels))
 
 
 def _broken_rows(outputs: ModelOutput, batch: dict[str, torch.Tensor]) -> list[int]:

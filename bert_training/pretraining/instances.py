@@ -24,15 +24,15 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.flags.natures import INSTANCE
+from bert_training.flags.objectives import DEFAULT, PairTask, objective_of
 from bert_training.flags.scripts import flags_with
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
-from bert_training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
+from bert_training.pretraining.segments import PLANNERS, EpochPlan
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
 
-OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
 # Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
 # of any position. Order and masks are new in every epoch.
 VARIANTS = 10
@@ -48,9 +48,7 @@ class InstanceSettings(MaskSettings):
     Attributes:
         seed: seed of the segments, of the order and of the masks.
         max_seq_length: the greatest number of tokens of an instance, special tokens included.
-        objective: ``mlm_nsp``, pairs as in the paper; ``mlm``, sentences of one document packed into one segment;
-            ``ltr``, the same segments, where each position predicts the next token of the segment, and the last one
-            predicts nothing.
+        objective: a key of ``bert_training/flags/objectives.py: OBJECTIVES``.
         short_seq_prob: share of the instances with a random shorter length.
         fixed: every epoch repeats the first one, including its masks, for evaluation.
         pad_to_max: pad to ``max_seq_length``; otherwise to the longest row of the batch, rounded up to a multiple
@@ -62,29 +60,28 @@ class InstanceSettings(MaskSettings):
 
     seed: int
     max_seq_length: int
-    objective: str = "mlm_nsp"
+    objective: str = DEFAULT
     short_seq_prob: float = 0.1
     fixed: bool = False
     pad_to_max: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}")
+        objective_of(vars(self))
         if not 8 <= self.max_seq_length < 1 << 16:
             raise ValueError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
 
     @property
-    def has_pairs(self) -> bool:
-        """Whether instances are pairs of segments, as next-sentence prediction needs them."""
-        return self.objective == "mlm_nsp"
+    def pairs(self) -> PairTask | None:
+        """What is asked about the two segments of an instance; None if it has one."""
+        return objective_of(vars(self)).pairs
 
     @property
     def capacity(self) -> int:
         """The number of tokens that fit between the special tokens [CLS] A [SEP] B [SEP] or [CLS] A [SEP]."""
-        return self.max_seq_length - (3 if self.has_pairs else 2)
+        return self.max_seq_length - (3 if self.pairs else 2)
 
 
 def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
@@ -115,13 +112,11 @@ class PretrainingInstances:
         self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
-        self.rule: MaskingRule | None = None if settings.objective == "ltr" else masking_rule(tokenizer, settings)
-        self.segment_seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
-        self.balance: LabelBalance | None = None
-        if settings.has_pairs:
-            self.balance = label_balance(
-                corpus, self.segment_seed, VARIANTS, settings.capacity, settings.short_seq_prob
-            )
+        objective = objective_of(vars(settings))
+        self.rule: MaskingRule | None = masking_rule(tokenizer, settings) if objective.masks else None
+        seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
+        make_planner = PLANNERS[objective.segments]
+        self.planner = make_planner(corpus, seed, VARIANTS, settings.capacity, settings.short_seq_prob)
         self._sizes: dict[int, int] = {}
         self._plans: OrderedDict[int, EpochPlan] = OrderedDict()
         self._orders: OrderedDict[int, np.ndarray] = OrderedDict()
@@ -161,7 +156,7 @@ class PretrainingInstances:
         """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept."""
         variant = 0 if self.settings.fixed else epoch % VARIANTS
         if variant not in self._plans:
-            self._plans[variant] = self._make_plan(variant)
+            self._plans[variant] = self.planner(variant)
             self._sizes[variant] = len(self._plans[variant])
             while len(self._plans) > 2:
                 self._plans.popitem(last=False)
@@ -183,7 +178,7 @@ class PretrainingInstances:
         """The instances at positions [start, stop) of the endless stream.
 
         The batch has ``input_ids``, ``token_type_ids``, ``attention_mask`` and ``labels``, all (B, L) int64; labels are
-        -100 where nothing is predicted. With ``mlm_nsp`` it also has ``next_sentence_label`` (B): 0 IsNext, 1 NotNext.
+        -100 where nothing is predicted. Pairs also have ``next_sentence_label`` (B): 0 or 1, see ``PairTask.classes``.
 
         Raises:
             ValueError: start is not below stop, or the corpus was written to since it was opened.
@@ -206,12 +201,6 @@ class PretrainingInstances:
             width = min(-(-longest // 8) * 8, self.settings.max_seq_length)
             arrays = {name: array[:, :width] if array.ndim == 2 else array for name, array in arrays.items()}
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-
-    def _make_plan(self, variant: int) -> EpochPlan:
-        capacity, short_seq_prob = self.settings.capacity, self.settings.short_seq_prob
-        if self.balance is not None:
-            return plan_pairs(self.corpus, self.segment_seed, variant, capacity, short_seq_prob, self.balance)
-        return plan_packed(self.corpus, self.segment_seed, variant, capacity, short_seq_prob)
 
     def _rows(self, epoch: int, start: int, stop: int) -> dict[str, np.ndarray]:
         """Instances [start, stop) of one epoch, as arrays (B, L), padded to max_seq_length."""
@@ -242,6 +231,6 @@ class PretrainingInstances:
             "attention_mask": attended.astype(np.int64),
             "labels": labels,
         }
-        if self.settings.has_pairs:
+        if self.settings.pairs:
             arrays["next_sentence_label"] = plan.label[rows].astype(np.int64)
         return arrays

@@ -3,6 +3,7 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.checkpoints import checkpoint_config
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
@@ -25,12 +26,13 @@ def build_pretraining_network(
             ``--max_seq_length``, or the checkpoint lacks weights other than those of the heads and the pooler.
     """
     args = run.args
-    left_to_right, initial_weights = args.objective == "ltr", None
+    objective, initial_weights = objective_of(vars(args)), None
+    left_to_right = objective.left_to_right
     assert args.max_seq_length is not None  # the flags get their default when they are parsed
-    if left_to_right:
-        check_special_tokens(tokenizer)
-    else:
+    if objective.masks:
         check_masking(tokenizer, args.whole_word_mask)
+    else:
+        check_special_tokens(tokenizer)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)
         check_fit(config, tokenizer, args.max_seq_length)

@@ -16,6 +16,7 @@ from typing import Any
 
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus
@@ -90,7 +91,7 @@ def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, flo
         Measurement(
             "mask rate",
             f"--mlm_probability {mask_rate:g} is outside {lowest_mask_rate} to {highest_mask_rate}",
-            flags["objective"] == "ltr" or lowest_mask_rate <= mask_rate <= highest_mask_rate,
+            not objective_of(flags).masks or lowest_mask_rate <= mask_rate <= highest_mask_rate,
         ),
         Measurement(
             "learning rate",

@@ -24,7 +24,7 @@ Shapes: I instances or chunks, D documents, N stretches of documents.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
 # The purpose of a random draw: the last counter of `random_bits`.
-_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = range(9)
+_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP, _SWAP = range(10)
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,10 @@ class EpochPlan:
         a_length: (I) the number of tokens of A.
         b_start: (I) where B begins.
         b_length: (I) the number of tokens of B; 0 for instances of a single segment.
-        label: (I) ``IS_NEXT`` or ``NOT_NEXT``; 0 for instances of a single segment.
-        left_out: number of one-sentence chunks that are left out of this epoch to balance the labels.
+        label: (I) the class of the pair, 0 or 1 (``PairTask.classes``); 0 for instances of a single segment.
+        used_tokens: the number of tokens of the text that the epoch uses: those of every A and of every B that
+            belongs to the same chunk. No token is counted twice.
+        left_out: number of one-sentence chunks that are left out of this epoch.
     """
 
     a_start: np.ndarray
@@ -61,16 +63,15 @@ class EpochPlan:
     b_start: np.ndarray
     b_length: np.ndarray
     label: np.ndarray
+    used_tokens: int
     left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.a_start)
 
-    @property
-    def used_tokens(self) -> int:
-        """The number of tokens that occur in an A or in the B that follows it; each of them is in one such segment."""
-        follows = self.label == IS_NEXT
-        return int(self.a_length.sum(dtype=np.int64) + self.b_length[follows].sum(dtype=np.int64))
+
+# From the number of a version of the segments to its plan.
+Planner = Callable[[int], EpochPlan]
 
 
 class LabelBalance(NamedTuple):
@@ -83,6 +84,9 @@ class LabelBalance(NamedTuple):
 
     is_next_prob: float
     keep_forced_prob: float
+
+
+_Spans = tuple[np.ndarray, np.ndarray]  # (I) first tokens, (I) the tokens after the last ones
 
 
 class _Stretches(NamedTuple):
@@ -148,7 +152,16 @@ def _chunk_pairs(
 ) -> _Chunks:
     """Gather the sentences of all stretches into chunks.
 
-    Vectorised over stretches: pass n of the loop makes chunk n of every stretch.
+    Vectorised over stretches: pass n of the loop makes chunk n of every stretch. For one stretch it is this::
+
+        while position < end:
+            stop = position + 2  # at least two sentences, where two are left
+            while stop < end and tokens(position, stop) < target:
+                stop += 1
+            stop = min(stop, end)
+            split = any of position + 1 .. stop - 1  # A is position .. split - 1
+            not_next = stop - position == 1 or uniform() >= is_next_prob
+            position = split if not_next else stop  # for NotNext, the rest starts the next chunk
 
     Args:
         corpus: the corpus of the stretches.
@@ -164,9 +177,8 @@ def _chunk_pairs(
     # The state is seeded by the stretch's first sentence, so it does not depend on the size of the blocks or on the
     # sample that `label_balance` takes.
     state = random_bits(seed, variant, position)
-    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3.
-    # split is 1 or 2; let it be 1, so A is sentence 0. If the label is IsNext, B is the sentences 1 and 2, and the next
-    # chunk begins at 3. If it is NotNext, the next chunk begins at 1.
+    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3,
+    # and split is 1 or 2. If it is 1, the next chunk begins at 3 for IsNext and at 1 for NotNext.
     turns: list[_Chunks] = []
     turn = 0
     while len(position):
@@ -272,12 +284,19 @@ def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPla
     end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
     b_start = np.where(chunks.not_next, offsets[start], a_end)
     b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
+    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT)
+    return _cut(bits, (a_start, a_end), (b_start, b_end), label, ~chunks.not_next, capacity)
 
+
+def _cut(bits: np.ndarray, a: _Spans, b: _Spans, label: np.ndarray, own: np.ndarray, capacity: int) -> EpochPlan:
+    """The plan of pairs (I), cut to ``capacity``; ``own`` tells whose B is of the same chunk as A."""
+    (a_start, a_end), (b_start, b_end) = a, b
     a_length, b_length = cut_lengths(a_end - a_start, b_end - b_start, capacity)
     a_start = a_start + below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)
     b_start = b_start + below(random_bits(bits, _CUT_B), b_end - b_start - b_length + 1)
-    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
-    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
+    used = int(a_length.sum() + b_length[own].sum())
+    a_length, b_length = a_length.astype(np.int32), b_length.astype(np.int32)
+    return EpochPlan(a_start, a_length, b_start, b_length, label.astype(np.int8), used)
 
 
 def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
@@ -294,6 +313,25 @@ def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray
     cut_b = np.where(long_a, half, capacity - a)
     fits = a + b <= capacity
     return np.where(fits | ~long_a, a, cut_a), np.where(fits | ~long_b, b, cut_b)
+
+
+def plan_ordered(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+    """Plan pairs of consecutive segments, of which a fair coin swaps half (ALBERT's sentence-order prediction).
+
+    The chunks are those of ``plan_pairs`` that are all IsNext; those of one sentence are left out. They are cut after
+    the swap, so that the lengths of a cut pair do not tell which segment came first in the text.
+    """
+    plans, left_out, offsets = [], 0, corpus.sentences
+    for stretches in _blocks(corpus):
+        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, is_next_prob=1.0)
+        left_out += int(chunks.forced.sum())
+        chunks = _Chunks._make(column[~chunks.forced] for column in chunks)
+        starts, middles, ends = offsets[chunks.first], offsets[chunks.split], offsets[chunks.stop]
+        swapped = uniform(random_bits(chunks.bits, _SWAP)) < 0.5
+        a = np.where(swapped, middles, starts), np.where(swapped, ends, middles)
+        b = np.where(swapped, starts, middles), np.where(swapped, middles, ends)
+        plans.append(_cut(chunks.bits, a, b, label=swapped, own=np.ones_like(swapped), capacity=capacity))
+    return _join_plans(plans, left_out)
 
 
 def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
@@ -319,7 +357,8 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
             turn += 1
         start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
         none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
-        plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
+        used = int(length.sum(dtype=np.int64))
+        plans.append(EpochPlan(start, length, start + length, none, label, used))
     return _join_plans(plans, 0)
 
 
@@ -330,5 +369,41 @@ def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
         b_start=np.concatenate([plan.b_start for plan in plans]),
         b_length=np.concatenate([plan.b_length for plan in plans]),
         label=np.concatenate([plan.label for plan in plans]),
+        used_tokens=sum(plan.used_tokens for plan in plans),
         left_out=left_out,
     )
+
+
+def next_or_random(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Pairs whose B follows A or comes from another document (``plan_pairs``), with balanced labels."""
+    balance = label_balance(corpus, seed, variants, capacity, short_seq_prob)
+    return lambda variant: plan_pairs(corpus, seed, variant, capacity, short_seq_prob, balance)
+
+
+def in_order_or_swapped(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Consecutive segments, half of them swapped (``plan_ordered``).
+
+    Raises:
+        ValueError: no document has two sentences.
+    """
+    if not np.any(np.diff(corpus.documents) > 1):
+        raise ValueError(
+            f"{corpus.path}: sentence-order prediction needs a document of 2 sentences, got none such; add text, put "
+            "blank lines between documents only, or use the objective mlm"
+        )
+    return lambda variant: plan_ordered(corpus, seed, variant, capacity, short_seq_prob)
+
+
+def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+    """Single segments (``plan_packed``)."""
+    return lambda variant: plan_packed(corpus, seed, variant, capacity, short_seq_prob)
+
+
+# How the text is divided into instances, ``Objective.segments``. Each function gets the corpus, the seed of all draws,
+# the number of versions of the segments, the greatest number of tokens of an instance without its special tokens, and
+# the share of the instances with a random shorter length.
+PLANNERS: dict[str, Callable[[Corpus, int, int, int, float], Planner]] = {
+    "next_or_random": next_or_random,
+    "in_order_or_swapped": in_order_or_swapped,
+    "packed": packed,
+}

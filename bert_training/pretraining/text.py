@@ -13,6 +13,7 @@ from bert_training.engine.run import Run
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.unchanged import UnchangedFiles
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.documents import (
     check_encodable,
@@ -89,7 +90,8 @@ class Text:
         Raises:
             ValueError: the text ends too early, or it cannot be read.
         """
-        least = 2 if self.args.objective == "mlm_nsp" else 1  # of documents, and of sentences in the longest document
+        objective = objective_of(vars(self.args))
+        fewest_documents, fewest_sentences = objective.fewest
         share = 0.0 if self.args.validation_file else self.args.validation_split
         documents = {"training": 0} | ({"held-out": 0} if share else {})
         longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
@@ -103,22 +105,23 @@ class Text:
             side = "held-out" if in_share(checksum, share) else "training"
             documents[side] += sentences > 0
             longest[side] = max(longest[side], sentences)
-            if min(documents.values()) >= least and min(longest.values()) >= least:
+            if min(documents.values()) >= fewest_documents and min(longest.values()) >= fewest_sentences:
                 return
             sentences, checksum = 0, None
         held_out = f" and as much to hold out (--validation_split {share})" if share else ""
-        enough = min(documents["training"], longest["training"]) >= least
+        enough = documents["training"] >= fewest_documents and longest["training"] >= fewest_sentences
         remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
         remedies += ["give a larger --validation_split or a --validation_file"] if share else []
-        remedies += ["use --objective mlm"] if least == 2 else []
+        remedies += ["use --objective mlm"] if objective.pairs else []
         more = {side: " or more" if longest[side] >= _SENTENCES_COUNTED else "" for side in documents}
         amounts = " and ".join(
             f"{documents[side]} for the {side} text (its longest has {longest[side]}{more[side]} sentences)"
             for side in documents
         )
         raise ValueError(
-            f"{self.name}: --objective {self.args.objective} needs at least {least} documents, one of them of at least "
-            f"{least} sentences, to train on{held_out}; got {amounts}. Add text, or {', or '.join(remedies)}"
+            f"{self.name}: --objective {self.args.objective} needs at least {fewest_documents} documents, one of them "
+            f"of at least {fewest_sentences} sentences, to train on{held_out}; got {amounts}. Add text, or "
+            f"{', or '.join(remedies)}"
         )
 
     def lines(self) -> Iterator[str | None]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bert_training.flags.objectives import OBJECTIVES
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -21,13 +23,19 @@ class Metric:
     curve_name: str = ""
 
 
+_PAIR_TASKS = [objective.pairs for objective in OBJECTIVES.values() if objective.pairs]
 # Key in all_results.json and metrics.jsonl -> names. The order is that of the rows of a card and of the curves.
 METRICS = {
     "eval_loss": Metric("loss", "Loss"),
     "eval_mlm_loss": Metric("loss", "Masked-piece loss, nats"),
     "eval_perplexity": Metric("perplexity", "Perplexity of masked pieces"),
     "eval_mlm_accuracy": Metric("accuracy", "Masked-piece accuracy", curve_name="masked pieces"),
-    "eval_nsp_accuracy": Metric("accuracy", "Next-sentence accuracy (chance 0.5)", curve_name="next sentence"),
+    **{
+        f"eval_{task.name}_accuracy": Metric(
+            "accuracy", f"{task.title.capitalize()} accuracy (chance 0.5)", curve_name=task.title.replace("-", " ")
+        )
+        for task in _PAIR_TASKS
+    },
     "eval_accuracy": Metric("accuracy", "Accuracy", "accuracy", "accuracy"),
     "eval_mnli_m_accuracy": Metric("accuracy", "Accuracy, matched", "accuracy, matched", "matched"),
     "eval_mnli_mm_accuracy": Metric("accuracy", "Accuracy, mismatched", "accuracy, mismatched", "mismatched"),
@@ -44,11 +52,11 @@ METRICS = {
     "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),
 }
-# The results that neither cards nor pictures nor reports have: the loss of next-sentence prediction; and of SQuAD 2.0
+# The results that neither cards nor pictures nor reports have: the losses of pairs in pre-training; and of SQuAD 2.0
 # the exact scores, the counts, the thresholds and the scores at two of them. The scores of one type of entities or of
 # one category of AX are not listed, because their names depend on the data.
 OTHER_RESULTS = frozenset({
-    "eval_nsp_loss",
+    *(f"eval_{task.name}_loss" for task in _PAIR_TASKS),
     "eval_exact", "eval_HasAns_exact", "eval_NoAns_exact", "eval_best_exact",
     "eval_total", "eval_HasAns_total", "eval_NoAns_total",
     "eval_best_exact_thresh", "eval_best_f1_thresh", "eval_null_score_diff_threshold",

@@ -19,6 +19,7 @@ from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.records import read_events
 from bert_training.flags.natures import CARD
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of, with_steps
 from bert_training.flags.scripts import flags_with
 from bert_training.records.curves import CURVES, MARGIN, counted_start
@@ -154,7 +155,7 @@ def metadata(card: Card) -> ModelCardData:
     tags = ["bert", kind.tag, *(["pre-training"] if card.kind == "pretraining" else [])]
     if flags.get("label_token") == "last":  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
-    if flags.get("objective") == "ltr":
+    if objective_of(flags).left_to_right:
         tag, tags = None, ["bert", "left-to-right"]
     task_name, own_files = flags.get("task_name"), flags.get("data_dir") or flags.get("train_file")
     dataset = flags["dataset_name"] if flags.get("dataset_name") in on_hub else None
@@ -198,12 +199,7 @@ def what_it_is(card: Card) -> str:
     new = "starting from weights that were counted in the text" if counted else "starting from random weights"
     origin = f"starting from {code(start)}" if start else new
     if card.kind == "pretraining":
-        objectives = {
-            "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
-            "mlm": "predicting masked word pieces",
-            "ltr": "predicting word pieces from left to right",
-        }
-        origin = f"{objectives[flags.get('objective', 'mlm_nsp')]}, {origin}"
+        origin = f"{objective_of(flags).learns_by}, {origin}"
     if card.only_evaluated:
         sentence = sentence.replace(" fine-tuned", "")
         origin = f"with the weights of {code(start)}; nothing was trained here"

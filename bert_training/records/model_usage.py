@@ -1,6 +1,7 @@
 """Short programs for model cards, which show how a finished model is used."""
 
 from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
+from bert_training.flags.objectives import objective_of
 
 # For records of older versions, which do not say how many texts an example has.
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
@@ -72,9 +73,9 @@ def usage(model: str, kind: str, run: dict, datasets: list[str], builtin: bool) 
 
     if kind == "pretraining":
         text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
-        if flags.get("objective") == "ltr":
-            return with_network("AutoModel", FEATURES, text=text)
-        return with_pipeline("fill_mask", "fill-mask", "", FILL_MASK, text=text)
+        if objective_of(flags).masks:
+            return with_pipeline("fill_mask", "fill-mask", "", FILL_MASK, text=text)
+        return with_network("AutoModel", FEATURES, text=text)
     if kind == "glue":
         task = flags.get("task_name") or datasets[0]
         pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
 from bert_training.flags.natures import INSTANCE
+from bert_training.flags.objectives import PairTask
 from bert_training.flags.phases import phases_of
 from bert_training.flags.scripts import flags_with
 from bert_training.networks.checkpoints import load_tokenizer
@@ -26,7 +27,7 @@ from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
-from bert_training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
+from bert_training.pretraining.segments import EpochPlan
 from bert_training.records.curves import BLUE, VERMILION, save_figure, style_axis
 from tokenization.coverage import Coverage
 
@@ -67,10 +68,10 @@ def audit(
         ),
     ]
     arrays = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
-    if settings.objective == "mlm_nsp":
-        measurements += _pair_measurements(corpus, plan)
+    if settings.pairs:
+        measurements += _pair_measurements(corpus, plan, settings.pairs)
         arrays["label"] = plan.label
-    if settings.objective != "ltr":
+    if instances.rule is not None:
         arrays["mix"], arrays["wanted"], mask_measurements = _mask_measurements(instances)
         measurements += mask_measurements
     return measurements, arrays
@@ -129,28 +130,36 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     ]
 
 
-def _pair_measurements(corpus: Corpus, plan: EpochPlan) -> list[Measurement]:
-    """Measurements of the pairs of next sentence prediction."""
-    following = float((plan.label == IS_NEXT).mean())
+def _pair_measurements(corpus: Corpus, plan: EpochPlan, pairs: PairTask) -> list[Measurement]:
+    """Measurements of the pairs and their labels."""
+    first_class = float((plan.label == 0).mean())
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     first_tokens = corpus.sentences[corpus.documents]
-    drawn = plan.label == NOT_NEXT
-    a_document = np.searchsorted(first_tokens, plan.a_start[drawn], side="right")
-    b_document = np.searchsorted(first_tokens, plan.b_start[drawn], side="right")
-    same = int((a_document == b_document).sum())
+    a_document, b_document = (np.searchsorted(first_tokens, s, side="right") for s in (plan.a_start, plan.b_start))
     leak = _predictable_share(plan)
-    chunks = len(plan) + plan.left_out
-    return [
+    measurements = [
         Measurement(
             "label balance",
-            f"{following:.2%} of {len(plan):,} pairs are IsNext; it should be half",
-            abs(following - 0.5) < allowed,
+            f"{first_class:.2%} of {len(plan):,} pairs are {pairs.classes[0]}; it should be half",
+            abs(first_class - 0.5) < allowed,
         ),
-        Measurement("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
         Measurement(
             "label from lengths",
             f"the lengths alone predict {leak:.1%} of the labels; 50 % is chance, fine below 65 %",
             leak < 0.65,
+        ),
+    ]
+    if not pairs.random_second:
+        wrong = int((a_document != b_document).sum())
+        return [
+            *measurements,
+            Measurement("documents", f"{wrong:,} pairs of two documents; there must be none", not wrong),
+        ]
+    wrong, chunks = int(((plan.label == 1) & (a_document == b_document)).sum()), len(plan) + plan.left_out
+    return [
+        *measurements,
+        Measurement(
+            "negatives", f"{wrong:,} {pairs.classes[1]} pairs from one document; there must be none", not wrong
         ),
         Measurement(
             "left out",
@@ -242,11 +251,12 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
     return mix, wanted, measurements
 
 
-def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
+def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None) -> None:
     """Draw lengths, labels, mask mix and token frequencies as one PNG. Raises ValueError if matplotlib is missing.
 
     Args:
         arrays: as `audit` returned them.
+        pairs: the task of the pairs, whose labels are drawn.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
@@ -267,10 +277,10 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
     style_axis(frequencies, "How often each piece occurs", "pieces, the most frequent first")
     for axis in (labels, mix):
         axis.set_axis_off()  # some objectives have no pairs or no masks
-    if "label" in arrays:
+    if pairs:
         shares = np.bincount(arrays["label"], minlength=2) / len(arrays["label"])
-        _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
-        style_axis(labels, "Next-sentence labels (dashed: expected)", "")
+        _draw_shares(labels, list(pairs.classes), shares, np.array([0.5, 0.5]))
+        style_axis(labels, f"{pairs.title.capitalize()} labels (dashed: expected)", "")
     if "mix" in arrays:
         _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
         style_axis(mix, "Replacement of the predicted tokens (dashed: expected)", "")
@@ -335,7 +345,7 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
-    draw_audit(arrays, path)
+    draw_audit(arrays, path, instances.settings.pairs)
     print(f"picture: {path}")
 
 

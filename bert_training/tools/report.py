@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.records.curves import (
     BLUE,
     GREEN,
@@ -262,10 +263,14 @@ def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
 def pretraining_row(run: FinishedRun) -> str:
     """A row of the table of pre-training runs."""
     results = run.results
-    nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
+    task = objective_of(run.facts["flags"]).pairs
+    accuracy = results.get(f"eval_{task.name}_accuracy") if task else None
+    pairs = f"{100 * accuracy:.1f}" if accuracy is not None else ""
+    if task not in (None, NEXT_SENTENCE):
+        pairs += f" ({task.title})"
     return (
         f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
-        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+        f"| {pairs} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 

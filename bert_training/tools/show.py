@@ -12,18 +12,24 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
+from bert_training.flags.objectives import PairTask
 from bert_training.flags.phases import phase_at, phases_of, with_steps
-from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
 
 Column = tuple[str, str, str]  # a token, its type id, its label
 INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
 
 
-def instance_text(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
+def instance_text(
+    tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], pairs: PairTask | None, width: int = 110
+) -> str:
     """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
 
     A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
+
+    Args:
+        instance: the row, by the names of the batch.
+        pairs: the task of its two segments; None if it has one.
     """
     length = int(instance["attention_mask"].sum())
     ids, types, labels = (instance[name][:length].tolist() for name in INSTANCE_ROWS)
@@ -36,9 +42,9 @@ def instance_text(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], 
             cells = "".join(column[number].ljust(_width(column)) for column in block)
             lines.append((name.ljust(margin) + cells).rstrip())
         lines.append("")
-    if "next_sentence_label" in instance:
+    if pairs:
         label = int(instance["next_sentence_label"])
-        lines[-1] = f"next_sentence_label  {label} ({'IsNext' if label == IS_NEXT else 'NotNext'})"
+        lines[-1] = f"next_sentence_label  {label} ({pairs.classes[label]})"
     return "\n".join(lines).rstrip()
 
 
@@ -95,7 +101,7 @@ def _print_step(arguments: argparse.Namespace) -> None:
         row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
         where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}"
         print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro_batch}: {where}")
-        print(instance_text(tokenizer, row) + "\n")
+        print(instance_text(tokenizer, row, instances.settings.pairs) + "\n")
     if len(positions) > arguments.limit:
         print(f"({len(positions) - arguments.limit:,} more; --limit shows them)")
 

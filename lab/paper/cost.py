@@ -15,6 +15,7 @@ from typing import Any
 
 from bert_training.engine.finished import read_results
 from bert_training.engine.throughput import training_flops
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, phases_of, with_steps
 from lab.paper.command_line import words_of
 from lab.paper.data import config_of
@@ -41,7 +42,7 @@ def flops_of(cell: Cell, scale: Scale) -> float:
 
 def _pretraining_flops(cell: Cell, scale: Scale) -> float:
     config, args = config_of(scale, cell.size, scale.vocab_size), cell.arguments()
-    predicted = 1.0 if args.objective == "ltr" else MASKED
+    predicted = MASKED if objective_of(vars(args)).masks else 1.0
     flops = 0.0
     for phase in with_steps(phases_of(vars(args)), args.max_steps):
         sequences = (phase.stop - phase.start) * phase.size * phase.accumulation

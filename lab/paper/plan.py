@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.recipes import initial_range
 from bert_training.flags.scripts import SCRIPTS
@@ -199,8 +200,7 @@ def pretraining_cell(
     flags: Flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text_flags}
     flags |= {"tokenizer_name": VOCABULARY, "config_name": f"{SIZES}/{pretraining.size.name}"}
     flags |= pretraining.flags
-    has_nsp = pretraining.flags.get("objective", "mlm_nsp") == "mlm_nsp"
-    phases = scale.phases if has_nsp else scale.phases_without_nsp
+    phases = scale.phases if objective_of(pretraining.flags).pairs else scale.phases_without_nsp
     flags |= {"phases": phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
     flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
     flags |= scale.pretraining

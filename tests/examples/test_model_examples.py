@@ -10,9 +10,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer, dynamic_module_utils
 
+from bert_training.flags.objectives import OBJECTIVES
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.segments import PLANNERS
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
 from tests.helpers.model_folders import save_model
+from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 
@@ -56,6 +61,32 @@ def test_transformers_trainer_trains_the_model(folder, tmp_path, monkeypatch, ca
     after = BertForMaskedLM.from_pretrained(tmp_path / "new")
     assert not torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
     assert (tmp_path / "new" / "heads.py").exists()
+
+
+def test_the_toy_objective_trains_a_model(
+    tmp_path, text_file, tokenizer_folder, network_shape, monkeypatch, capsys, no_pictures
+):
+    """A row added from outside reaches the flags, the instances, the records, the results and the card."""
+    monkeypatch.setitem(OBJECTIVES, "mlm_half", None)  # The example sets both rows; they are removed after the test.
+    monkeypatch.setitem(PLANNERS, "halves", None)
+    folder = tmp_path / "toy"
+    flags = {"output_dir": folder, "train_file": text_file, "tokenizer_name": tokenizer_folder}
+    flags |= {"config_name": network_shape, "max_seq_length": 32, "max_steps": 3, "validation_split": 0.2}
+    flags |= {"per_device_train_batch_size": 8, "logging_steps": 1, "peak_tflops": 1}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    output = run_example("toy_objective.py", *words, monkeypatch=monkeypatch, capsys=capsys)
+    results = read(folder, "all_results.json")
+    assert 0 <= results["eval_half_accuracy"] <= 1 and results["eval_half_loss"] > 0
+    assert f"eval_half_accuracy {results['eval_half_accuracy']:.4f}" in output
+    assert all(event["half_loss"] > 0 for event in events(folder, "train"))
+    assert "whether two halves belong together" in (folder / "README.md").read_text()
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    corpus = Corpus.open(folder / "corpus" / "train", tokenizer)
+    settings = InstanceSettings(seed=1, max_seq_length=32, objective="mlm_half")
+    plan = PretrainingInstances(corpus, tokenizer, settings).plan(0)
+    follows = plan.b_start == plan.a_start + plan.a_length
+    assert (follows == (plan.label == 0)).all() and plan.label.mean() == pytest.approx(0.5, abs=0.01)
+    assert (plan.a_length + plan.b_length).max() <= settings.capacity
 
 
 @pytest.mark.slow

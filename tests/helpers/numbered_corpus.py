@@ -31,7 +31,7 @@ def make_corpus(path, tokenizer, documents):
             sentences.append(" ".join(f"w{(number + offset) % NUM_WORDS}" for offset in range(length)))
             number += length
         texts.append(sentences)
-    return build_corpus(texts, tokenizer, path, need_pairs=False)
+    return build_corpus(texts, tokenizer, path)
 
 
 def random_lengths(documents, sentences, seed=0):

@@ -227,9 +227,16 @@ FAULTS = {
     ),
     "A is cut at its end only": Fault(
         file=SEGMENTS,
-        places="_place_b_and_cut",
+        places="_cut",
         correct="below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
         faulty="0",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "one pair in three is swapped": Fault(
+        file=SEGMENTS,
+        places="plan_ordered",
+        correct="uniform(random_bits(chunks.bits, _SWAP)) < 0.5",
+        faulty="uniform(random_bits(chunks.bits, _SWAP)) < 1 / 3",
         tests=("tests/pretraining/test_segments.py",),
     ),
     "the same order in every epoch": Fault(

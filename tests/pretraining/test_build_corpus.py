@@ -13,9 +13,10 @@ import sys
 import numpy as np
 import pytest
 
+from bert_training.flags.objectives import OBJECTIVES
 from bert_training.pretraining import build_corpus as corpus_module
 from bert_training.pretraining import encoding
-from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.build_corpus import Corpus, build_corpus, check_text, encode_part
 from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.pretraining.sentences import split_sentences
 from tests.helpers.repository import ROOT
@@ -147,8 +148,6 @@ def test_parts_of_another_text_are_not_used(tmp_path, tokenizer):
     encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
     with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
         build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", processes=2)
-    with pytest.raises(ValueError, match="needs at least 2 documents"):
-        encode_part(DOCUMENTS[:1], tokenizer, tmp_path / "c", 0, 2)
 
 
 def test_a_worker_that_dies_is_reported(tokenizer):
@@ -290,25 +289,24 @@ def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize(
-    "documents", [[["The dog. The cat."]], [["The dog."], ["The cat."]], [["The dog. The cat."], ["  "]], [[]]]
+    ("text", "got"),
+    [
+        ("The dog. The cat.\n", "got 1 documents, the longest of 2 sentences"),
+        ("The dog. The cat.\n\n \n\n", "got 1 documents, the longest of 2 sentences"),
+        ("The dog.\n\nThe cat.\n", "got 2 documents, the longest of 1 sentences"),
+    ],
 )
-def test_pairs_need_two_documents_and_two_sentences(tmp_path, tokenizer, documents):
-    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(document) for document in documents) + "\n.\n")
-    with pytest.raises(ValueError, match="next-sentence prediction needs at least 2 documents"):
-        build_corpus(documents, tokenizer, tmp_path / "c")
-    assert list(tmp_path.glob("c*")) == []  # It was refused before anything was written.
+def test_pairs_need_two_documents_and_two_sentences(tmp_path, text, got):
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(ValueError, match=f"a.txt: next-sentence prediction needs at least 2 documents .* {got}"):
+        check_text([tmp_path / "a.txt"], OBJECTIVES["mlm_nsp"])
+    check_text([tmp_path / "a.txt"], OBJECTIVES["mlm"])
+    (tmp_path / "b.txt").write_text("The dog. The cat.\n")
+    check_text([tmp_path / "a.txt", tmp_path / "b.txt"], OBJECTIVES["mlm_nsp"])
 
 
-def test_too_few_documents_are_refused_in_files_and_generators(tmp_path, tokenizer):
-    (tmp_path / "a.txt").write_text("The dog. The cat.\n")
-    with pytest.raises(ValueError, match="got 1 documents, the longest of 2 sentences"):
-        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
-    corpus = build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c", fingerprint="those")
-    assert corpus.documents.tolist() == [0, 3, 5]  # The documents that the check consumed are there too.
-
-
-def test_one_document_is_enough_without_pairs(tmp_path, tokenizer):
-    assert build_corpus([["The dog."]], tokenizer, tmp_path / "c", need_pairs=False).num_sentences == 1
+def test_one_document_is_enough_for_a_corpus(tmp_path, tokenizer):
+    assert build_corpus([["The dog."]], tokenizer, tmp_path / "c").num_sentences == 1
 
 
 def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
@@ -321,7 +319,7 @@ def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
     with pytest.raises(ValueError, match="document 2: lone surrogate"):
         build_corpus([["fine. It is."], ["not \ud800"]], tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="holds no text that the tokenizer turns into tokens"):
-        build_corpus([["\u200b"]], tokenizer, tmp_path / "c", need_pairs=False)
+        build_corpus([["\u200b"]], tokenizer, tmp_path / "c")
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def corpus_of(documents, tokenizer, folder):
     """The corpus of documents, each of which is a list of paragraphs."""
     file = folder / "text.txt"
     file.write_text("\n\n".join("\n".join(document) for document in documents))
-    return build_corpus([file], tokenizer, folder / "corpus", need_pairs=False)
+    return build_corpus([file], tokenizer, folder / "corpus")
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_only_the_beginning_is_read(tokenizer):
 
 def instances(path, documents, tokenizer, objective):
     settings = InstanceSettings(seed=0, max_seq_length=16, objective=objective, fixed=True)
-    return PretrainingInstances(build_corpus(documents, tokenizer, path, need_pairs=False), tokenizer, settings)
+    return PretrainingInstances(build_corpus(documents, tokenizer, path), tokenizer, settings)
 
 
 def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):

@@ -53,6 +53,7 @@ OBJECTIVES = {
     "mlm_nsp": (BertForPreTraining, {}),
     "mlm": (BertForMaskedLM, {"whole_word_mask": True, "short_seq_prob": 0.5}),
     "ltr": (BertForMaskedLM, {}),
+    "mlm_sop": (BertForPreTraining, {}),
 }
 SUBJECTS = ("the baker", "a sailor", "my sister", "the old judge", "every teacher", "one farmer")
 VERBS = ("opened", "repaired", "painted", "remembered", "carried", "counted")

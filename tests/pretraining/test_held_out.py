@@ -59,6 +59,6 @@ def test_the_lines_of_documents_make_the_corpus_of_their_lists(tmp_path, tokeniz
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     texts = [["the old house .", "a new river ."], [], ["the king ."]]
     one = build_corpus(texts, tokenizer, tmp_path / "a", fingerprint="x")
-    other = build_corpus(iter(lines_of(texts)), tokenizer, tmp_path / "b", fingerprint="x", need_pairs=False)
+    other = build_corpus(iter(lines_of(texts)), tokenizer, tmp_path / "b", fingerprint="x")
     assert one.fingerprint == other.fingerprint
     assert one.manifest["files"] == other.manifest["files"] and one.num_documents == 2

@@ -28,7 +28,7 @@ def corpus(tokenizer, tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("text"), random.Random(0)
     lines = [" ".join(f"{word} {FOLLOWER[word]}" for word in rng.choices([*FOLLOWER], k=9)) + "." for _ in range(300)]
     (folder / "text.txt").write_text("\n\n".join(lines))
-    return build_corpus([folder / "text.txt"], tokenizer, folder / "corpus", need_pairs=False)
+    return build_corpus([folder / "text.txt"], tokenizer, folder / "corpus")
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_every_size_begins_with_finite_outputs(hidden_size, heads, config, corpu
 
 def test_a_text_without_second_neighbours(config, tokenizer, tmp_path):
     (tmp_path / "text.txt").write_text("hello north\n\nhi south\n\nhello east\n\n" * 5)
-    pairs = build_corpus([tmp_path / "text.txt"], tokenizer, tmp_path / "corpus", need_pairs=False)
+    pairs = build_corpus([tmp_path / "text.txt"], tokenizer, tmp_path / "corpus")
     network = counted(BertForMaskedLM, config, pairs)
     assert all(weight.isfinite().all() for weight in network.parameters())
     attention = network.base_model.encoder.layer[0].attention  # weights of 0 on both sides would stay 0

@@ -6,6 +6,7 @@ import torch
 from transformers import BertTokenizer
 
 from bert_training.engine.batches import IGNORED
+from bert_training.pretraining import segments
 from bert_training.pretraining.instances import VARIANTS, PretrainingInstances
 from bert_training.pretraining.segments import IS_NEXT
 from tests.helpers.numbered_corpus import (
@@ -67,6 +68,43 @@ def test_pairs_are_spans_with_the_right_label(corpus, tokenizer):
             assert document != other
 
 
+def test_swapped_pairs_are_consecutive_text(corpus, tokenizer):
+    """The segment that came first in the text is A with the label 0 and B with the label 1."""
+    instances = instances_of(corpus, tokenizer, objective="mlm_sop")
+    batch = instances.batch(0, instances.epoch_size(0))
+    labels = batch["next_sentence_label"].tolist()
+    for row, types, mask, label in zip(
+        originals(batch), batch["token_type_ids"].numpy(), batch["attention_mask"].numpy(), labels
+    ):
+        a, b = pair_of(row, types, mask.sum())
+        earlier, later = (b, a) if label else (a, b)
+        assert len(np.unique(document_of(corpus, [*a, *b]))) == 1
+        assert (np.diff(earlier) == 1).all() and (np.diff(later) == 1).all() and later[0] > earlier[-1]
+        if len(a) + len(b) < LENGTH - 3:
+            assert later[0] == earlier[-1] + 1  # No token between them was cut away.
+    assert 0.4 < np.mean(labels) < 0.6
+
+
+def test_the_masks_do_not_depend_on_the_swap(corpus, tokenizer, monkeypatch):
+    """Without any swap, the same instances have the same number of predicted tokens, and at the same places where the
+    lengths of the segments are the same. A mask that depended on the label would give the label away.
+    """
+    settings = {"objective": "mlm_sop", "short_seq_prob": 0.0, "mlm_probability": 0.3}
+    swapped = instances_of(corpus, tokenizer, **settings)
+    size = swapped.epoch_size(0)
+    batch, plan = swapped.batch(0, size), swapped.plan(0)
+    order = swapped.order(0)
+    monkeypatch.setattr(segments, "uniform", lambda bits: np.full(bits.shape, 0.75))
+    ordered = instances_of(corpus, tokenizer, **settings)
+    assert ordered.plan(0).label.sum() == 0 and plan.label.sum() > size / 3
+    monkeypatch.undo()
+    other = ordered.batch(0, size)
+    masked, others = (found["labels"].numpy() != IGNORED for found in (batch, other))
+    assert np.array_equal(masked.sum(1), others.sum(1))
+    same = (plan.label[order] == 1) & (plan.a_length[order] == ordered.plan(0).a_length[order])
+    assert same.sum() > 3 and np.array_equal(masked[same], others[same])
+
+
 def test_masks_are_15_percent_of_the_real_tokens(corpus, tokenizer):
     batch = instances_of(corpus, tokenizer).batch(0, 200)
     ordinary = (torch.from_numpy(originals(batch)) > MASK).sum(1)
@@ -112,7 +150,7 @@ def assert_same(first, second):
         assert torch.equal(first[name], second[name]), name
 
 
-@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr", "mlm_sop"])
 def test_a_batch_is_its_parts_wherever_it_is_cut(corpus, tokenizer, objective):
     instances = instances_of(corpus, tokenizer, objective=objective)
     size = instances.epoch_size(0)
@@ -165,7 +203,7 @@ def test_the_same_segments_get_fresh_masks(corpus, tokenizer, monkeypatch):
     assert np.array_equal(originals(first), originals(again))
     assert (first["labels"] == again["labels"]).all(1).sum() < 5
     other = instances_of(corpus, tokenizer, seed=2)
-    other.segment_seed, other.balance = instances.segment_seed, instances.balance
+    other.planner = instances.planner
     assert np.array_equal(originals(first), originals(other.batch(0, 50)))
     assert (first["labels"] == other.batch(0, 50)["labels"]).all(1).sum() < 5
 

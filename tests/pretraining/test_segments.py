@@ -7,8 +7,17 @@ from transformers import BertTokenizer
 from bert_training.pretraining import segments
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.documents import read_documents
+from bert_training.pretraining.hashed_random import below, random_bits, uniform
 from bert_training.pretraining.instances import VARIANTS
-from bert_training.pretraining.segments import IS_NEXT, NOT_NEXT, LabelBalance, cut_lengths, label_balance, plan_pairs
+from bert_training.pretraining.segments import (
+    IS_NEXT,
+    NOT_NEXT,
+    LabelBalance,
+    cut_lengths,
+    label_balance,
+    plan_ordered,
+    plan_pairs,
+)
 from tests.helpers.numbered_corpus import (
     LENGTH,
     document_of,
@@ -103,6 +112,29 @@ def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
     balance = label_balance(corpus, 1, VARIANTS, 37, 0.0)
     assert balance.is_next_prob == 0.75 and balance.keep_forced_prob == pytest.approx(50 / 925, rel=0.2)
+
+
+def test_the_chunks_are_those_of_the_sequential_form(corpus):
+    """The loop that the docstring of _chunk_pairs draws, for one stretch and one number at a time."""
+    stretches = segments._stretches(corpus, np.arange(corpus.num_documents))
+    chunks = segments._chunk_pairs(corpus, stretches, 5, 3, 60, 0.3, 0.6)
+    found = {tuple(map(int, row)) for row in zip(chunks.first, chunks.split, chunks.stop, chunks.not_next)}
+    expected, tokens = set(), corpus.sentences.tolist()
+    for first, end in zip(stretches.first.tolist(), stretches.end.tolist()):
+        position, turn = first, 0
+        while position < end:
+            bits = random_bits(random_bits(5, 3, np.array(first)), turn)
+            target = int(segments._targets(bits, 60, 0.3))
+            stop = position + 2
+            while stop < end and tokens[stop] - tokens[position] < target:
+                stop += 1
+            stop = min(stop, end)
+            choices = max(stop - position - 1, 1)
+            split = position + 1 + int(below(random_bits(bits, segments._SPLIT), choices))
+            not_next = stop - position == 1 or float(uniform(random_bits(bits, segments._LABEL))) >= 0.6
+            expected.add((position, split, stop, int(not_next)))
+            position, turn = split if not_next else stop, turn + 1
+    assert found == expected and len(found) == len(chunks.first) > 100
 
 
 # --- Nothing is lost ----------------------------------------------------------------------------------------
@@ -266,6 +298,62 @@ def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])
     assert (labels == IS_NEXT).mean() == pytest.approx(0.5, abs=0.005)
     assert instances.plan(0).left_out == 0
+
+
+# --- In order or swapped ------------------------------------------------------------------------------------
+
+
+def test_swapped_pairs_are_the_chunks_of_the_pairs_that_are_all_is_next(even):
+    """With the same draws, document 0 has the same two chunks of three sentences. A swap exchanges A and B."""
+    found = set()
+    for variant in range(40):
+        known = plan_pairs(even, 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
+        plan = plan_ordered(even, 1, variant, 15, 0.0)
+        pairs = zip(known.a_start, known.a_length, known.b_start, known.b_length)
+        chunks = {int(pair[0]): tuple(map(int, pair)) for pair in pairs}
+        for row in zip(plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label):
+            a_start, a_length, b_start, b_length, label = map(int, row)
+            in_order = (b_start, b_length, a_start, a_length) if label else (a_start, a_length, b_start, b_length)
+            assert in_order == chunks[in_order[0]]
+            found |= {(in_order[:2], label)} if in_order[0] < 30 else set()
+    # Every cut of both chunks, after one sentence or two, was seen in both orders.
+    cuts = [(first, length) for first in (0, 15) for length in (5, 10)]
+    assert found == {(cut, label) for cut in cuts for label in (0, 1)}
+
+
+@pytest.mark.parametrize("sentences", [(2, 3), (2, 7), (1, 6), (20, 60)])
+def test_half_of_the_ordered_pairs_are_swapped(tmp_path, tokenizer, sentences):
+    rng = np.random.default_rng(sentences[1])
+    documents = [rng.integers(8, 30, rng.integers(*sentences)).tolist() for _ in range(4000 // sentences[1])]
+    corpus = make_corpus(tmp_path / "c", tokenizer, documents)
+    instances = instances_of(corpus, tokenizer, objective="mlm_sop", max_seq_length=128)
+    labels = [instances.plan(epoch).label for epoch in range(VARIANTS)]
+    total = np.concatenate(labels)
+    assert abs(total.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(total))
+    if sentences == (2, 3):  # Each document is one chunk; it has its own coin in every version of the segments.
+        swapped = np.stack(labels)
+        assert swapped.shape[1] == len(documents) and 0.4 < np.corrcoef(swapped).mean() * VARIANTS < 1.6
+    assert (instances.plan(0).left_out > 0) == (sentences[0] != 2 or sentences[1] > 3)
+
+
+def test_the_lengths_do_not_tell_the_order(tmp_path, tokenizer):
+    """37 tokens are shared between sentences of 100: 19 for A and 18 for B, whether they are swapped or not."""
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[100, 100]] * 200)
+    plan = instances_of(corpus, tokenizer, objective="mlm_sop", short_seq_prob=0.0).plan(0)
+    assert (plan.a_length == 19).all() and (plan.b_length == 18).all()
+    assert ((plan.a_start < plan.b_start) == (plan.label == 0)).all()
+    corpus = make_corpus(tmp_path / "d", tokenizer, random_lengths(600, (1, 30)))
+    plan = instances_of(corpus, tokenizer, objective="mlm_sop", max_seq_length=64).plan(0)
+    longer = plan.a_length > plan.b_length
+    assert longer[plan.label == 0].mean() == pytest.approx(longer[plan.label == 1].mean(), abs=0.08)
+
+
+def test_an_order_needs_a_document_of_two_sentences(tmp_path, tokenizer):
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[5], [5], [5]])
+    with pytest.raises(ValueError, match="sentence-order prediction needs a document of 2 sentences, got none such"):
+        instances_of(corpus, tokenizer, objective="mlm_sop")
+    corpus = make_corpus(tmp_path / "d", tokenizer, [[5, 5]])  # One document is enough.
+    assert len(instances_of(corpus, tokenizer, objective="mlm_sop").plan(0)) == 1
 
 
 # --- Single segments ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
+from bert_training.flags.objectives import OBJECTIVES
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import check_text
@@ -82,7 +83,7 @@ def test_the_remedy_is_that_of_the_text(tmp_path, documents, advised, not_advise
         Text(parse_arguments(PretrainingArguments, flags.split())).check()
     assert advised in str(caught.value) and not_advised not in str(caught.value)
     with pytest.raises(ValueError) as caught:
-        check_text([tmp_path / "a.txt"] if len(documents) != 9 else [], need_pairs=True)
+        check_text([tmp_path / "a.txt"] if len(documents) != 9 else [], OBJECTIVES["mlm_nsp"])
     assert advised in str(caught.value) or len(documents) == 9
 
 

@@ -9,7 +9,9 @@ from bert_training.pretraining.used_tokens import low_share, used_share
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}, {"objective": "mlm_sop"}]
+)
 @pytest.mark.parametrize("sentences", [2, 6])
 def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sentences):
     """The reference marks every token of every A and of every B that follows it."""
@@ -22,7 +24,7 @@ def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sent
         plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, strict=True
     ):
         used[a : a + a_length] = True
-        if label == 0:
+        if label == 0 or settings.get("objective") == "mlm_sop":
             used[b : b + b_length] = True
     assert used_share(instances) == used.mean()
     assert (used.mean() == 1) == (settings.get("objective") == "mlm")
@@ -43,7 +45,7 @@ def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sent
 def test_the_first_remedy_is_the_one_that_fits_the_text(tmp_path, documents, first, last):
     """Ordinary prose has its ends of sentences; only other text gains from lines."""
     tokenizer = make_tokenizer()
-    corpus = build_corpus(documents, tokenizer, tmp_path / "c", need_pairs=False)
+    corpus = build_corpus(documents, tokenizer, tmp_path / "c")
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, max_seq_length=32))
     text = low_share(0.7, instances)
     assert f"What helps: {first}" in text and last in text.rpartition("; or ")[2]

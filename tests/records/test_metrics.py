@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_training.flags.objectives import OBJECTIVES
 from bert_training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
@@ -43,6 +44,11 @@ def swag_results() -> set[str]:
     return {f"eval_{name}" for name in swag.score(np.eye(2), [0, 1])} | {"eval_loss"}
 
 
+def pretraining_results() -> set[str]:
+    tasks = [objective.pairs for objective in OBJECTIVES.values() if objective.pairs]
+    return {f"eval_{task.name}_{kind}" for task in tasks for kind in ("loss", "accuracy")}
+
+
 def recorded_results(script: str) -> set[str]:
     keys = set()
     for path in (ROOT / "lab" / "records" / "runs").glob("*/all_results.json"):
@@ -56,7 +62,7 @@ RESULTS = {
     "run_squad.py": squad_results,
     "run_ner.py": ner_results,
     "run_swag.py": swag_results,
-    "run_pretraining.py": lambda: set(),
+    "run_pretraining.py": pretraining_results,
 }
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 import run_pretraining
+from bert_training.__main__ import main as command
+from bert_training.app.folder import open_folder
 from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
@@ -279,6 +282,38 @@ def test_objectives_without_pairs(pretraining_flags, objective):
     results = json.loads((folder / "all_results.json").read_text())
     assert results["eval_loss"] == results["eval_mlm_loss"]
     assert "eval_nsp_accuracy" not in results
+
+
+@pytest.mark.parametrize(
+    "text", [{}, pytest.param({"train_file": None, "max_train_documents": 40}, marks=pytest.mark.slow)]
+)
+def test_sentence_order(pretraining_flags, capsys, text):
+    """Records, results, card and tools name the order, not the next sentence. A resumed run has the same bits."""
+    more = {"max_steps": 4, "save_steps": 2, "objective": "mlm_sop", "verify_invariance": True} | text
+    folder = pretrain(pretraining_flags("order", **more))
+    results = json.loads((folder / "all_results.json").read_text())
+    assert 0 <= results["eval_sop_accuracy"] <= 1
+    assert results["eval_loss"] == pytest.approx(results["eval_mlm_loss"] + results["eval_sop_loss"])
+    for event in events(folder, "train"):
+        assert event["loss"] == pytest.approx(event["mlm_loss"] + event["sop_loss"], rel=1e-5)
+    recorded = "".join((folder / name).read_text() for name in ("metrics.jsonl", "all_results.json", "README.md"))
+    assert "nsp" not in recorded and "follows" not in recorded
+    assert "whether two consecutive passages are in order or swapped" in recorded
+    assert "| Sentence-order accuracy (chance 0.5) |" in recorded
+    _, loading = AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert BertConfig.from_pretrained(folder).architectures == ["BertForPreTraining"] and not loading["missing_keys"]
+    assert open_folder(str(folder)).abilities == ("masked words",)  # The head does not tell whether a sentence follows.
+    capsys.readouterr()
+    assert command(["show", str(folder), "--step", "1"]) in (None, 0)
+    shown = capsys.readouterr().out
+    assert "next_sentence_label  0 (InOrder)" in shown and "next_sentence_label  1 (Swapped)" in shown
+
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "all_results.json").unlink()  # Without this file the run is not finished.
+    shutil.rmtree(folder / "checkpoint-4")
+    (folder / "model.safetensors").unlink()
+    pretrain(pretraining_flags("order", **more, resume_from_checkpoint="auto"))
+    assert (folder / "model.safetensors").read_bytes() == weights
 
 
 def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tmp_path):

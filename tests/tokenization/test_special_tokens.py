@@ -35,7 +35,7 @@ def test_every_missing_token_is_named():
 
 def test_the_left_to_right_objective_needs_no_mask_token(tmp_path):
     tokenizer = build_tokenizer([*PIECES, "[PAD]"])
-    corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus", need_pairs=False)
+    corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus")
     settings = {"seed": 1, "max_seq_length": 8}
     left_to_right = PretrainingInstances(corpus, tokenizer, InstanceSettings(objective="ltr", **settings))
     assert left_to_right.batch(0, 2)["input_ids"].shape == (2, 8)

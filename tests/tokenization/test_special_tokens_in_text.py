@@ -63,15 +63,15 @@ def of_extraction(tokenizer, tmp_path):
 
 
 def of_pretraining(tokenizer, tmp_path):
-    corpus = build_corpus([[f"old {MARKS}"]], tokenizer, tmp_path / "corpus", need_pairs=False)
+    corpus = build_corpus([[f"old {MARKS}"]], tokenizer, tmp_path / "corpus")
     return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
 
 
 def of_pretraining_in_two_processes(tokenizer, tmp_path):
     documents, folder = [[f"old {MARKS}"]], tmp_path / "corpus"
     for rank in range(2):
-        encode_part(documents, tokenizer, folder, rank, 2, need_pairs=False)
-    corpus = build_corpus(documents, tokenizer, folder, processes=2, need_pairs=False)
+        encode_part(documents, tokenizer, folder, rank, 2)
+    corpus = build_corpus(documents, tokenizer, folder, processes=2)
     return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
 
 
@@ -135,6 +135,6 @@ def test_a_corpus_whose_added_tokens_were_taken_apart_is_not_used_again(tokenize
     tokenizer.add_tokens([AddedToken("[E1]", special=True)])
     with pytest.MonkeyPatch.context() as earlier_version:
         earlier_version.setattr("bert_training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
-        build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)
+        build_corpus(documents, tokenizer, tmp_path / "corpus")
     with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); delete it"):
-        build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)
+        build_corpus(documents, tokenizer, tmp_path / "corpus")

@@ -12,6 +12,7 @@ import pytest
 from transformers import BertTokenizer
 
 from bert_training.__main__ import main as command
+from bert_training.flags.objectives import NEXT_SENTENCE, OBJECTIVES
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import LabelBalance
@@ -49,7 +50,7 @@ def documents(count, seed=0, sentences=8):
 
 
 def findings(path, tokenizer, texts, **settings):
-    corpus = build_corpus(texts, tokenizer, path, need_pairs=False)
+    corpus = build_corpus(texts, tokenizer, path)
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **(SETTINGS | settings)))
     lines, picture = audit(instances, tokenizer)
     return {line.name: line for line in lines}, picture
@@ -68,14 +69,15 @@ def run_folder(tmp_path, tokenizer):
 # --- Findings ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr", "mlm_sop"])
 def test_clean_data_has_no_findings(tmp_path, tokenizer, objective):
     lines, picture = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
     assert [line for line in lines.values() if not line.good] == []
-    assert ("label balance" in lines) == (objective == "mlm_nsp")
+    assert ("label balance" in lines) == (objective in ("mlm_nsp", "mlm_sop"))
+    assert ("negatives" in lines, "documents" in lines) == (objective == "mlm_nsp", objective == "mlm_sop")
     assert ("mask mix" in lines) == ("mix" in picture) == (objective != "ltr")
-    assert ("label" in picture) == (objective == "mlm_nsp")
-    draw_audit(picture, tmp_path / "a.png")
+    assert ("label" in picture) == (objective in ("mlm_nsp", "mlm_sop"))
+    draw_audit(picture, tmp_path / "a.png", OBJECTIVES[objective].pairs)
 
 
 def test_repetitions_and_unknown_text_are_found(tmp_path, tokenizer):
@@ -110,7 +112,7 @@ def test_long_words_and_stripped_vowels_are_found(tmp_path, tokenizer):
 
 
 def test_a_corpus_of_an_earlier_version_is_measured_by_its_tokens(tmp_path, tokenizer):
-    corpus = build_corpus([["word1 gh."]] * 8, tokenizer, tmp_path / "c", need_pairs=False)
+    corpus = build_corpus([["word1 gh."]] * 8, tokenizer, tmp_path / "c")
     del corpus.manifest["coverage"]
     settings = InstanceSettings(seed=1, **(SETTINGS | {"objective": "mlm"}))
     lines = {line.name: line for line in audit(PretrainingInstances(corpus, tokenizer, settings), tokenizer)[0]}
@@ -138,7 +140,7 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkey
     monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["mask mix"].good and lines["mask rate"].good
-    monkeypatch.setattr("bert_training.pretraining.instances.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
+    monkeypatch.setattr("bert_training.pretraining.segments.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["label balance"].good
 
@@ -151,7 +153,7 @@ def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **SETTINGS))
     for row in range(20):
         instance = {name: tensor[0] for name, tensor in instances.batch(row, row + 1).items()}
-        text = instance_text(tokenizer, instance, width=60)
+        text = instance_text(tokenizer, instance, NEXT_SENTENCE, width=60)
         assert max(map(len, text.split("\n"))) <= 60
         *blocks, last = text.split("\nnext_sentence_label")
         drawn = {"input_ids": [], "token_type_ids": [], "labels": []}
@@ -263,7 +265,7 @@ def example(text, folder):
     batch = instances.batch(0, 4)
     rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(4)]
     chosen = [next(row for row in rows if row["next_sentence_label"] == label) for label in (0, 1)]
-    return "\n\n".join(instance_text(tokenizer, row, 100) for row in chosen)
+    return "\n\n".join(instance_text(tokenizer, row, NEXT_SENTENCE, 100) for row in chosen)
 
 
 def test_the_documented_example_is_what_the_code_makes(tmp_path):

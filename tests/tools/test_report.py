@@ -85,6 +85,9 @@ def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
     table = rows((tmp_path / "out" / "report.md").read_text())
     assert table[1] == ["pre", "5.300", "21.0", "77.0", "1,000", "61"]
     assert (tmp_path / "out" / "report.png").exists()
+    order = {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21, "eval_sop_accuracy": 0.8}
+    runs = read_finished_runs(finished("order", "run_pretraining.py", order, objective="mlm_sop"))
+    assert "| 80.0 (sentence-order) |" in report.pretraining_row(runs[0])
 
 
 def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
