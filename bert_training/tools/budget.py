@@ -60,12 +60,12 @@ def pretraining_script() -> str:
     """The path of run_pretraining.py: beside the packages in a checkout, else among the installed programs."""
     beside = Path(__file__).parents[2] / SCRIPT
     installed = Path(sysconfig.get_path("scripts"), SCRIPT)
-    found = [str(path) for path in (beside, installed) if path.is_file()] or [shutil.which(SCRIPT)]
-    if found[0] is None:
+    found = next((str(path) for path in (beside, installed) if path.is_file()), None) or shutil.which(SCRIPT)
+    if found is None:
         raise ValueError(
             f"expected {beside}, {installed} or {SCRIPT} on the PATH, found none; install the package again"
         )
-    return found[0]
+    return found
 
 
 def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:

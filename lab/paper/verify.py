@@ -1,6 +1,6 @@
 """Recompute the report of a recorded table of the paper from the results of its runs, and say what differs.
 
-    bert-repro.tools.verify_paper lab/records/runs/paper/table7
+    python -m lab.paper.verify lab/records/runs/paper/table7
 
 The verdicts and the exit status are those of ``bert-repro verify``, which checks the runs themselves.
 """
