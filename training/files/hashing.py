@@ -20,14 +20,18 @@ CHUNK = 2**18  # bytes
 NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
-def sha256(path: Path) -> str:
+def sha256(path: Path, size: int = -1) -> str:
     """SHA-256, in hexadecimal, of as many bytes as a file says to have when it is opened.
 
     Files of the system, such as some below /proc, say that they have none, and would be read without end.
+
+    Args:
+        size: of the first ``size`` bytes only; -1 for all.
     """
     found = hashlib.sha256()
     with open(path, "rb") as file:
         left = os.fstat(file.fileno()).st_size
+        left = left if size < 0 else min(size, left)
         while left and (part := file.read(min(left, CHUNK))):
             found.update(part)
             left -= len(part)

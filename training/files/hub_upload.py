@@ -27,6 +27,7 @@ from pathlib import Path, PurePath
 
 from transformers.hf_argparser import string_to_bool
 
+from tokenization.small_files import read_small_text
 from training.files.atomic import json_text
 from training.files.hashing import HASHES, hashes_record, sha256
 from training.files.json_files import is_plain_name, read_object
@@ -99,7 +100,7 @@ def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
     if path.name not in RECORDS:
         return path
     run = read_object(path.parent / "run.json")
-    text = path.read_text(encoding="utf-8")
+    text = read_small_text(path)
     if path.name == "README.md":  # its examples open the model
         text = text.replace(repr(str(Path(run["flags"]["output_dir"]))), repr(repo_id))
     return without_paths(text, _strings(run)).encode()

@@ -23,12 +23,12 @@ their values to other sizes:
 The formulas and the counts are for new weights. With ``--model_name_or_path``, the rate stays the paper's.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training.files.json_files import read_object
 from training.flags.phases import Phase, with_steps
 
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
@@ -110,10 +110,9 @@ def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> 
 def _config(path: Path) -> dict[str, Any]:
     """The content of a config.json; empty if it cannot be read, which the script reports when it makes the network."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_object(path)
+    except ValueError:
         return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _size(value: Any, default: int) -> int:

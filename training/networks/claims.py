@@ -74,6 +74,8 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
     check_values(path, fields, sizes["vocab_size"])
     if fields.get("quantization_config") is not None:
         raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
+    if fields.get("transformers_weights") is not None:
+        raise ValueError(f"{path}: transformers_weights names a file of weights; rename it to {SAFE_WEIGHTS_NAME}")
     for name in ("attn_implementation", "_attn_implementation"):
         if (value := fields.get(name)) is not None and value not in ATTENTION:
             raise ValueError(

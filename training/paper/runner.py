@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tokenization.compressed_files import open_regular
 from training.engine.errors import report_errors
 from training.engine.output_folder import lock_output_dir
 from training.engine.signals import STOPPED, StopSignals
@@ -239,11 +240,18 @@ def _check_end(folder: Path, cell: Cell, status: int) -> None:
     if status == 0 and is_finished(folder, cell):
         return
     log = folder / CELLS / f"{cell.name}.log"
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
+    lines = _end_of(log).strip().splitlines() if log.is_file() else []
     raise ValueError(
         f"{cell.name} ended with status {status}: {lines[-1] if lines else 'it wrote nothing'} (the whole output is in "
         f"{log}); give the same command again to repeat it"
     )
+
+
+def _end_of(log: Path, size: int = 1 << 16) -> str:
+    """The last ``size`` bytes of a file, as text."""
+    with open_regular(log) as file:
+        file.seek(max(0, log.stat().st_size - size))
+        return file.read(size).decode(errors="replace")
 
 
 def _stop(running: list[RunningCell]) -> None:

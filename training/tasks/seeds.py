@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from transformers.utils import is_torch_xla_available
 
+from tokenization.small_files import read_small_bytes
 from training.engine.best import deciding_metric, goodness
 from training.engine.finished import changed_flags, read_facts, read_results, remove_rest
 from training.engine.output_folder import is_main_process, lock_output_dir
@@ -120,7 +121,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
-        if not target.is_file() or target.read_bytes() != json_text(content).encode():
+        if not target.is_file() or read_small_bytes(target) != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
         remove_rest(folder)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenization.json_text import parse_json
+from tokenization.small_files import read_small_text
+
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
@@ -63,4 +66,4 @@ def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    return parse_json(read_small_text(path))

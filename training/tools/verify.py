@@ -25,6 +25,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tokenization.small_files import read_small_text
 from training.files.hashing import HASHES
 from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import weights_sha256
@@ -111,7 +112,7 @@ def check_page(page: Path) -> Iterator[Finding]:
     if importlib.util.find_spec("benchmarks") is None:
         yield unknown("figures", "tables of the benchmarks are printed anew: start the command in the checkout's root")
         return
-    text = page.read_text(encoding="utf-8")
+    text = read_small_text(page)
     wrong = figures.mistakes(text)
     yield from (differs("figures", mistake) for mistake in wrong)
     if not wrong and (count := len(figures.all_figures(text))):

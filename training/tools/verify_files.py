@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tokenization.json_text import parse_json
+from tokenization.small_files import read_small_bytes
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
 from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
@@ -49,8 +51,8 @@ def check_files(folder: Path) -> Iterator[Finding]:
 
 
 def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
-    text = path.read_bytes()
-    content = json.loads(text)
+    text = read_small_bytes(path)
+    content = parse_json(text.decode())
     recorded = content["sha256"]
     if json_text(hashes_record(recorded)).encode() != text:
         yield differs(HASHES, "it has changed since the run: its checksum does not fit its hashes, or its form differs")
@@ -150,7 +152,7 @@ def check_code(folder: Path, run: dict) -> Iterator[Finding]:
             yield differs(path.name, "a code file that the installed package does not have; do not execute it unread")
             continue
         content = content_at(then, installed[path.name])
-        if content == path.read_bytes():
+        if content == read_small_bytes(path):
             yield verified(path.name, f"as in commit {then} of this checkout; the installed file differs")
         elif content is not None:
             yield differs(path.name, f"neither as in the installed package nor as in commit {then}")
@@ -161,7 +163,7 @@ def check_code(folder: Path, run: dict) -> Iterator[Finding]:
 
 
 def _equal(one: Path, other: Path) -> bool:
-    return one.read_bytes() == other.read_bytes()
+    return one.stat().st_size == other.stat().st_size and read_small_bytes(one) == read_small_bytes(other)
 
 
 def installed_code() -> dict[str, Path]:

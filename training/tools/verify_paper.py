@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tokenization.small_files import read_small_text
 from training.engine.versions import commit
 from training.files.hashing import sha256
 from training.files.records import nearly_equal
@@ -36,7 +37,7 @@ def check_record(folder: Path) -> Iterator[Finding]:
         wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
-    yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
+    yield from _page(expected, read_small_text(folder / "report.md"), record)
 
 
 def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tokenization.small_files import read_small_text
 from training.engine.versions import commit
 from training.files.records import nearly_equal, read_events
 from training.records.model_card import HUB_NAME, PICTURE, card_text, metadata
@@ -92,7 +93,7 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     if not path.is_file():
         yield unknown("README.md", "the folder has no model card")
         return
-    card = path.read_text(encoding="utf-8")
+    card = read_small_text(path)
     name = re.search(OPENED, card)
     opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)

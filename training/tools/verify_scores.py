@@ -16,6 +16,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from tokenization.compressed_files import read_text
+from tokenization.json_text import parse_json
+from tokenization.small_files import read_small_text
 from training.files.hashing import sha256
 from training.files.records import nearly_equal
 from training.flags.natures import EVALUATION, STORED, natures
@@ -135,7 +138,7 @@ def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Ite
             read_predictions(there["span_predictions"]),
         )
     if "nbest_predictions" in there:
-        yield _nbest(answers, read_json(there["nbest_predictions"]))
+        yield _nbest(answers, parse_json(read_text(there["nbest_predictions"])))
     if source is None or source.path is None:
         yield unknown("scores from predictions", "the questions with their answers are not at hand")
         return
@@ -164,7 +167,7 @@ def _nbest(answers: Answers, nbest: dict[str, list[dict]]) -> Finding:
 
 
 def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
-    blocks = [block.split("\n") for block in path.read_text(encoding="utf-8").split("\n\n") if block.strip("\n")]
+    blocks = [block.split("\n") for block in read_small_text(path).split("\n\n") if block.strip("\n")]
     rows = [[line.split("\t") for line in block if line] for block in blocks]
     predicted = [[row[-1] for row in sentence] for sentence in rows]
     tagged = len(rows[0][0]) == 3
@@ -187,8 +190,10 @@ def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None
 
 
 def _swag(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
-    with open(path, encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file))
+    try:
+        header, *rows = csv.reader(read_small_text(path).splitlines())
+    except csv.Error as error:
+        raise ValueError(f"{path.name}: not CSV ({error})") from None
     chosen = [int(row[1]) for row in rows]
     shares = [[float(cell) for cell in row[2:]] for row in rows]
     wrong = [row[0] for row, choice, share in zip(rows, chosen, shares) if share[choice] != max(share)]
