@@ -135,8 +135,8 @@ class TensorFlowCheckpoint:
     def _joined_parts(self, name: str, variable: Variable) -> np.ndarray:
         """The value of a variable that is stored in parts."""
         keys = [_slice_key(name, extents) for extents in variable.slices]
-        if missing := [key for key in keys if key not in self._parts]:
-            raise ValueError(f"{self.index}: damaged ({len(missing)} parts of {name} are missing)")
+        if any(key not in self._parts for key in keys):
+            raise ValueError(f"{self.index}: damaged (a part of {name} is missing)")
         parts = [self._parts[key] for key in keys]
         if sum(math.prod(part.shape) for part in parts) != math.prod(variable.shape):
             raise ValueError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
