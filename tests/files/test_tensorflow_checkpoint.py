@@ -147,7 +147,11 @@ def part(*extents: tuple[int, int]) -> bytes:
 HOSTILE = {
     "too large a shape": ([(b"a", entry(shape=(1 << 39, 1 << 39)))], {}, "needs .* bytes, 16 are stored"),
     "a negative length": ([(b"a", entry(shape=((1 << 64) - 1,)))], {}, "a variable has the shape"),
-    "too large a size": ([(b"a", entry(shape=(1 << 38,), size=1 << 40))], {}, "cut short, or damaged: by the index its variables have"),
+    "too large a size": (
+        [(b"a", entry(shape=(1 << 38,), size=1 << 40))],
+        {},
+        "cut short, or damaged: by the index",
+    ),
     "an offset behind the end": ([(b"a", entry(offset=1 << 62))], {}, "cut short"),
     "no such data file": ([(b"a", entry(shard=7))], {}, "x.data-00007-of-00001: not found"),
     "a string": ([(b"a", entry(dtype=7))], {}, "a type that is not supported"),
