@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from .compressed_files import LIMIT, RATIO, largest, open_regular
+from .compressed_files import LIMIT, RATIO, largest
 from .parquet_pages import unpacked_sizes
 from .small_files import largest_small
 
@@ -22,11 +22,14 @@ IN_MEMORY = 4  # times 16 MiB, of rows
 LARGEST_PAGE = 16  # times 16 MiB; libraries write pages of 1 to 100 MiB
 
 
-def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str = "text") -> Iterator["pyarrow.Scalar"]:
+def text_rows(
+    path: str | os.PathLike[str], file: IO[bytes], size: int, column: str = "text"
+) -> Iterator["pyarrow.Scalar"]:
     """Yield the value of each row.
 
     Args:
-        source: the path or an open file that can seek.
+        path: the path, for error messages.
+        file: the open file, which can seek.
         size: the bytes of the file on the disk.
         column: the name of the column of texts.
 
@@ -37,8 +40,8 @@ def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str 
     """
     import pyarrow.parquet
 
-    items = _length_of_end(path, size) // 8 + 64  # in any list there, as each item has some bytes
-    table = pyarrow.parquet.ParquetFile(source, thrift_container_size_limit=min(items, 1_000_000))
+    items = _length_of_end(file) // 8 + 64  # in any list there, as each item has some bytes
+    table = pyarrow.parquet.ParquetFile(file, thrift_container_size_limit=min(items, 1_000_000))
     names = table.schema_arrow.names
     if names.count(column) != 1:
         raise ValueError(
@@ -51,7 +54,11 @@ def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str 
     claimed = max(metadata.num_rows, sum(group.total_uncompressed_size for group in groups))
     if claimed > most:
         raise _too_much(path, size, most)
-    largest_page = _check_pages(path, size, groups, most)
+    largest_page = unpacked = 0
+    for page in _page_sizes(file, groups):
+        largest_page, unpacked = max(largest_page, page), unpacked + page
+        if unpacked > most or page > LARGEST_PAGE * largest():
+            raise _too_much(path, size, min(most, LARGEST_PAGE * largest()))
     count, rows = 0, max(1, min(ROWS, IN_MEMORY * largest() // max(1, largest_page)))
     for batch in table.iter_batches(rows, columns=[column]):
         values = batch.column(0)
@@ -61,45 +68,28 @@ def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str 
         yield from values
 
 
-def _length_of_end(path: str | os.PathLike[str], size: int) -> int:
-    """The bytes of the end of the file, which describes it, by the last bytes; ValueError if it is no such file."""
-    with open_regular(path) as file:
-        file.seek(max(0, size - 8))
-        last = file.read(8)
-    length = int.from_bytes(last[:4], "little")
-    if last[4:] != b"PAR1" or length > min(size, largest_small()):
-        raise _damaged(path, "it does not end as one")
-    return length
+def _length_of_end(file: IO[bytes]) -> int:
+    """The bytes of the end of the file, which describes it, as the last 8 bytes say; OSError if that cannot be."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - 8))
+    last = file.read(8)
+    if last[4:] != b"PAR1" or int.from_bytes(last[:4], "little") > min(length, largest_small()):
+        raise OSError("it does not end as one")
+    file.seek(0)
+    return int.from_bytes(last[:4], "little")
 
 
-def _check_pages(path: str | os.PathLike[str], size: int, groups: list[Any], most: int) -> int:
-    """The bytes of the largest page, unpacked.
-
-    Raises:
-        ValueError: a page is outside the file, or they would have too many bytes.
-    """
-    largest_page = total = 0
-    with open_regular(path) as file:
-        for number, group in enumerate(groups):
-            start = min(group.data_page_offset, group.dictionary_page_offset or group.data_page_offset)
-            if start < 0 or group.total_compressed_size < 0 or start + group.total_compressed_size > size:
-                raise _damaged(path, f"the pages of group {number} are outside the file")
-            for page in _pages(path, file, start, group.total_compressed_size):
-                largest_page, total = max(largest_page, page), total + page
-                if total > most or page > LARGEST_PAGE * largest():
-                    raise _too_much(path, size, min(most, LARGEST_PAGE * largest()))
-    return largest_page
-
-
-def _pages(path: str | os.PathLike[str], file: IO[bytes], start: int, size: int) -> Iterator[int]:
-    try:
-        yield from unpacked_sizes(file, start, size)
-    except ValueError as error:
-        raise _damaged(path, str(error)) from None
-
-
-def _damaged(path: str | os.PathLike[str], reason: str) -> ValueError:
-    return ValueError(f"{path}: not a parquet file, or damaged: {reason}; download it again")
+def _page_sizes(file: IO[bytes], groups: list[Any]) -> Iterator[int]:
+    """The bytes of each page, unpacked; OSError if a page is outside the file or damaged."""
+    length = file.seek(0, os.SEEK_END)
+    for group in groups:
+        start = min(group.data_page_offset, group.dictionary_page_offset or group.data_page_offset)
+        if start < 0 or group.total_compressed_size < 0 or start + group.total_compressed_size > length:
+            raise OSError("pages are outside the file")
+        try:
+            yield from unpacked_sizes(file, start, group.total_compressed_size)
+        except ValueError as error:
+            raise OSError(str(error)) from None
 
 
 def _too_much(path: str | os.PathLike[str], size: int, most: int) -> ValueError:
