@@ -49,7 +49,8 @@ def _page_header(file: IO[bytes], start: int, end: int) -> tuple[dict[int, int],
 
 def _struct(data: bytes, place: int, depth: int) -> tuple[dict[int, int], int]:
     """The fields that are whole numbers, by their number, and the place behind the struct; IndexError at the end."""
-    fields, number = {}, 0
+    fields: dict[int, int] = {}
+    number = 0
     while True:
         first, place = data[place], place + 1
         kind, step = first & 15, first >> 4

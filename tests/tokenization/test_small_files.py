@@ -32,7 +32,7 @@ def test_the_limit(tmp_path, monkeypatch):
         read_small_bytes(path)
     monkeypatch.setenv(LIMIT, "2")
     assert len(read_small_bytes(path)) == (4 << 20) + 1
-    with pytest.raises(ValueError, match="at most 100 bytes in a file of this kind, got 4,194,305; .* another one"):
+    with pytest.raises(ValueError, match=r"at most 100 bytes in a file of this kind, got 4,194,305; .* another one"):
         check_small(path, most=100)
 
 

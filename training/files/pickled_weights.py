@@ -42,6 +42,7 @@ OPCODES = (
 # The bytes of a number in torch's classes of storages; quantised and complex numbers are no weights of BERT.
 STORAGES = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1}
 STORAGES["Bool"] = 1
+_UNPICKLER: Any = pickle._Unpickler  # the one in Python, whose memo is a dict; its types are those of the one in C
 CODES = [getattr(pickle, name)[0] for name in OPCODES]
 
 
@@ -123,10 +124,10 @@ def _place_of_directory(file: IO[bytes], size: int) -> int:
     return int(place)
 
 
-class _Reader(pickle._Unpickler):  # type: ignore[name-defined,misc] # the one in Python, whose memo is a dict
+class _Reader(_UNPICKLER):  # type: ignore[misc]
     """Reads a pickle with stand-ins for everything that takes memory."""
 
-    dispatch: ClassVar = {code: pickle._Unpickler.dispatch[code] for code in CODES}
+    dispatch: ClassVar = {code: _UNPICKLER.dispatch[code] for code in CODES}
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         super().__init__(file, encoding="utf-8", errors="replace")

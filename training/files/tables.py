@@ -175,7 +175,7 @@ def _another_separator(kind: str, header: str, separator: str) -> str:
     )
 
 
-def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+def _with_first(first: tuple[int, Any], rest: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     yield first
     yield from rest
 

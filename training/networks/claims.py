@@ -38,8 +38,9 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-OTHER_FILES = ("vocab.json", "merges.txt", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-OTHER_FILES += ("chat_template.jinja",)
+OTHER_FILES = (
+    *("vocab.json", "merges.txt", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "chat_template.jinja"),
+)
 RULES = "tokenizer.*json"  # tokenizer.json, and those for single versions of transformers (tokenizer.4.0.0.json)
 MOST_LABELS = 1_000_000
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
