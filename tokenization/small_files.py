@@ -1,7 +1,7 @@
 """Read a small file as a whole: a config, a tokenizer, a card, the record of a run.
 
 The files of a stranger may be far larger than their kind ever is, for nothing: a file with a hole in it has terabytes
-and takes no space on the disk, and JSON needs up to 30 times its bytes in memory. Therefore the size is compared with
+and takes no space on the disk, and JSON needs up to 40 times its bytes in memory. Therefore the size is compared with
 a limit before anything is read. 64 MiB are 20 times the largest tokenizer.json of a published BERT, and 4 times that
 of the multilingual models with 250,000 pieces. BERT_REPRO_LARGEST_MIB raises this limit with the others
 (``tokenization/compressed_files.py``, which reads files of data).

@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tokenization.compressed_files import largest_file
+
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
 CHUNK = 2**18  # bytes
@@ -36,6 +38,14 @@ def sha256(path: Path, size: int = -1) -> str:
             found.update(part)
             left -= len(part)
     return found.hexdigest()
+
+
+def too_large(path: Path) -> bool:
+    """Whether a file, other than weights, is larger than this project ever leaves and reads one beside a run.
+
+    To hash it would take hours, if it has a hole of terabytes.
+    """
+    return path.suffix not in (".safetensors", ".bin", ".npz", ".npy", ".pt") and path.stat().st_size > largest_file()
 
 
 def digest(content: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from tokenization.compressed_files import largest, largest_file, open_regular
 from tokenization.json_text import parse_json
 from tokenization.small_files import check_small
-from training.files.hashing import HASHES, hashes_record, sha256
+from training.files.hashing import HASHES, hashes_record, sha256, too_large
 from training.files.json_files import read_object
 
 RESULTS = "all_results.json"  # marks a finished run
@@ -66,7 +66,8 @@ def changed_since_finished(folder: Path, name: str) -> bool:
     if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
         return False
     digest = _finished_hashes(folder / HASHES).get(name)
-    return digest is not None and (not (folder / name).is_file() or sha256(folder / name) != digest)
+    path = folder / name
+    return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
 
 
 def _finished_hashes(path: Path) -> dict[str, str]:

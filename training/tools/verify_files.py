@@ -15,7 +15,7 @@ from tokenization.json_text import parse_json
 from tokenization.small_files import read_small_bytes
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
-from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
+from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256, too_large
 from training.files.weights_header import elements_in, name_of_today, shapes_in
 from training.records.curves import CURVES, draw_curves
 from training.tools.findings import (
@@ -59,6 +59,9 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
     present = hashed_files(folder)
     same = 0
     for name, digest in recorded.items():
+        if name in present and too_large(present[name]):
+            yield differs(name, f"the file has {present[name].stat().st_size:,} bytes, more than a run ever writes")
+            continue
         actual = sha256(present[name]) if name in present else None
         if actual == digest:
             same += 1
