@@ -178,7 +178,7 @@ def check_named_files(path: Path) -> None:
     if wrong := [name for name in names if not _is_tokenizer(name)] if isinstance(names, list) else [names]:
         raise ValueError(
             f"{path}: expected in 'fast_tokenizer_files' names of files beside it, such as tokenizer.4.0.0.json, got "
-            f"{str(wrong[0])[:80]!r}; nothing else is read"
+            f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
         )
 
 
