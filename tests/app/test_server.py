@@ -1,11 +1,11 @@
-"""training/app/server.py: requests that are too large or meant for another host, and ports that are taken."""
+"""bert_training/app/server.py: requests that are too large or meant for another host, and ports that are taken."""
 
 import asyncio
 import socket
 
 import pytest
 
-from training.app.server import LARGEST_REQUEST, Guard, free_port
+from bert_training.app.server import LARGEST_REQUEST, Guard, free_port
 
 
 def ask(

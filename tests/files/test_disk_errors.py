@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.files.disk_errors import DiskError, explained, with_remedy
+from bert_training.files.disk_errors import DiskError, explained, with_remedy
 
 FULL = r"\(No space left on device\): the disk is full \([\d,]+ bytes are free there\)\. Free some space, then "
 

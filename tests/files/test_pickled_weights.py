@@ -5,8 +5,8 @@ import zipfile
 import pytest
 import torch
 
+from bert_training.files.pickled_weights import check_pickle, is_zip
 from tests.helpers.bombs import PICKLES, archive, state, tensor
-from training.files.pickled_weights import check_pickle, is_zip
 
 
 def contents() -> dict[str, object]:

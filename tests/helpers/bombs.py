@@ -1,4 +1,4 @@
-"""Writers of small files that would need much memory or time; tests/faults/test_bombs.py shows that they do not."""
+"""Writers of small files that would need much memory or time; lab/tests/faults/test_bombs.py shows that they do not."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from training.files.tensorflow_checkpoint import FOOTER, MAGIC, masked_crc32c
+from bert_training.files.tensorflow_checkpoint import FOOTER, MAGIC, masked_crc32c
 
 
 def sparse(path: Path, size: int = 1 << 40, start: bytes = b"") -> Path:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from bert_training.files.tables import read_table
+from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from tokenization.text_files import read_texts
-from training.files.tables import read_table
-from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 
 if importlib.util.find_spec("google_crc32c"):
     import google_crc32c

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.tokenizer_rules import check_rules
 from tests.helpers.bombs import CLS, TEXT, TOKENIZERS, edit_tokenizer, replace, sequence, template
-from training.networks.checkpoints import load_tokenizer
-from training.networks.tokenizer_rules import check_rules
 
 # A table of SentencePiece holds the 18 characters that U+FDFA becomes.
 TABLE = (0).to_bytes(4, "little") + "a\0\ufdfa".encode() + b"\0" + ("\u0635" * 18).encode() + b"\0"
