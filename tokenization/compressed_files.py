@@ -10,7 +10,8 @@ BERT_REPRO_LARGEST_MIB raises (``largest``; 16 MiB unless it is set):
 - After the first 16 MiB, what has been unpacked of a file may be at most ``RATIO`` times as large as what has been read
   of it. Text becomes 3 to 20 times smaller when it is packed.
 - A line may have at most 16 MiB, whether the file is packed or not.
-- A file that is read as a whole, such as one of JSON, may have at most ``WHOLE_FILE`` times 16 MiB.
+- A file of data that is read as a whole, such as the questions of SQuAD, may have at most ``WHOLE_FILE`` times 16 MiB.
+  Configs, tokenizers and records have the smaller limit of ``tokenization/small_files.py``.
 - Unpacking an .xz file may need at most ``XZ_MEMORY`` bytes; the file itself says how many.
 """
 
@@ -67,10 +68,7 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             over a limit (see above).
     """
     try:
-        mode = os.stat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # To open a pipe may take for ever; a device may not end.
-            raise ValueError(f"{path}: expected a file, got a pipe or a device; write its content to a file first")
-        raw = open(path, "rb")  # noqa: SIM115 - closed below
+        raw = open_regular(path)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     with raw:
@@ -78,6 +76,23 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield unpack(path, raw)
         except DAMAGE as error:
             raise damage_error(path, error) from error
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a file for reading, in binary, if it is one that has an end.
+
+    Raises:
+        ValueError: it is a pipe or a device, or a file of the system, such as some below /proc, which have no size.
+        OSError: it cannot be opened.
+    """
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # To open a pipe may take for ever; a device may not end.
+        raise ValueError(f"{path}: expected a file, got a pipe or a device; write its content to a file first")
+    file = open(path, "rb")  # noqa: SIM115 - closed by the caller
+    if os.fstat(file.fileno()).st_size == 0 and file.peek(1):
+        file.close()
+        raise ValueError(f"{path}: expected a file on a disk, got one of the system, which has no size; copy it first")
+    return file
 
 
 def unpack(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
@@ -156,7 +171,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
                     f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set "
                     f"{LIMIT} to more than {most // WHOLE_FILE >> 20}"
                 )
-    content = b"".join(blocks)
+    return decoded(path, b"".join(blocks))
+
+
+def decoded(path: str | os.PathLike[str], content: bytes) -> str:
+    """The text of a file without a byte-order mark. Raises ValueError with the place if it is not UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

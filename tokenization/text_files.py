@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .compressed_files import decoded_lines, kind_of, unpack
+from .compressed_files import decoded_lines, kind_of, open_regular, unpack
 from .json_text import parse_json
 from .parquet_files import text_rows
 from .text_forms import recognised
@@ -126,11 +126,12 @@ def _parquet_texts(path: Path, column: str, advance: Callable[[int], object]) ->
 
     number = 0
     try:
-        for number, row in enumerate(text_rows(path, path, path.stat().st_size, column), 1):
-            text = row.as_py()
-            if not isinstance(text, str):
-                raise ValueError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
-            yield number, text
+        with open_regular(path) as file:
+            for number, row in enumerate(text_rows(path, file, path.stat().st_size, column), 1):
+                text = row.as_py()
+                if not isinstance(text, str):
+                    raise ValueError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
+                yield number, text
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
     except (pyarrow.ArrowException, OSError) as error:

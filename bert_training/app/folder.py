@@ -4,7 +4,6 @@ Nothing outside the folder is read, no code from it is executed, and nothing is 
 class or one of this project's own, chosen by the name in ``config.json``; weights are read from safetensors only.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from bert_training.files.json_files import read_object
 from bert_training.files.weights_header import files_of_index
 from bert_training.flags import objectives
 from bert_training.networks.checkpoints import load_tokenizer
@@ -54,7 +54,6 @@ HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
     "BertBiLSTMForTokenClassification": (BertBiLSTMForTokenClassification, (NAMES,)),
     "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
 }
-LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
 
@@ -148,7 +147,7 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     architecture = architecture or _architecture(folder)
     shapes = _shapes(folder)
     check_inside(folder, folder / "config.json")
-    sizes = _read_json(folder / "config.json")
+    sizes = read_object(folder / "config.json")
     _check_sizes(folder, sizes, shapes)
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
     try:
@@ -190,21 +189,9 @@ def check_inside(folder: Path, path: Path) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > LARGEST_JSON:
-        raise ValueError(f"{path}: expected at most {LARGEST_JSON:,} bytes of JSON, got {path.stat().st_size:,}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); copy or download the folder again") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {str(content)[:60]!r}")
-    return content
-
-
 def _architecture(folder: Path) -> str:
     path = folder / "config.json"
-    config = _read_json(path)
+    config = read_object(path)
     if config.get("model_type") != "bert":
         raise ValueError(f"{path}: expected model_type 'bert', got {str(config.get('model_type'))[:60]!r}")
     names = config.get("architectures")
@@ -297,7 +284,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def _run(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
-    run = _read_json(path) if path.is_file() else {}
+    run = read_object(path) if path.is_file() else {}
     return run | {"flags": run["flags"] if isinstance(run.get("flags"), dict) else {}}
 
 

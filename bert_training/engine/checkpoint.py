@@ -24,8 +24,9 @@ from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import damage, remove_folder
 from bert_training.files.disk_errors import DiskError, explained
-from bert_training.files.hashing import checksums
-from bert_training.files.records import read_events
+from bert_training.files.hashing import checksums, sha256
+from bert_training.files.pickled_weights import check_pickle
+from bert_training.files.records import event_lines, read_events
 from bert_training.files.weights_header import name_of_today
 from bert_training.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.flags.scripts import chooses_best, flags_with
@@ -149,6 +150,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """
     try:
         # weights_only: the file is a pickle, which could otherwise execute anything.
+        check_pickle(folder / "training_state.pt")
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
         weights = read_weights(folder)
     except OSError:
@@ -220,7 +222,7 @@ def refuse_training(folder: Path) -> None:
     """
     records, trained = folder / "metrics.jsonl", [path.name for path in _checkpoints(folder)]
     # Not parsed, because a process that was killed may have left half a line.
-    if records.exists() and b'"event": "train"' in records.read_bytes():
+    if records.exists() and any(b'"event": "train"' in line for line in event_lines(records)):
         trained.append(records.name)
     if trained:
         raise ValueError(
@@ -346,8 +348,7 @@ def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
     path = run.output_dir / "metrics.jsonl"
     if not path.exists():
         return hashlib.sha256().hexdigest()
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read(size)).hexdigest()
+    return sha256(path, size)
 
 
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:

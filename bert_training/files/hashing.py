@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tokenization.compressed_files import largest_file
+
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
 CHUNK = 2**18  # bytes
@@ -21,18 +23,30 @@ CHUNK = 2**18  # bytes
 NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
-def sha256(path: Path) -> str:
+def sha256(path: Path, size: int = -1) -> str:
     """SHA-256, in hexadecimal, of as many bytes as a file says to have when it is opened.
 
     Files of the system, such as some below /proc, say that they have none, and would be read without end.
+
+    Args:
+        size: of the first ``size`` bytes only; -1 for all.
     """
     found = hashlib.sha256()
     with open(path, "rb") as file:
         left = os.fstat(file.fileno()).st_size
+        left = left if size < 0 else min(size, left)
         while left and (part := file.read(min(left, CHUNK))):
             found.update(part)
             left -= len(part)
     return found.hexdigest()
+
+
+def too_large(path: Path) -> bool:
+    """Whether a file, other than weights, is larger than this project ever leaves and reads one beside a run.
+
+    To hash it would take hours, if it has a hole of terabytes.
+    """
+    return path.suffix not in (".safetensors", ".bin", ".npz", ".npy", ".pt") and path.stat().st_size > largest_file()
 
 
 def digest(content: Any) -> str:

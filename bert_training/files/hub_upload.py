@@ -30,6 +30,7 @@ from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
+from tokenization.small_files import read_small_text
 
 FILES = (
     *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
@@ -107,7 +108,7 @@ def _published_text(file: Path, repo_id: str) -> str | None:
     if file.name not in ("README.md", "run.json"):
         return None
     run, readme = read_object(file.parent / "run.json"), file.parent / "README.md"
-    card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    card = read_small_text(readme) if readme.is_file() else ""
     if file.name == "run.json":
         return json_text(published(run, card))
     return published_card(card, run, repo_id) or ""

@@ -4,19 +4,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenization.compressed_files import read_text
 from tokenization.json_text import parse_json
+from tokenization.small_files import read_small_text
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file.
 
     Raises:
-        ValueError: there is no such file, it is no JSON, is nested too deeply or is larger than 1 GiB; the message
-            names file and line.
+        ValueError: there is no such file, it is no JSON, is nested too deeply or is larger than a small file may be
+            (``tokenization/small_files.py``); the message names file and line.
     """
     try:
-        return parse_json(read_text(path))
+        return parse_json(read_small_text(path))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}:{error.lineno}: not valid JSON at column {error.colno} ({error.msg}); correct it, or copy or "

@@ -6,7 +6,6 @@ deletes ``hashes.json``. Its config and its tokenizer may well be edited by hand
 line. Nothing else in the folder is compared, apart from ``bert-repro verify``, which compares everything.
 """
 
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from bert_training.files.hashing import HASHES, hashes_record, sha256
+from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
 from bert_training.files.json_files import read_object
+from tokenization.compressed_files import largest, largest_file, open_regular
 from tokenization.json_text import parse_json
+from tokenization.small_files import check_small
 
 RESULTS = "all_results.json"  # marks a finished run
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.
@@ -65,7 +66,8 @@ def changed_since_finished(folder: Path, name: str) -> bool:
     if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
         return False
     digest = _finished_hashes(folder / HASHES).get(name)
-    return digest is not None and (not (folder / name).is_file() or sha256(folder / name) != digest)
+    path = folder / name
+    return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
 
 
 def _finished_hashes(path: Path) -> dict[str, str]:
@@ -116,25 +118,47 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
 
     Raises:
         ValueError: there is no such file, or a line is not a JSON object with an "event" and, if it is one of training
-            or evaluation, with a "step".
+            or evaluation, with a "step"; or as ``event_lines`` does.
     """
     if not path.is_file():
         raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
-    with open(path, "rb") as file:
-        for number, line in enumerate(io.BytesIO(file.read(size)), 1):
-            try:
-                event = parse_json(line.decode().strip())
-                problem = _problem_of_event(event)
-            except ValueError:  # not UTF-8, or no JSON
-                problem = "not one JSON object"
-            if problem:
-                raise ValueError(
-                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
-                    f"({problem}); probably a write was interrupted; delete the line"
-                )
-            events.append(event)
+    for number, line in enumerate(event_lines(path, size), 1):
+        try:
+            event = parse_json(line.decode().strip())
+            problem = _problem_of_event(event)
+        except ValueError:  # not UTF-8, or no JSON
+            problem = "not one JSON object"
+        if problem:
+            raise ValueError(
+                f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
+                f"({problem}); probably a write was interrupted; delete the line"
+            )
+        events.append(event)
     return events
+
+
+def event_lines(path: Path, size: int = -1) -> Iterator[bytes]:
+    """The lines of a metrics.jsonl, with their ends, which are those that the file has when it is opened.
+
+    A run may append to the file meanwhile. A million events, one for each step of a long pre-training, are 300 MB.
+
+    Args:
+        size: read only the first ``size`` bytes; -1 for all.
+
+    Raises:
+        ValueError: the file is too large, a line is too long, or it is no file.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        found, most = os.fstat(file.fileno()).st_size, largest()
+        check_small(path, found, largest_file())
+        left = found if size < 0 else min(size, found)
+        while line := file.readline(min(left, most + 1)):
+            left -= len(line)
+            if len(line) > most:
+                raise ValueError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
+            yield line
 
 
 def _problem_of_event(event: Any) -> str:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tokenization.compressed_files import kind_of, numbered_lines
 from tokenization.json_text import parse_json
@@ -63,16 +64,16 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
         ) from None
 
 
-def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
-    """Yield the names of all fields as the header, then the values of each object; None for absent fields.
+def _jsonl_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
+    """Yield the names of all fields as the header, then the fields of each object.
 
     A field that the first object lacks may be the text or the label of all others, so the header is known at the end.
     """
-    positions: dict[str, int] = {}
-    rows: list[tuple[int, list]] = []
+    names: dict[str, str] = {}  # each name to itself, so that all rows share one
+    rows: list[tuple[int, list | dict]] = []
     for number, line in numbered_lines(path):
         if not line.strip():
-            rows.append((number, []))
+            rows.append((number, {}))
             continue
         try:
             row = parse_json(line, strict=True)
@@ -87,19 +88,18 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
             ) from None
         if not isinstance(row, dict) or not row:
             raise ValueError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
-        values = [None] * len(positions)
-        for name, value in row.items():
-            if name in positions:
-                values[positions[name]] = value
-            else:
-                positions[name] = len(values)
-                values.append(value)
-        rows.append((number, values))
-    yield rows[0][0] if rows else 1, [*positions]
-    for number, values in rows:
-        yield number, values + [None] * (len(positions) - len(values)) if values else []
+        rows.append((number, {names.setdefault(name, name): value for name, value in row.items()}))
+        if len(names) > MOST_COLUMNS:
+            raise ValueError(f"{path}:{number}: {_too_many('fields with different names', len(names))}")
+    yield rows[0][0] if rows else 1, [*names]
+    yield from rows
 
 
+def _too_many(what: str, count: int) -> str:
+    return f"expected at most {MOST_COLUMNS:,} {what} in a table, got {count:,}; keep only those with texts and labels"
+
+
+MOST_COLUMNS = 16_384  # of a spreadsheet
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 PLURALS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
@@ -137,6 +137,8 @@ def read_table(
     header = list(first)
     if default_header and default_header[-1] not in first:
         header, rows = list(default_header), _with_first((number, first), rows)
+    if len(header) > MOST_COLUMNS:
+        raise ValueError(f"{path}:{number}: {_too_many('columns', len(header))}")
     if doubled := [name for name, count in Counter(header).items() if count > 1]:
         remedy = "rename one" if doubled[0] else "it has no name, so delete the empty columns, or name them"
         raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; {remedy}")
@@ -174,14 +176,14 @@ def _another_separator(kind: str, header: str, separator: str) -> str:
     )
 
 
-def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:
+def _with_first(first: tuple[int, Any], rest: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     yield first
     yield from rest
 
 
 def _collect(
     path: Path,
-    rows: Iterator[tuple[int, list]],
+    rows: Iterator[tuple[int, list | dict]],
     header: list[str],
     names: list[str],
     ragged_share: float,
@@ -199,17 +201,18 @@ def _collect(
             table.skipped += blank
             ragged = ragged or f"{path}:{blank[0]}: expected a row, got a blank line; delete it or fill it in"
             blank = []
-        if len(row) != len(header):
+        if isinstance(row, list) and len(row) != len(header):
             table.skipped.append(number)
             ragged = ragged or (
-                f"{path}:{number}: expected {len(header)} columns ({', '.join(header)}), got {len(row)}; "
+                f"{path}:{number}: expected {len(header)} columns ({', '.join(header)[:800]}), got {len(row)}; "
                 "fix this line" + (" (quotation marks join nothing in a .tsv)" if "tsv" in path.name else "")
             )
             continue
         for column, position, name in kept:
-            if row[position] is None and name not in may_be_null:
+            value = row.get(name) if isinstance(row, dict) else row[position]
+            if value is None and name not in may_be_null:
                 raise ValueError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
-            column.append(row[position])
+            column.append(value)
         table.lines.append(number)
     if len(table.skipped) > ragged_share * len(table):
         raise ValueError(ragged)

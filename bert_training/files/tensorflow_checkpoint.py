@@ -13,19 +13,25 @@ protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. From the end o
 Behind every block are 1 byte that says how the block is compressed, and 4 bytes with the checksum of the block and that
 byte. Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because data that contains a CRC may itself
 be checksummed. Every checksum is verified, and every length is compared with what the file holds before memory is used.
+No two variables may share bytes, so that a small file cannot stand for large variables.
 """
 
+import math
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from tokenization.small_files import read_small_bytes
+
 MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
 FOOTER = 48  # bytes
 BLOCK_END = 5  # bytes behind a block: the kind of compression and the checksum
-LARGEST_INDEX = 1 << 26  # bytes; the index of BERT-Large with Adam's variables has under 100,000
+LARGEST_INDEX = 1 << 22  # bytes, also of all names; the index of BERT-Large with Adam's variables has under 100,000
+MOST_DIMENSIONS = 254  # of TensorFlow
 LARGEST_DIMENSION = 1 << 40
 # The numbers of tensorflow/core/framework/types.proto -> types of NumPy, which has no bfloat16.
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}
@@ -78,11 +84,9 @@ class TensorFlowCheckpoint:
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
         self.index = self.prefix.with_name(f"{self.prefix.name}.index")
-        size = self.index.stat().st_size
-        if size > LARGEST_INDEX:
-            raise ValueError(f"{self.index}: expected the index of a checkpoint, but {size:,} bytes are too many")
+        content = read_small_bytes(self.index, LARGEST_INDEX)
         try:
-            entries = dict(_table(self.index.read_bytes()))
+            entries = dict(_table(content))
             header = dict(_fields(entries.pop(b"", b"")))
             self.num_shards = _number(header.get(1, 0))
             big_endian = _number(header.get(2, 0)) != 0
@@ -103,6 +107,20 @@ class TensorFlowCheckpoint:
                 f"{self.prefix}: an object-based checkpoint of TensorFlow 2; expected one that names its variables as "
                 "TensorFlow 1 does (tf.compat.v1.train.Saver writes those)"
             )
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Raise ValueError if the variables in a data file would have more bytes than the file."""
+        sizes: Counter[int] = Counter()
+        for variable in (*self.variables.values(), *self._parts.values()):
+            sizes[variable.shard] += variable.size
+        for shard, size in sizes.items():
+            path = self.data_file(shard)
+            if path.is_file() and size > (found := path.stat().st_size):
+                raise ValueError(
+                    f"{path}: cut short, or damaged: by the index its variables have {size:,} bytes, the file has "
+                    f"{found:,}; copy or download the checkpoint again"
+                )
 
     def read(self, name: str) -> np.ndarray:
         """The value of a variable; its checksum is verified. bfloat16 becomes float32.
@@ -116,12 +134,14 @@ class TensorFlowCheckpoint:
 
     def _joined_parts(self, name: str, variable: Variable) -> np.ndarray:
         """The value of a variable that is stored in parts."""
+        keys = [_slice_key(name, extents) for extents in variable.slices]
+        if any(key not in self._parts for key in keys):
+            raise ValueError(f"{self.index}: damaged (a part of {name} is missing)")
+        parts = [self._parts[key] for key in keys]
+        if sum(math.prod(part.shape) for part in parts) != math.prod(variable.shape):
+            raise ValueError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
         whole: np.ndarray | None = None
-        covered = 0
-        for extents in variable.slices:
-            part = self._parts.get(_slice_key(name, extents))
-            if part is None:
-                raise ValueError(f"{self.index}: damaged (a part of {name} is missing)")
+        for extents, part in zip(variable.slices, parts):
             values = self._values(name, part)
             if whole is None:
                 whole = np.empty(variable.shape, values.dtype)
@@ -129,9 +149,7 @@ class TensorFlowCheckpoint:
             if len(extents) != len(variable.shape) or whole[where].shape != values.shape:
                 raise ValueError(f"{self.index}: damaged (a part of {name} does not fit its shape {variable.shape})")
             whole[where] = values
-            covered += values.size
-        if whole is None or covered != whole.size:
-            raise ValueError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
+        assert whole is not None  # a variable without parts is read as a whole
         return whole
 
     def _values(self, name: str, variable: Variable) -> np.ndarray:
@@ -140,9 +158,7 @@ class TensorFlowCheckpoint:
             raise ValueError(f"{self.index}: {name} has a type that is not supported (number {variable.dtype})")
         dtype = DTYPES[variable.dtype]
         stored = np.dtype("<u2" if dtype == "bfloat16" else dtype)
-        count = 1
-        for length in variable.shape:  # not np.prod, which overflows in silence
-            count *= length
+        count = math.prod(variable.shape)  # not np.prod, which overflows in silence
         if count * stored.itemsize != variable.size:
             raise ValueError(
                 f"{self.index}: damaged ({name} of shape {variable.shape} needs {count * stored.itemsize:,} bytes, "
@@ -208,14 +224,16 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     for _ in range(4):
         number, position = _varint(footer, position)
         handles.append(number)
-    previous = None
+    previous, length = None, 0
     for _, handle in _block(data, handles[2], handles[3]):
         offset, position = _varint(handle, 0)
         size, _ = _varint(handle, position)
         for key, value in _block(data, offset, size):
             if previous is not None and key <= previous:
                 raise _Damaged("its keys are not in order")
-            previous = key
+            previous, length = key, length + len(key)
+            if length > LARGEST_INDEX:  # each name may repeat all of the one before
+                raise _Damaged(f"its names have more than {LARGEST_INDEX:,} bytes")
             yield key, value
 
 
@@ -312,6 +330,8 @@ def _shape(message: bytes) -> tuple[int, ...]:
         if number == 2:
             dimension = dict(_fields(_message(value)))
             shape.append(_number(dimension.get(1, 0)))
+    if len(shape) > MOST_DIMENSIONS:
+        raise _Damaged(f"a variable has {len(shape):,} dimensions")
     if any(length >= LARGEST_DIMENSION for length in shape):  # also negative ones, which are stored as 2^64 - n
         raise _Damaged(f"a variable has the shape {tuple(shape)}")
     return tuple(shape)

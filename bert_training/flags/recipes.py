@@ -34,6 +34,7 @@ from bert_training.flags.phases import Phase, with_steps
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
+LARGEST_CONFIG = 1 << 26  # bytes
 SHORT_LENGTHS = (32, 64, 128)
 # The number of phases -> the shares of the steps, from the shortest length to the longest.
 SHARES = {1: (1.0,), 2: (0.4, 0.6), 3: (0.4, 0.4, 0.2), 4: (0.4, 0.3, 0.2, 0.1)}
@@ -110,8 +111,10 @@ def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> 
 def _config(path: Path) -> dict[str, Any]:
     """The content of a config.json; empty if it cannot be read, which the script reports when it makes the network."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        # Nothing is imported for this; files of the system have no size, and may have no end.
+        small = path.is_file() and 0 < path.stat().st_size <= LARGEST_CONFIG
+        config = json.loads(path.read_text(encoding="utf-8")) if small else {}
+    except (OSError, ValueError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -4,6 +4,7 @@ A config of 500 bytes can ask for a network of terabytes or for a billion layers
 which transformers would download and execute.
 """
 
+import fnmatch
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.weights_header import elements_in, files_of_index
-from tokenization.compressed_files import largest_file
+from bert_training.networks.tokenizer_rules import check_rules
+from tokenization.small_files import check_small
 
 Made = TypeVar("Made")
 
@@ -36,6 +38,10 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
+OTHER_FILES = (
+    *("vocab.json", "merges.txt", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "chat_template.jinja"),
+)
+RULES = "tokenizer.*json"  # tokenizer.json, and those for single versions of transformers (tokenizer.4.0.0.json)
 MOST_LABELS = 1_000_000
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 # What a network returns is for the script or the command to decide: other values would end in errors far from here.
@@ -74,6 +80,8 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
     check_values(path, fields, sizes["vocab_size"])
     if fields.get("quantization_config") is not None:
         raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
+    if fields.get("transformers_weights") is not None:
+        raise ValueError(f"{path}: transformers_weights names a file of weights; rename it to {SAFE_WEIGHTS_NAME}")
     for name in ("attn_implementation", "_attn_implementation"):
         if (value := fields.get(name)) is not None and value not in ATTENTION:
             raise ValueError(
@@ -144,32 +152,38 @@ def check_tokenizer_files(folder: Path) -> None:
     """Check the files from which transformers makes a tokenizer; config.json is one of them.
 
     Raises:
-        ValueError: one is too large, the config is no JSON or has too many labels, or a file elsewhere is named.
+        ValueError: one is too large, the config is no JSON or has too many labels, a file elsewhere is named, or the
+            rules of the tokenizer could make a text too long.
     """
-    for name in (*TOKENIZER_FILES, CONFIG_NAME):
-        path = folder / name
-        if path.is_file() and path.stat().st_size > largest_file():
-            raise ValueError(f"{path}: expected at most {largest_file():,} bytes, got {path.stat().st_size:,}")
+    for path in (folder / name for name in (*TOKENIZER_FILES, *OTHER_FILES, CONFIG_NAME)):
+        if path.is_file():
+            check_small(path)
     if (folder / CONFIG_NAME).is_file():
         check_labels(folder / CONFIG_NAME, read_object(folder / CONFIG_NAME))
     check_named_files(folder / "tokenizer_config.json")
+    for path in folder.glob(RULES):
+        check_rules(path)
 
 
 def check_named_files(path: Path) -> None:
     """Check the names of files in a tokenizer_config.json that transformers would read in place of tokenizer.json.
 
     Raises:
-        ValueError: one of them is no plain name, as it could lead anywhere.
+        ValueError: one of them is no plain name of a tokenizer.json, as it could lead anywhere.
     """
     try:
         names = read_object(path).get("fast_tokenizer_files", []) if path.is_file() else []
     except ValueError:  # transformers reads it, too, and says what is wrong
         return
-    if wrong := [name for name in names if not is_plain_name(name)] if isinstance(names, list) else [names]:
+    if wrong := [name for name in names if not _is_tokenizer(name)] if isinstance(names, list) else [names]:
         raise ValueError(
-            f"{path}: expected in 'fast_tokenizer_files' names of files beside it, got {str(wrong[0])[:80]!r}; nothing "
-            "outside its folder is read"
+            f"{path}: expected in 'fast_tokenizer_files' names of files beside it, such as tokenizer.4.0.0.json, got "
+            f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
         )
+
+
+def _is_tokenizer(name: Any) -> bool:
+    return is_plain_name(name) and fnmatch.fnmatch(name, RULES)
 
 
 def sizes_of(fields: dict[str, Any]) -> dict[str, Any]:

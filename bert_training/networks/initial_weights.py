@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.utils import cached_file
+from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 from bert_training.files.hashing import sha256
+from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
@@ -75,6 +76,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         old = read_old_checkpoint(name)
         # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
         source, options = None, {"config": old.config, "state_dict": old.tensors} | options
+    else:
+        _check_pickles(name)
     try:
         model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:
@@ -153,14 +156,33 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     """
     if is_old_checkpoint(name):
         return {path.name: sha256(path) for path in find_old_files(name).weights}
+    return {file: sha256(path) for file, path in _weight_files(name, **options).items()}
+
+
+def _check_pickles(name: str) -> None:
+    """Check those files of weights that ``torch.load`` is to read. Raises ValueError as ``check_pickle`` does."""
+    try:
+        files = _weight_files(name)
+    except (ValueError, OSError):  # then ``from_pretrained`` says what is wrong
+        return
+    for path in files.values():
+        if path.suffix != ".safetensors":
+            try:
+                check_pickle(path)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}; give a checkpoint with {SAFE_WEIGHTS_NAME}") from None
+
+
+def _weight_files(name: str, **options: Any) -> dict[str, Path]:
+    """The files of weights that transformers reads, by name, with arguments and errors of ``weights_sha256``."""
     for file in WEIGHT_FILES:
         try:
             path = _cached(name, file, **options)
         except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
-            return {part: sha256(_cached(name, part, **options)) for part in files_of_index(path)}
-        return {file: sha256(path)}
+            return {part: _cached(name, part, **options) for part in files_of_index(path)}
+        return {file: path}
     raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 from bert_training.files.json_files import is_plain_name, read_json
+from bert_training.files.pickled_weights import check_pickle, is_zip
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from bert_training.networks.claims import accepted, check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
@@ -306,7 +307,8 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            packed = zipfile.is_zipfile(path)
+            check_pickle(path)
+            packed = is_zip(path)
             if packed:
                 _check_sums(path)
             stored = torch.load(path, "cpu", weights_only=True, mmap=packed)

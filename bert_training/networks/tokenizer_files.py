@@ -83,8 +83,7 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
         warn_of_changes(folder, TOKENIZER_FILES)
     check_tokenizer_files(folder)
     if not folder.is_dir():
-        with contextlib.suppress(OSError):  # the next call says what is wrong, or does without the file
-            check_named_files(Path(cached_file(name, TOKENIZER_CONFIG) or ""))
+        _check_downloaded(name)
     tokenizer = _opened(name, options)
     if (folder / TOKENIZER).is_file():
         settings = _unstated_rules(folder, tokenizer, quiet)
@@ -96,6 +95,17 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     if (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
         _take_words(folder / VOCABULARY, tokenizer, quiet)
     return tokenizer
+
+
+def _check_downloaded(name: str) -> None:
+    """Check the files of a name on the Hub; whether there are any, the library says. Raises ValueError as above."""
+    with contextlib.suppress(OSError):
+        settings = Path(cached_file(name, TOKENIZER_CONFIG) or "")
+        check_named_files(settings)
+        for file in _fields(settings).get("fast_tokenizer_files", []):
+            cached_file(name, file)
+    with contextlib.suppress(OSError):
+        check_tokenizer_files(Path(cached_file(name, TOKENIZER) or "").parent)
 
 
 def check_there_is_one(name: str) -> None:

@@ -29,6 +29,7 @@ from bert_training.files.records import RESULTS, read_record
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.task_data import TaskData
+from tokenization.small_files import read_small_bytes
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
@@ -120,7 +121,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
-        if not target.is_file() or target.read_bytes() != json_text(content).encode():
+        if not target.is_file() or read_small_bytes(target) != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
         remove_rest(folder)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenization.compressed_files import LIMIT, largest
+from tokenization.json_text import parse_json
+from tokenization.small_files import read_small_text
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
@@ -93,23 +94,6 @@ def is_ordinary(path: Path) -> bool:
     return ordinary and not any(Path(os.path.realpath(path)).is_relative_to(place) for place in ("/proc", "/sys"))
 
 
-def check_size(path: Path) -> None:
-    """Raise ValueError if a file that is to be read as a whole is no ordinary file, or has more than 64 MiB."""
-    most = 4 * largest()
-    if not is_ordinary(path):
-        raise ValueError(f"expected an ordinary file, so {path.name} is not read")
-    if (size := path.stat().st_size) > most:
-        raise ValueError(
-            f"expected at most {most:,} bytes, got {size:,}, so {path.name} is not read; {LIMIT} raises the limit"
-        )
-
-
-def read_text(path: Path) -> str:
-    """The content of a text file. Raises ValueError as ``check_size`` does, or if it is not UTF-8."""
-    check_size(path)
-    return path.read_text(encoding="utf-8")
-
-
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises ValueError as ``read_text`` does, or if it is no JSON."""
-    return json.loads(read_text(path))
+    """The content of a JSON file."""
+    return parse_json(read_small_text(path))

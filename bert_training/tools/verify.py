@@ -46,12 +46,12 @@ from bert_training.tools.findings import (
     differs,
     print_findings,
     read_json,
-    read_text,
     run_check,
     short_text,
     unknown,
     verified,
 )
+from tokenization.small_files import read_small_text
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
 OPENED = re.compile(
@@ -227,7 +227,7 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     if not path.is_file():
         yield unknown("README.md", "the folder has no model card")
         return
-    card = read_text(path)
+    card = read_small_text(path)
     name = re.search(OPENED, card)
     opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)

@@ -17,14 +17,13 @@ from typing import Any
 
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
-from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256
+from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256, too_large
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
 from bert_training.networks.claims import ATTENTION
 from bert_training.networks.old_checkpoints import PICKLES
 from bert_training.records.curves import CURVES
 from bert_training.tools.findings import (
     Finding,
-    check_size,
     compare_values,
     differs,
     is_ordinary,
@@ -33,6 +32,7 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
+from tokenization.small_files import check_small
 
 READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
                    "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
@@ -85,7 +85,7 @@ def unreadable(folder: Path) -> Iterator[Finding]:
             yield differs(path.name, "no ordinary file, and no run writes anything else; remove it")
         elif is_named(path, READ_AS_A_WHOLE):
             try:
-                check_size(path)
+                check_small(path)
             except ValueError as error:
                 yield differs(path.name, str(error))
 
@@ -139,6 +139,9 @@ def _against_hashes(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]
     present = {name: path for name, path in files if is_ordinary(path) and not leads_out(folder, path)}
     same = 0
     for name, digest in recorded.items():
+        if name in present and too_large(present[name]):
+            yield differs(name, f"the file has {present[name].stat().st_size:,} bytes, more than a run ever writes")
+            continue
         actual = sha256(present[name]) if name in present else None
         if actual == digest:
             same += 1

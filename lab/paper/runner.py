@@ -37,6 +37,7 @@ from bert_training.pretraining.corpus import Corpus
 from lab.paper.folder import check_finished_cells, is_finished
 from lab.paper.places import CELLS
 from lab.paper.plan import Cell, Plan
+from tokenization.compressed_files import open_regular
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -239,11 +240,18 @@ def _check_end(folder: Path, cell: Cell, status: int) -> None:
     if status == 0 and is_finished(folder, cell):
         return
     log = folder / CELLS / f"{cell.name}.log"
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
+    lines = _end_of(log).strip().splitlines() if log.is_file() else []
     raise ValueError(
         f"{cell.name} ended with status {status}: {lines[-1] if lines else 'it wrote nothing'} (the whole output is in "
         f"{log}); give the same command again to repeat it"
     )
+
+
+def _end_of(log: Path, size: int = 1 << 16) -> str:
+    """The last ``size`` bytes of a file, as text."""
+    with open_regular(log) as file:
+        file.seek(max(0, log.stat().st_size - size))
+        return file.read(size).decode(errors="replace")
 
 
 def _stop(running: list[RunningCell]) -> None:

@@ -25,7 +25,6 @@ from bert_training.tools.findings import (
     is_ordinary,
     print_findings,
     read_json,
-    read_text,
     run_check,
     short_text,
     unknown,
@@ -37,6 +36,7 @@ from lab.paper.places import CELLS, RECORD
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of
 from lab.paper.report import content, markdown
+from tokenization.small_files import read_small_text
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -75,7 +75,7 @@ def check_record(folder: Path) -> Iterator[Finding]:
         wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
-    yield from _page(expected, read_text(folder / "report.md"), record)
+    yield from _page(expected, read_small_text(folder / "report.md"), record)
 
 
 def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def test_what_is_no_folder_of_a_model(tmp_path):
     assert "there is no such folder" in refused(tmp_path / "absent")
     assert "it has no config.json" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    assert "config.json: not JSON" in refused(tmp_path)
+    assert "config.json:1: not valid JSON" in refused(tmp_path)
     (tmp_path / "config.json").write_text("[]")
     assert "expected a JSON object" in refused(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')

@@ -264,7 +264,7 @@ def test_features_and_answers_of_old_checkpoints(tmp_path):
 
 def test_a_folder_without_a_tokenizer_is_one_error(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match="expected a folder or a name on the Hub with a tokenizer"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json:1: not valid JSON"):
         load_tokenizer(str(tmp_path))
 
 
@@ -310,7 +310,7 @@ def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, tokenizer_fo
     name = "somebody/model" if on_the_hub else str(folder)
     if on_the_hub:
         monkeypatch.setattr(tokenizer_files, "cached_file", lambda _, file, **more: str(folder / file))
-    with pytest.raises(ValueError, match=r"expected in 'fast_tokenizer_files' names of files beside it, got '../other"):
+    with pytest.raises(ValueError, match=r"expected in 'fast_tokenizer_files' names of files beside it.*got '../other"):
         load_tokenizer(name)
     if not on_the_hub:
         with pytest.raises(ValueError, match="nothing outside its folder is read"):

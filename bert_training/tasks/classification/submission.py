@@ -24,6 +24,7 @@ from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_nam
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary
 from tokenization.compressed_files import largest
+from tokenization.small_files import read_small_bytes
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {
@@ -92,7 +93,7 @@ def _wanted(task: Task) -> str:
 
 def problem_of_file(path: Path) -> str | None:
     """The first problem of a file, which must have the name that the server expects; None if it may be submitted."""
-    return _problem_of_bytes(path.name, path.read_bytes(), str(path))
+    return _problem_of_bytes(path.name, read_small_bytes(path), str(path))
 
 
 def check(path: str | Path) -> dict[str, str | None]:
@@ -177,7 +178,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         ValueError: a file is missing, exists twice or would be refused. The message names every such file, and nothing
             is written.
     """
-    contents = {name: path.read_bytes() for name, path in gather(folders).items()}
+    contents = {name: read_small_bytes(path) for name, path in gather(folders).items()}
     if wnli_majority:
         rows = "".join(f"{index}\t{WNLI_MAJORITY}\n" for index in range(TEST_ROWS["WNLI.tsv"]))
         contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
