@@ -20,6 +20,7 @@ from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
 from training.files.hub_upload import check_access
 from training.files.links import refuse_links
+from training.files.open_files import make_room
 from training.files.records import read_record
 from training.flags.shared import SharedArguments
 
@@ -46,6 +47,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
             flag cannot be honoured on this machine.
     """
     check_output_dir(args)
+    make_room(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
