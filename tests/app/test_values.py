@@ -1,4 +1,4 @@
-"""Every function of the page, found in the page itself, with values that nobody types: each gets a result or a sentence.
+"""Every function of the page, found in the page itself, with values that nobody types: a result or a sentence.
 
 ``Guard`` lets only texts, numbers and null through (test_server.py); here lists and objects are tried as well.
 """
