@@ -49,20 +49,20 @@ $(ECOSYSTEM)/installed: .venv/installed
 		-e '.[train,dev,ecosystem]'
 	touch $@
 
-faults: install ## the whole fault campaign; takes three hours and rewrites benchmarks/results/faults.json
-	$(BIN)/python benchmarks/faults.py
+faults: install ## the whole fault campaign; takes three hours and rewrites lab/records/faults.json
+	$(BIN)/python lab/faults.py
 
 lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: install ## time training steps, also of transformers' BERT; rewrites benchmarks/results/
-	$(BIN)/python benchmarks/step.py --dtype fp32
-	$(BIN)/python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
+bench: install ## time training steps, also of transformers' BERT; rewrites lab/records/
+	$(BIN)/python lab/benchmarks/step.py --dtype fp32
+	$(BIN)/python lab/benchmarks/picture.py lab/records/step_cpu.json docs/images/speed.png
 
 report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=report
-	$(BIN)/python -m training report $(RUNS) --output_dir $(or $(OUT),report)
+	$(BIN)/python -m bert_training report $(RUNS) --output_dir $(or $(OUT),report)
 
 release: install ## build sdist and wheel of the committed files into dist/ and try them in a clean environment
 	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" TORCH_FLAGS="$(TORCH_FLAGS)" .ci/release

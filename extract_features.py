@@ -30,15 +30,15 @@ import transformers
 from tqdm import tqdm
 
 import modeling_bert_repro
-from training.engine.errors import report_errors
-from training.files.atomic import make_folder
-from training.files.locks import hold, release, sweep
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import checkpoint_config, chosen_tokenizer
-from training.networks.configuration import check_fit
-from training.networks.initial_weights import load_network
-from training.tasks import feature_extraction
+from bert_training.engine.errors import report_errors
+from bert_training.files.atomic import make_folder
+from bert_training.files.locks import hold, release, sweep
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.networks.checkpoints import checkpoint_config, chosen_tokenizer
+from bert_training.networks.configuration import check_fit
+from bert_training.networks.initial_weights import load_network
+from bert_training.tasks import feature_extraction
 
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 

@@ -30,28 +30,28 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from training.engine.batches import Features
-from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished
-from training.engine.launch import start_run
-from training.engine.output_folder import check_output_dir
-from training.engine.predict import predict
-from training.engine.run import Run
-from training.flags.fine_tuning import GlueArguments
-from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import chosen_tokenizer, load_config
-from training.networks.configuration import config_labels
-from training.tasks.bilstm import BertBiLSTMForTokenClassification
-from training.tasks.classification import labelled_texts, submission
-from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
-from training.tasks.classification.scores import metric_prefix, score, score_by_category
-from training.tasks.classification.sources import load_data
-from training.tasks.classification.trained_for import store_facts, trained_for
-from training.tasks.cut_texts import report_cut
-from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
-from training.tasks.seeds import run_all, series_of
-from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.engine.batches import Features
+from bert_training.engine.errors import report_errors
+from bert_training.engine.finished import is_finished, report_finished
+from bert_training.engine.launch import start_run
+from bert_training.engine.output_folder import check_output_dir
+from bert_training.engine.predict import predict
+from bert_training.engine.run import Run
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.networks.configuration import config_labels
+from bert_training.tasks.bilstm import BertBiLSTMForTokenClassification
+from bert_training.tasks.classification import labelled_texts, submission
+from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.trained_for import store_facts, trained_for
+from bert_training.tasks.cut_texts import report_cut
+from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.seeds import run_all, series_of
+from bert_training.tasks.stored_flags import defaults_of_model
+from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:

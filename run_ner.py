@@ -36,18 +36,18 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from training.engine.batches import Features
-from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished
-from training.engine.launch import start_run
-from training.engine.output_folder import check_output_dir
-from training.engine.predict import predict
-from training.engine.run import Run
-from training.flags.fine_tuning import NerArguments
-from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import chosen_tokenizer, load_config
-from training.networks.configuration import config_labels
-from training.tasks.fine_tuning import (
+from bert_training.engine.batches import Features
+from bert_training.engine.errors import report_errors
+from bert_training.engine.finished import is_finished, report_finished
+from bert_training.engine.launch import start_run
+from bert_training.engine.output_folder import check_output_dir
+from bert_training.engine.predict import predict
+from bert_training.engine.run import Run
+from bert_training.flags.fine_tuning import NerArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.networks.configuration import config_labels
+from bert_training.tasks.fine_tuning import (
     build_task_network,
     choose_encoder,
     fine_tune,
@@ -55,12 +55,12 @@ from training.tasks.fine_tuning import (
     predictions_of_splits,
     save_folder,
 )
-from training.tasks.ner import tagged_text
-from training.tasks.ner.sources import NerData, load_data
-from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.seeds import run_all, series_of
-from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.sources import NerData, load_data
+from bert_training.tasks.ner.tagger import BertFeatureTagger
+from bert_training.tasks.seeds import run_all, series_of
+from bert_training.tasks.stored_flags import defaults_of_model
+from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 Tags = list[list[str]]
 

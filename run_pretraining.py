@@ -19,7 +19,7 @@ For a few hours on a small machine; the flags that this sets are printed, and ev
 
     python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
 
-To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
+To see what fits into the time at hand, run: bert-repro plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
 On SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75).
 At the end the output folder contains model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
@@ -31,41 +31,41 @@ from functools import partial
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
+from bert_training.engine.divergence import explain_divergence
+from bert_training.engine.errors import report_errors
+from bert_training.engine.finished import is_finished, report_finished, upload_finished
+from bert_training.engine.invariance import verify_invariance
+from bert_training.engine.launch import start_run
+from bert_training.engine.loop import Step, training_steps
+from bert_training.engine.muon import check_muon, create_muon
+from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.run import Run
+from bert_training.engine.state import Origin, TrainingState
+from bert_training.engine.throughput import Throughput
+from bert_training.files.atomic import make_folder, new_folder, remove_folder
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.phases import Phase, phase_at, phases_in_words
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.flags.recipes import in_words
+from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.pretraining import evaluation
+from bert_training.pretraining.corpora import build_corpora
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.counted_weights import set_counted_weights
+from bert_training.pretraining.coverage import check_beginning, record_coverage
+from bert_training.pretraining.early_checks import check_early
+from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.network import build_pretraining_network
+from bert_training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
+from bert_training.pretraining.plateau import log_diagnosis
+from bert_training.pretraining.text import Text, checked_text
+from bert_training.pretraining.used_tokens import record_used_tokens
+from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
+from bert_training.records.curves import draw_curves
+from bert_training.records.model_card import write_model_card
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
-from training.engine.divergence import explain_divergence
-from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished, upload_finished
-from training.engine.invariance import verify_invariance
-from training.engine.launch import start_run
-from training.engine.loop import Step, training_steps
-from training.engine.muon import check_muon, create_muon
-from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.run import Run
-from training.engine.state import Origin, TrainingState
-from training.engine.throughput import Throughput
-from training.files.atomic import make_folder, new_folder, remove_folder
-from training.flags.parsing import parse_arguments
-from training.flags.phases import Phase, phase_at, phases_in_words
-from training.flags.pretraining import PretrainingArguments
-from training.flags.recipes import in_words
-from training.networks.checkpoints import load_tokenizer
-from training.pretraining import evaluation
-from training.pretraining.corpora import build_corpora
-from training.pretraining.corpus import Corpus
-from training.pretraining.counted_weights import set_counted_weights
-from training.pretraining.coverage import check_beginning, record_coverage
-from training.pretraining.early_checks import check_early
-from training.pretraining.instances import PretrainingInstances
-from training.pretraining.network import build_pretraining_network
-from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
-from training.pretraining.plateau import log_diagnosis
-from training.pretraining.text import Text, checked_text
-from training.pretraining.used_tokens import record_used_tokens
-from training.pretraining.word_borders import check_borders_of_words, note_single_characters
-from training.records.curves import draw_curves
-from training.records.model_card import write_model_card
 
 # Without next sentence prediction a pooler would stay untrained; BertForMaskedLM has none.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}

@@ -34,30 +34,30 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from training.engine.batches import Features
-from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished
-from training.engine.launch import start_run
-from training.engine.output_folder import check_output_dir
-from training.engine.predict import predict
-from training.engine.run import Run
-from training.files.links import refuse_links
-from training.flags.fine_tuning import SquadArguments
-from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import chosen_tokenizer, load_config
-from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
-from training.tasks.seeds import run_all, series_of
-from training.tasks.squad.answers import Answers, aligner, find_answers
-from training.tasks.squad.lost_answers import report_lost
-from training.tasks.squad.page import write_page
-from training.tasks.squad.questions import Question
-from training.tasks.squad.sources import SquadData, load_data
-from training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
-from training.tasks.squad.window_cache import shared_windows
-from training.tasks.squad.windows import Windows, check_lengths
-from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.engine.batches import Features
+from bert_training.engine.errors import report_errors
+from bert_training.engine.finished import is_finished, report_finished
+from bert_training.engine.launch import start_run
+from bert_training.engine.output_folder import check_output_dir
+from bert_training.engine.predict import predict
+from bert_training.engine.run import Run
+from bert_training.files.links import refuse_links
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering
+from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.seeds import run_all, series_of
+from bert_training.tasks.squad.answers import Answers, aligner, find_answers
+from bert_training.tasks.squad.lost_answers import report_lost
+from bert_training.tasks.squad.page import write_page
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.sources import SquadData, load_data
+from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
+from bert_training.tasks.squad.window_cache import shared_windows
+from bert_training.tasks.squad.windows import Windows, check_lengths
+from bert_training.tasks.stored_flags import defaults_of_model
+from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -28,21 +28,21 @@ import torch
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished
-from training.engine.launch import start_run
-from training.engine.output_folder import check_output_dir
-from training.engine.predict import predict
-from training.engine.run import Run
-from training.flags.fine_tuning import SwagArguments
-from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import chosen_tokenizer, load_config
-from training.tasks import swag
-from training.tasks.cut_texts import report_cut
-from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
-from training.tasks.seeds import run_all, series_of
-from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.engine.errors import report_errors
+from bert_training.engine.finished import is_finished, report_finished
+from bert_training.engine.launch import start_run
+from bert_training.engine.output_folder import check_output_dir
+from bert_training.engine.predict import predict
+from bert_training.engine.run import Run
+from bert_training.flags.fine_tuning import SwagArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.tasks import swag
+from bert_training.tasks.cut_texts import report_cut
+from bert_training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
+from bert_training.tasks.seeds import run_all, series_of
+from bert_training.tasks.stored_flags import defaults_of_model
+from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:

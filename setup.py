@@ -25,9 +25,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=find_packages(include=["modeling_bert_repro", "tokenization", "tokenization.*", "training", "training.*"]),
+    packages=find_packages(
+        include=["modeling_bert_repro", "tokenization", "tokenization.*", "bert_training", "bert_training.*"]
+    ),
     package_data={"": ["py.typed", "*.json"]},
-    # The scripts are installed beside the packages, where `python -m training plan` looks for the one that it times.
+    # The scripts are installed beside the packages, where `bert-repro plan` looks for the one that it times.
     py_modules=["extract_features", *sorted(path.stem for path in HERE.glob("run_*.py"))],
     python_requires=">=3.11,<3.14",
     install_requires=[
@@ -55,7 +57,7 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
-        # The page of `python -m training app`, which needs the packages of "train" as well.
+        # The page of `bert-repro app`, which needs the packages of "train" as well.
         "app": [
             "fastapi>=0.115",
             "gradio>=6.31,<7",

@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
 
 
 def scripts(source: Path) -> set[str]:
@@ -93,14 +93,14 @@ def library() -> None:
 
 def training() -> None:
     """Check that every module of the packages and every script can be imported, and that the versions are equal."""
+    import bert_training as package
     import modeling_bert_repro
-    import training as package
 
     check_installed(package)
     if package.__version__ != modeling_bert_repro.__version__:
         raise ValueError(f"expected one version, got {package.__version__} and {modeling_bert_repro.__version__}")
     modules = [module.name for name in PACKAGES for module in pkgutil.walk_packages([str(folder(name))], f"{name}.")]
-    modules += [name.removesuffix(".py") for name in sorted(scripts(folder("training").parent))]
+    modules += [name.removesuffix(".py") for name in sorted(scripts(folder("bert_training").parent))]
     for name in modules:
         if not name.endswith("__main__"):
             check_installed(importlib.import_module(name))

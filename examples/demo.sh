@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2400} EXAMPLES=${DEMO_EXAMPLES:-4000}
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
 # How long a thread that has finished its part spins before it sleeps. Short spinning costs nothing on an idle machine
-# and slows the training less beside other programs (benchmarks/results/waiting_policy.json).
+# and slows the training less beside other programs (lab/records/waiting_policy.json).
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 
 part() { # part NAME SCRIPT FLAGS...: run the script with $OUT/NAME as its output folder, unless that run is finished
@@ -38,7 +38,7 @@ part answers-pretrained run_squad.py --model_name_or_path "$OUT/pretrained" "${a
 part answers-random run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
 
 echo
-python -m training report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
+bert-repro report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
   --output_dir "$OUT/report"
 cat <<END
 

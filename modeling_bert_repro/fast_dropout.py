@@ -1,7 +1,7 @@
 """Dropout that needs fewer random numbers, for CPUs; used in training if ``config.fast_dropout`` is set.
 
 torch draws one double for every value that may be dropped. On a CPU these draws take most of the time of dropout, and
-dropout takes most of the time of attention in training (docs/lab/performance.md). Here one 64-bit draw decides
+dropout takes most of the time of attention in training (lab/notes/performance.md). Here one 64-bit draw decides
 four values, with 16 bits each. The same seed gives other masks than torch's, so the switch is off by default. It has no
 effect on other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
 """

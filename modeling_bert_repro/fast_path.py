@@ -24,7 +24,7 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
-# If the share of padding is below this, the gain is smaller than the noise of a step's time (docs/lab/performance.md).
+# If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
 
 

@@ -278,9 +278,10 @@ def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
 
 def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int) -> list[dict[str, Any]]:
     """The best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # `training/tasks/squad/answers.py` searches in the same way, and `tests/modeling_bert_repro/test_qa_pipeline.py`
-    # compares the two. Neither imports the other: a saved pipeline takes this file into processes without `training`,
-    # and `training` must work without this package when transformers' BERT replaces it.
+    # `bert_training/tasks/squad/answers.py` searches in the same way, and
+    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: a saved pipeline
+    # takes this file into processes without `bert_training`, and `bert_training` must work without this package when
+    # transformers' BERT replaces it.
     places: list[tuple[int, int]] = []  # for every row of scores, the index of its window and of its token therein
     rows = [torch.empty(0, max_answer_len, dtype=torch.float64)]
     for window, output in enumerate(outputs):

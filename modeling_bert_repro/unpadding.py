@@ -147,7 +147,7 @@ def attend_unpadded(
 
     - flash_attention_*: transformers' call with variable lengths.
     - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
-      (docs/lab/performance.md).
+      (lab/notes/performance.md).
     - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, where it can
       compute this (``fits_varlen_kernel``).
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.

@@ -21,9 +21,9 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
+from bert_training.files import locks
 from modeling_bert_repro import fast_dropout, fast_path
 from tests.helpers.words import WORDS, sentence
-from training.files import locks
 
 torch.set_num_threads(1)
 # Under nohup, this process and those that it starts would ignore the signal, which some tests send.
@@ -173,8 +173,8 @@ def make_run(tmp_path):
     """A function that makes a ``Run`` on the CPU with the given flags, without a script around it."""
     from accelerate import Accelerator
 
-    from training.engine.run import Run
-    from training.flags.shared import SharedArguments
+    from bert_training.engine.run import Run
+    from bert_training.flags.shared import SharedArguments
 
     def make(**flags) -> Run:
         flags = {"output_dir": str(tmp_path / "run"), "per_device_train_batch_size": 4, **flags}

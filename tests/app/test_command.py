@@ -1,4 +1,4 @@
-"""python -m training app: its mistakes are one line and status 2, and it says what to install."""
+"""bert-repro app: its mistakes are one line and status 2, and it says what to install."""
 
 import importlib.util
 import shutil
@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from bert_training.__main__ import main
+from bert_training.app import command
 from tests.helpers.repository import ROOT
-from training.__main__ import main
-from training.app import command
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_folder_and_the_port_are_checked(with_gradio, tmp_path, pretrained, 
 @pytest.mark.parametrize("words", [[], ["--model", "m", "--port", "70000"], ["--model", "m", "--share"]])
 def test_wrong_flags_end_with_status_2(words):
     done = subprocess.run(
-        [sys.executable, "-m", "training", "app", *words], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "bert_training", "app", *words], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2 and "error:" in done.stderr and "Traceback" not in done.stderr
 

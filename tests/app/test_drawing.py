@@ -1,4 +1,6 @@
-"""training/app/drawing.py: nothing that a user, a config or a vocabulary says becomes HTML, and figures are right."""
+"""bert_training/app/drawing.py: nothing that a user, a config or a vocabulary says becomes HTML, and figures are
+right.
+"""
 
 import base64
 import io
@@ -9,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from training.app import drawing
-from training.app.readings import CheckpointGuess, Guess, Piece, Pieces, Reply, TaggedSpan
+from bert_training.app import drawing
+from bert_training.app.readings import CheckpointGuess, Guess, Piece, Pieces, Reply, TaggedSpan
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>${alert(3)}{{value}}`&amp;\x00"
 

@@ -1,4 +1,4 @@
-"""training/app/folder.py: what a folder's head can do, and folders that are wrong or hostile."""
+"""bert_training/app/folder.py: what a folder's head can do, and folders that are wrong or hostile."""
 
 import json
 import shutil
@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bert_training.app.folder import HEADS, open_folder
 from tests.helpers.model_folders import edit_json, save_model
-from training.app.folder import HEADS, open_folder
 
 ABILITIES = {
     "BertModel": (),
@@ -58,8 +58,8 @@ def test_a_class_that_is_read_from_the_last_token_is_classification(tmp_path, pr
 )
 def test_networks_of_this_project_are_opened_without_the_code_in_the_folder(tmp_path, pretrained, fields, head):
     """The copy of their code that the folder holds would leave a file behind."""
-    from training.tasks import bilstm
-    from training.tasks.ner import tagger
+    from bert_training.tasks import bilstm
+    from bert_training.tasks.ner import tagger
 
     library = tagger if head == "BertFeatureTagger" else bilstm
     folder = save_model(tmp_path / "m", pretrained, head, library, **fields)

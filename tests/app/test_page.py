@@ -1,4 +1,4 @@
-"""The page of training/app in headless Chromium: type, click, read; for every kind of head, and for hostile input.
+"""The page of bert_training/app in headless Chromium: type, click, read; for every kind of head, and for hostile input.
 
 Nothing may be asked for at another host, neither by the browser nor by the process that serves the page.
 """
@@ -18,13 +18,13 @@ import psutil
 import pytest
 from safetensors.torch import load_file, save_file
 
+from bert_training.app import readings
+from bert_training.app.drawing import percent
+from bert_training.app.folder import open_folder
+from bert_training.app.server import FOLDERS, ROUTES
 from tests.helpers.browsers import need_browser, serving, started_browser
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.repository import ROOT
-from training.app import readings
-from training.app.drawing import percent
-from training.app.folder import open_folder
-from training.app.server import FOLDERS, ROUTES
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -438,7 +438,8 @@ def test_an_object_that_names_an_address_is_not_fetched(served):
 def test_the_process_has_no_token_of_the_user_and_asks_no_proxy(models, tmp_path):
     (tmp_path / "token").write_text("hf_secret")
     program = (
-        "import os, huggingface_hub, sys; from training.app import page; from training.app.folder import open_folder;"
+        "import os, huggingface_hub, sys; from bert_training.app import page;"
+        "from bert_training.app.folder import open_folder;"
         "assert huggingface_hub.get_token() is not None;"
         "folder = os.environ['GRADIO_TEMP_DIR'];"
         "page.launch(page.build(open_folder(sys.argv[1])), page.free_port(0));"
@@ -481,7 +482,7 @@ def test_nothing_is_cut_at_the_width_of_a_phone_or_a_desk(visit, name, viewport)
 
 
 def test_the_command_serves_the_page(browser, models):
-    command = [sys.executable, "-m", "training", "app", "--model", str(models["pairs"]), "--port", "0"]
+    command = [sys.executable, "-m", "bert_training", "app", "--model", str(models["pairs"]), "--port", "0"]
     with serving(command, 1) as (process, (address,)):
         page = browser.new_page()
         page.goto(address)
@@ -493,7 +494,16 @@ def test_the_command_serves_the_page(browser, models):
 
 def test_a_space_starts_in_a_folder_of_its_own(browser, models, tmp_path):
     space = tmp_path / "space"
-    command = [sys.executable, "-m", "training", "app", "--model", str(models["pretrained"]), "--space", str(space)]
+    command = [
+        sys.executable,
+        "-m",
+        "bert_training",
+        "app",
+        "--model",
+        str(models["pretrained"]),
+        "--space",
+        str(space),
+    ]
     with serving(command, 0) as (process, _):
         assert process.wait(timeout=120) == 0
     shutil.rmtree(models["pretrained"] / "checkpoint-10")

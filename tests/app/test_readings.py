@@ -1,4 +1,4 @@
-"""training/app/readings.py: what the page shows, against transformers' pipelines and the numbers of its classes.
+"""bert_training/app/readings.py: what the page shows, against transformers' pipelines and the numbers of its classes.
 
 The first tests run with transformers' class, which the page opens, and with this project's own.
 """
@@ -14,12 +14,12 @@ import transformers
 from transformers import pipeline
 
 import modeling_bert_repro
+from bert_training.app import readings
+from bert_training.app.folder import OpenedModel, open_folder
+from bert_training.app.readings import CHARACTERS, Guess
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.model_folders import save_model
 from tokenization.wordpiece import FullTokenizer
-from training.app import readings
-from training.app.folder import OpenedModel, open_folder
-from training.app.readings import CHARACTERS, Guess
 
 TEXT = "the old doctor opened a small red house"
 PAIR = ("the king walked to the river .", "he went home .")

@@ -1,4 +1,4 @@
-"""training/app/server.py: requests that are too large or meant for another host, and ports that are taken."""
+"""bert_training/app/server.py: requests that are too large or meant for another host, and ports that are taken."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from training.app.server import LARGEST_REQUEST, MOST_SESSIONS, Guard, free_port
+from bert_training.app.server import LARGEST_REQUEST, MOST_SESSIONS, Guard, free_port
 
 
 def ask(

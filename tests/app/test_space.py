@@ -1,4 +1,4 @@
-"""training/app/space.py: a Space holds the page's modules and the model, and nothing else of a folder."""
+"""bert_training/app/space.py: a Space holds the page's modules and the model, and nothing else of a folder."""
 
 import importlib.metadata
 import json
@@ -7,10 +7,10 @@ import shutil
 import pytest
 import yaml
 
+from bert_training.app import space
+from bert_training.app.folder import open_folder
+from bert_training.app.space import needed_modules, requirements, write_space
 from tests.helpers.repository import ROOT
-from training.app import space
-from training.app.folder import open_folder
-from training.app.space import needed_modules, requirements, write_space
 
 
 @pytest.fixture
@@ -24,19 +24,26 @@ def gradio(monkeypatch):
 
 def test_the_modules_of_the_page_are_all_there_and_no_others():
     modules = needed_modules()
-    assert {"training", "training.app.page", "training.tools.ask", "tokenization.wordpiece"} <= set(modules)
-    assert not {"training.app.command", "training.app.space", "training.tools.audit", "training.paper"} & set(modules)
+    assert {"bert_training", "bert_training.app.page", "bert_training.tools.ask", "tokenization.wordpiece"} <= set(
+        modules
+    )
+    assert not {
+        "bert_training.app.command",
+        "bert_training.app.space",
+        "bert_training.tools.audit",
+        "lab.paper",
+    } & set(modules)
     assert all(file.is_file() and file.is_relative_to(ROOT) for file in modules.values())
 
 
 def test_a_module_that_is_imported_relatively_or_through_another_is_found(tmp_path, monkeypatch):
     files = {
-        "training/__init__.py": "",
-        "training/a.py": "def f():\n    from training.deep import b\n",
-        "training/deep/__init__.py": "",
-        "training/deep/b.py": "from .c import thing\nimport json, tests.helpers\n",
-        "training/deep/c.py": "import tokenization.words as words\n",
-        "training/deep/unused.py": "",
+        "bert_training/__init__.py": "",
+        "bert_training/a.py": "def f():\n    from bert_training.deep import b\n",
+        "bert_training/deep/__init__.py": "",
+        "bert_training/deep/b.py": "from .c import thing\nimport json, tests.helpers\n",
+        "bert_training/deep/c.py": "import tokenization.words as words\n",
+        "bert_training/deep/unused.py": "",
         "tokenization/__init__.py": "",
         "tokenization/words.py": "import torch\nfrom . import more\n",
         "tokenization/more.py": "",
@@ -45,8 +52,8 @@ def test_a_module_that_is_imported_relatively_or_through_another_is_found(tmp_pa
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(space, "ROOT", tmp_path)
-    found = needed_modules("training.a")
-    assert {str(path.relative_to(tmp_path)) for path in found.values()} == {*files} - {"training/deep/unused.py"}
+    found = needed_modules("bert_training.a")
+    assert {str(path.relative_to(tmp_path)) for path in found.values()} == {*files} - {"bert_training/deep/unused.py"}
     assert requirements(found) == [f"torch=={importlib.metadata.version('torch').partition('+')[0]}"]
 
 

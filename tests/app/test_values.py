@@ -9,10 +9,10 @@ import warnings
 
 import pytest
 
+from bert_training.app import drawing
+from bert_training.app.folder import HEADS, open_folder
+from bert_training.engine.errors import is_for_the_user
 from tests.helpers.model_folders import edit_json, save_model
-from training.app import drawing
-from training.app.folder import HEADS, open_folder
-from training.engine.errors import is_for_the_user
 
 VALUES = [
     *(None, True, False, 0, -1, -7, 1, 3, 10**6, 10**400, 0.5, float("nan"), float("inf"), -float("inf")),
@@ -27,7 +27,7 @@ def page_of(opened):
     pytest.importorskip("gradio")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Gradio
-        from training.app import page
+        from bert_training.app import page
 
         return page.build(opened)
 

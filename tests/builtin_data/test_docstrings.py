@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from training.builtin_data.docstrings import (
+from bert_training.builtin_data.docstrings import (
     Parameter,
     fingerprint,
     is_prose,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from training.builtin_data.docstrings import read_file
-from training.builtin_data.source_files import read_files, source_files
+from bert_training.builtin_data.docstrings import read_file
+from bert_training.builtin_data.source_files import read_files, source_files
 
 PROSE = 2 * (
     "This paragraph is only here to make the documentation long enough to be kept, for which two hundred are needed. "

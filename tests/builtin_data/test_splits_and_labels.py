@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from training.builtin_data import documentation
-from training.builtin_data.docstrings import Docstring, Parameter, fingerprint
-from training.builtin_data.documentation import (
+from bert_training.builtin_data import documentation
+from bert_training.builtin_data.docstrings import Docstring, Parameter, fingerprint
+from bert_training.builtin_data.documentation import (
     classification_examples,
     documents,
     first_sentence,
@@ -263,7 +263,7 @@ def test_tagged_sentences_hold_no_marks():
 @pytest.mark.slow
 def test_the_command_writes_the_data_of_the_whole_installation(tmp_path):
     """The command writes files of the expected sizes, with packages, and training and validation share no text."""
-    command = [sys.executable, "-m", "training", "builtin_data", "--output_dir", str(tmp_path)]
+    command = [sys.executable, "-m", "bert_training", "builtin_data", "--output_dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = {s: (tmp_path / f"pair_{s}.tsv").read_text().splitlines()[1:] for s in ("train", "validation")}

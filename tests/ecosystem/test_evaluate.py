@@ -9,12 +9,12 @@ import pytest
 import sklearn.metrics
 from transformers import pipeline
 
+from bert_training.tasks import evaluate_metrics
+from bert_training.tasks.squad.metrics import squad_metric
 from modeling_bert_repro import BertForQuestionAnswering
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.bert_pairs import randomise
 from tests.helpers.ecosystem import PLAIN, TRUSTED, WAYS
-from training.tasks import evaluate_metrics
-from training.tasks.squad.metrics import squad_metric
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning:evaluate")]
 TEXTS = ["the old house", "a king walked by the river", "the queen opened the letter .", "the night was old ."] * 3
@@ -24,8 +24,8 @@ TEXTS = ["the old house", "a king walked by the river", "the queen opened the le
 @pytest.mark.xfail(
     strict=True,
     raises=(ConnectionError, FileNotFoundError),
-    reason="the package contains no metrics and fetches their code from the Hub: `training/tasks/evaluate_metrics.py` "
-    "has those of GLUE and of named entities, with the same keys",
+    reason="the package contains no metrics and fetches their code from the Hub: "
+    "`bert_training/tasks/evaluate_metrics.py` has those of GLUE and of named entities, with the same keys",
 )
 def test_metrics_of_the_hub():
     evaluate.load("accuracy")

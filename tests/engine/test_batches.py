@@ -1,11 +1,11 @@
-"""training/engine/batches.py: padding, the order of the examples, and which step sees which of them."""
+"""bert_training/engine/batches.py: padding, the order of the examples, and which step sees which of them."""
 
 import numpy as np
 import pytest
 import torch
 
-from training.engine.batches import Features, evaluation_due, step_batches, steps_for
-from training.engine.errors import is_for_the_user
+from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
+from bert_training.engine.errors import is_for_the_user
 
 
 def features(count=10, seed=0):
@@ -172,7 +172,7 @@ class Unreadable:
 def test_the_message_of_a_worker_reaches_the_user(make_run, workers):
     """torch would raise it from a line of its own, with the traceback of the worker, as an unexpected error."""
     run = make_run(dataloader_num_workers=workers)
-    Unreadable.batch.__globals__["__name__"] = "training.planted"
+    Unreadable.batch.__globals__["__name__"] = "bert_training.planted"
     try:
         with pytest.raises(ValueError, match=r"^corpus: it was written to; restore it$") as caught:
             next(step_batches(Unreadable(), run, 0, 1))

@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
+from bert_training.engine.best import Best, deciding_metric
+from bert_training.files import atomic
+from bert_training.files.atomic import damage
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks.classification import sources
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
-from training.engine.best import Best, deciding_metric
-from training.files import atomic
-from training.files.atomic import damage
-from training.flags.fine_tuning import GlueArguments
-from training.flags.parsing import parse_arguments
-from training.tasks.classification import sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 

@@ -11,9 +11,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from modeling_bert_repro import BertForSequenceClassification
-from tests.helpers import short_runs
-from training.engine.checkpoint import (
+from bert_training.engine.checkpoint import (
     begin_anew,
     find_checkpoint,
     load_checkpoint,
@@ -22,9 +20,11 @@ from training.engine.checkpoint import (
     save_checkpoint,
     save_model_folder,
 )
-from training.engine.state import UNKNOWN, Origin, TrainingState
-from training.files import atomic
-from training.files.atomic import damage
+from bert_training.engine.state import UNKNOWN, Origin, TrainingState
+from bert_training.files import atomic
+from bert_training.files.atomic import damage
+from modeling_bert_repro import BertForSequenceClassification
+from tests.helpers import short_runs
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from bert_training.engine.batches import deal_batches
 from tests.helpers.dealt_evaluations import BATCH, CASES
 from tests.helpers.repository import ROOT
-from training.engine.batches import deal_batches
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])

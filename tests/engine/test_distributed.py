@@ -15,10 +15,10 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 import run_pretraining
+from bert_training.engine.checkpoint import resume
+from bert_training.engine.launch import PROCESS_COUNTS, check_launch
+from bert_training.engine.state import UNKNOWN, TrainingState
 from tests.helpers.repository import ROOT
-from training.engine.checkpoint import resume
-from training.engine.launch import PROCESS_COUNTS, check_launch
-from training.engine.state import UNKNOWN, TrainingState
 
 TORCHRUN = ("-m", "torch.distributed.run")
 
@@ -156,6 +156,6 @@ def test_processes_that_see_different_checkpoints_stop(make_run, small_config, m
     """If --output_dir is on a disk of each machine's own, only the machine of the main process has the checkpoint."""
     model = torch.nn.Linear(2, 2)
     run = make_run(resume_from_checkpoint="auto")
-    monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
+    monkeypatch.setattr("bert_training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
     with pytest.raises(ValueError, match=r"different checkpoints .None, checkpoint-7.; --output_dir must be on a file"):
         resume(run, TrainingState(model, None, None, 5, UNKNOWN))

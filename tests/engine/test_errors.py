@@ -1,4 +1,6 @@
-"""training/engine/errors.py: exit statuses; the user's mistakes are one line, and other errors keep their traceback."""
+"""bert_training/engine/errors.py: exit statuses; the user's mistakes are one line, and other errors keep their
+traceback.
+"""
 
 import dataclasses
 import importlib.util
@@ -11,22 +13,22 @@ import pytest
 import torch
 
 import modeling_bert_repro
+from bert_training.__main__ import COMMANDS
+from bert_training.engine.errors import OUR_MODULES, RESUMING, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
+from bert_training.files.disk_errors import DiskError
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.shared import SharedArguments
+from bert_training.networks.configuration import bert_config
+from lab.paper.flags import PaperArguments
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab
-from training.__main__ import COMMANDS
-from training.engine.errors import OUR_MODULES, RESUMING, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
-from training.files.disk_errors import DiskError
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.shared import SharedArguments
-from training.networks.configuration import bert_config
-from training.paper.flags import PaperArguments
 
 
 @pytest.fixture
 def planted(tmp_path) -> Callable[..., Callable[[], None]]:
     """A function that makes a function ``main`` with one statement, in a module of this name."""
 
-    def make(statement: str, module: str = "training.planted") -> Callable[[], None]:
+    def make(statement: str, module: str = "bert_training.planted") -> Callable[[], None]:
         path = tmp_path / "planted.py"
         path.write_text(f"import json\n\n\ndef main():\n    {statement}\n")
         spec = importlib.util.spec_from_file_location(module, path)
@@ -66,8 +68,8 @@ def test_every_package_speaks_to_the_user(tmp_path, small_config):
 @pytest.mark.parametrize(
     ("statement", "module"),
     [
-        ("json.loads('{')", "training.planted"),  # a library raises it
-        ("int('x')", "training.planted"),  # an expression of ours
+        ("json.loads('{')", "bert_training.planted"),  # a library raises it
+        ("int('x')", "bert_training.planted"),  # an expression of ours
         ("first, second = [1]", "tokenization.planted"),
         ("raise ValueError('bad value')", "some_library"),
         ("raise ValueError('bad value')", "training_of_somebody_else"),
@@ -81,7 +83,7 @@ def test_other_value_errors_keep_their_traceback(planted, capsys, statement, mod
 
 
 def test_the_process_ends_with_the_traceback_the_note_and_status_1():
-    code = "import json; from training.engine.errors import report_errors; report_errors(lambda: json.loads('{'))"
+    code = "import json; from bert_training.engine.errors import report_errors; report_errors(lambda: json.loads('{'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "Traceback" in done.stderr and "json.decoder.JSONDecodeError" in done.stderr
@@ -110,8 +112,8 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
         raise error
 
     remedies = {f"{name}.py": "--gradient_accumulation_steps gives the same training" for name in RESUMING}
-    remedies |= {"run_paper.py": "(--jobs 1)", "extract_features.py": "give a smaller --batch_size"}
-    remedies |= {f"python -m training {name}": "take a machine with more" for name in COMMANDS}
+    remedies |= {"lab/run_paper.py": "(--jobs 1)", "extract_features.py": "give a smaller --batch_size"}
+    remedies |= {f"bert-repro {name}": "take a machine with more" for name in COMMANDS}
     for program, remedy in remedies.items():
         monkeypatch.setattr(sys, "argv", [program])
         assert report_errors(main) == 1
@@ -136,7 +138,7 @@ def test_all_scripts_are_known():
     [
         (["run_glue.py"], "; add --resume_from_checkpoint auto to go on from the newest checkpoint"),
         (["run_glue.py", "--resume_from_checkpoint", "auto"], ""),
-        (["run_paper.py"], ""),
+        (["lab/run_paper.py"], ""),
     ],
 )
 def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint):
@@ -151,7 +153,7 @@ def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint)
 @pytest.mark.parametrize(("script", "more"), [("run_glue.py", "; add --resume_from_checkpoint auto to"), ("show", "")])
 def test_a_reader_that_ends_early_is_one_line(script, more):
     """As of `run_glue.py ... | head -1`; the line also says how a training goes on."""
-    program = f"import sys; from training.engine.errors import report_errors; sys.argv = ['{script}']\n"
+    program = f"import sys; from bert_training.engine.errors import report_errors; sys.argv = ['{script}']\n"
     program += "sys.exit(report_errors(lambda: [print(number) for number in range(100_000)] and None))"
     child = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT

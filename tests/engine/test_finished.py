@@ -1,4 +1,4 @@
-"""training/engine/finished.py: a finished run that is started again is not changed."""
+"""bert_training/engine/finished.py: a finished run that is started again is not changed."""
 
 import json
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.engine import finished
+from bert_training.engine.errors import report_errors
+from bert_training.engine.launch import start_run
+from bert_training.files import locks
+from bert_training.flags.fine_tuning import SquadArguments, SwagArguments
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
-from training.engine import finished
-from training.engine.errors import report_errors
-from training.engine.launch import start_run
-from training.files import locks
-from training.flags.fine_tuning import SquadArguments, SwagArguments
 
 AUTO = ("--resume_from_checkpoint", "auto")
 

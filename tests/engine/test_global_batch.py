@@ -1,4 +1,4 @@
-"""The loss of a step is that of the global batch: what training/engine/loop.py asks of the other processes.
+"""The loss of a step is that of the global batch: what bert_training/engine/loop.py asks of the other processes.
 
 Here both processes are played one after the other in this process. tests/scripts/test_run_pretraining.py and
 tests/engine/test_distributed.py start real ones.
@@ -7,9 +7,9 @@ tests/engine/test_distributed.py start real ones.
 import pytest
 import torch
 
+from bert_training.engine.batches import step_batches
+from bert_training.engine.loop import labelled_items, training_steps
 from tests.helpers.tiny_training import LENGTH, LabelledTokens, new_state
-from training.engine.batches import step_batches
-from training.engine.loop import labelled_items, training_steps
 
 # The global batch has the positions 0 to 15. Their numbers of labelled tokens are 1, 2, ..., 12, 1, 2, 3, 4.
 LABELS = sum(range(1, 13)) + 1 + 2 + 3 + 4

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from bert_training.engine.batches import step_batches
+from bert_training.engine.checkpoint import load_checkpoint, save_checkpoint
+from bert_training.engine.loop import LEAST_SCALE, training_steps
+from bert_training.engine.state import UNKNOWN, TrainingState
 from tests.helpers.tiny_training import LabelledTokens, new_state, state_with_optimizer
-from training.engine.batches import step_batches
-from training.engine.checkpoint import load_checkpoint, save_checkpoint
-from training.engine.loop import LEAST_SCALE, training_steps
-from training.engine.state import UNKNOWN, TrainingState
 
 
 def test_a_skipped_step_does_not_advance_the_schedule(make_run, small_config, monkeypatch):

@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers
 
+from bert_training.engine.invariance import verify_invariance
+from bert_training.engine.optimizer import create_optimizer
+from bert_training.networks.control import with_exact_losses
 from tests.helpers.tiny_training import LabelledTokens, state_with_optimizer
-from training.engine.invariance import verify_invariance
-from training.engine.optimizer import create_optimizer
-from training.networks.control import with_exact_losses
 
 
 def differences(output: str) -> list[float]:

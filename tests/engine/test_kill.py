@@ -1,6 +1,6 @@
 """A run that was killed and resumed ends with the same bits as a run that was never stopped.
 
-tests/faults/test_kills.py kills more of them, at more places.
+lab/tests/faults/test_kills.py kills more of them, at more places.
 """
 
 import random
@@ -9,14 +9,14 @@ import signal
 import pytest
 
 import run_pretraining
+from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.tools.audit import open_run, read_pretraining_facts
 from tests.helpers.fault_runs import run
 from tests.helpers.kills import INJECTION, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same
-from training.pretraining.instances import PretrainingInstances
-from training.tools.audit import open_run, read_pretraining_facts
 
 STEPS, FIRST_PHASE = 11, 7
-ENGINE = [f"training.engine.{name}" for name in ("checkpoint", "launch", "loop", "run")]
+ENGINE = [f"bert_training.engine.{name}" for name in ("checkpoint", "launch", "loop", "run")]
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
-"""training/engine/launch.py: the start of a run."""
+"""bert_training/engine/launch.py: the start of a run."""
 
 import os
 import platform
 
 import pytest
 
+from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives
 from tests.helpers.clean_process import run_program
-from training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""training/engine/loop.py: exact accumulation, dropout by step, clipping, divergence, and the control network."""
+"""bert_training/engine/loop.py: exact accumulation, dropout by step, clipping, divergence, and the control network."""
 
 from functools import partial
 
@@ -9,14 +9,14 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
+from bert_training.engine.batches import Features, step_batches
+from bert_training.engine.divergence import explain_divergence
+from bert_training.engine.loop import step_counts, training_steps
+from bert_training.engine.state import UNKNOWN, TrainingState
+from bert_training.flags.phases import Phase
+from bert_training.networks.configuration import prepare_for_training
+from bert_training.networks.control import control_of, with_exact_losses
 from tests.helpers.tiny_training import LabelledTokens
-from training.engine.batches import Features, step_batches
-from training.engine.divergence import explain_divergence
-from training.engine.loop import step_counts, training_steps
-from training.engine.state import UNKNOWN, TrainingState
-from training.flags.phases import Phase
-from training.networks.configuration import prepare_for_training
-from training.networks.control import control_of, with_exact_losses
 
 # Relative, for networks in float64: losses are reported in float32, and the control computes its losses in float32.
 LOSS_ROUNDING = 1e-6
@@ -165,7 +165,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_c
         next(training_steps(run, state, batches, max_grad_norm=1.0, start_step=3, explain=explain))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
-    assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
+    assert f"bert-repro show {run.output_dir} --step 4 prints them" in str(stop.value)
 
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])

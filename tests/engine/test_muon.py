@@ -1,4 +1,4 @@
-"""training/engine/muon.py: which weights each optimiser has, one step, and the state that is saved."""
+"""bert_training/engine/muon.py: which weights each optimiser has, one step, and the state that is saved."""
 
 import copy
 from types import SimpleNamespace
@@ -7,11 +7,11 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 
+from bert_training.engine.invariance import verify_invariance
+from bert_training.engine.muon import check_muon, create_muon
+from bert_training.engine.optimizer import create_optimizer, linear_schedule
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.tiny_training import LabelledTokens
-from training.engine.invariance import verify_invariance
-from training.engine.muon import check_muon, create_muon
-from training.engine.optimizer import create_optimizer, linear_schedule
 
 
 def network(config, seed=0):

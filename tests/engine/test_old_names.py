@@ -48,7 +48,7 @@ def killed(old, short_data, tmp_path) -> Callable[[str], list[str]]:
 
     def make(script: str) -> list[str]:
         given = short_runs.flags(script, short_data, tmp_path / "killed", old, *SHORT, *SCRIPTS[script])
-        place = {"function": "training.engine.checkpoint:_drop_old", "call": 2, "after": True}
+        place = {"function": "bert_training.engine.checkpoint:_drop_old", "call": 2, "after": True}
         ended = run(script, given, tmp_path, prepare=[(f"{INJECTION}:at_call", place)])
         assert ended.status == -signal.SIGKILL, ended.printed
         return given

@@ -1,4 +1,4 @@
-"""training/engine/optimizer.py: AdamW with and without bias correction, weight decay, and the schedule."""
+"""bert_training/engine/optimizer.py: AdamW with and without bias correction, weight decay, and the schedule."""
 
 import copy
 
@@ -9,9 +9,9 @@ from accelerate import Accelerator
 from transformers import BertForPreTraining as Stock
 from transformers import get_linear_schedule_with_warmup
 
+from bert_training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.repository import ROOT
-from training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
 
 
 def test_decay_spares_biases_and_layer_norm_only(small_config):
@@ -157,7 +157,7 @@ def test_state_comes_back_bit_by_bit(small_config, name):
 
 
 def test_every_script_makes_the_optimizer_that_the_flag_names():
-    files = (ROOT / "run_pretraining.py", ROOT / "training" / "tasks" / "fine_tuning.py")
+    files = (ROOT / "run_pretraining.py", ROOT / "bert_training" / "tasks" / "fine_tuning.py")
     calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
     assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)
 

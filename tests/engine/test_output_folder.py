@@ -1,16 +1,16 @@
-"""training/engine/output_folder.py: a folder that holds a run, or a model, is not overwritten."""
+"""bert_training/engine/output_folder.py: a folder that holds a run, or a model, is not overwritten."""
 
 import os
 import re
 
 import pytest
 
+from bert_training.engine.output_folder import WRITTEN, check_output_dir
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.early_checks import check_early
+from bert_training.tasks.classification.submission import TEST_ROWS
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import short_runs
-from training.engine.output_folder import WRITTEN, check_output_dir
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining.early_checks import check_early
-from training.tasks.classification.submission import TEST_ROWS
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):

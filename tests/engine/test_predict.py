@@ -1,4 +1,6 @@
-"""training/engine/predict.py: its outputs come in order, and its three callers use one loop and get the same bits."""
+"""bert_training/engine/predict.py: its outputs come in order, and its three callers use one loop and get the same
+bits.
+"""
 
 import ast
 from types import SimpleNamespace
@@ -9,12 +11,12 @@ import torch
 import transformers
 
 import modeling_bert_repro
+from bert_training.engine import predict
+from bert_training.engine.batches import Features
+from bert_training.tasks import feature_extraction
+from bert_training.tasks.feature_extraction import Row
+from bert_training.tools import ask
 from tests.helpers.repository import ROOT
-from training.engine import predict
-from training.engine.batches import Features
-from training.tasks import feature_extraction
-from training.tasks.feature_extraction import Row
-from training.tools import ask
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
@@ -105,8 +107,8 @@ def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
 def test_no_other_module_runs_a_network_over_batches_sorted_by_length():
     """A second loop could become different from the first. ``group_by_length`` sorts for training and runs nothing."""
     sorting = set()
-    for path in (ROOT / "training").rglob("*.py"):
+    for path in (ROOT / "bert_training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.argsort" and "lengths" in ast.unparse(node):
-                sorting.add(path.relative_to(ROOT / "training").as_posix())
+                sorting.add(path.relative_to(ROOT / "bert_training").as_posix())
     assert sorting == {"engine/predict.py", "engine/batches.py"}

@@ -1,10 +1,10 @@
-"""training/engine/run.py: the records of a run, and what its processes do together."""
+"""bert_training/engine/run.py: the records of a run, and what its processes do together."""
 
 import json
 
 import pytest
 
-from training.engine.versions import commit, versions
+from bert_training.engine.versions import commit, versions
 
 
 def test_records_are_one_object_a_line(make_run):
@@ -42,7 +42,7 @@ def test_a_checkout_on_a_machine_without_git(monkeypatch, tmp_path):
 def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, monkeypatch):
     """The main process does the work first, and a broadcast tells the others whether it succeeded."""
     run, calls, sent = make_run(), [], []
-    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
+    monkeypatch.setattr("bert_training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
 
     def work():
         calls.append(1)
@@ -55,7 +55,7 @@ def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, mo
     with pytest.raises(SystemExit) as stop:
         run.main_first(work)
     assert stop.value.code == 2 and calls == [1]
-    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
+    monkeypatch.setattr("bert_training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
     assert run.main_first(lambda: "found") == "found"
     run.is_main = True
     assert run.main_first(lambda: "made") == "made"
@@ -63,10 +63,10 @@ def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, mo
 
 def test_work_of_the_main_process_only(make_run, monkeypatch):
     run, calls, sent = make_run(), [], []
-    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
+    monkeypatch.setattr("bert_training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
     run.only_main(lambda: calls.append("main"))
     assert (calls, sent) == (["main"], [False])
     run.is_main = False
-    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
+    monkeypatch.setattr("bert_training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
     run.only_main(lambda: calls.append("other"))
     assert calls == ["main"]

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
+from bert_training.engine.checkpoint import load_checkpoint
+from bert_training.files.atomic import damage
 from tests.helpers.repository import ROOT
 from tests.helpers.tiny_training import state_with_optimizer, train_and_save
-from training.engine.checkpoint import load_checkpoint
-from training.files.atomic import damage
 
 pytestmark = pytest.mark.slow
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from bert_training.engine import signals
+from bert_training.engine.batches import Features, step_batches
+from bert_training.engine.checkpoint import load_checkpoint, resume, save_checkpoint
+from bert_training.engine.errors import report_errors
+from bert_training.engine.loop import training_steps
+from bert_training.engine.signals import STOPPED, StopSignals
+from bert_training.engine.state import UNKNOWN, Totals, TrainingState
+from bert_training.files.atomic import damage
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
-from training.engine import signals
-from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import load_checkpoint, resume, save_checkpoint
-from training.engine.errors import report_errors
-from training.engine.loop import training_steps
-from training.engine.signals import STOPPED, StopSignals
-from training.engine.state import UNKNOWN, Totals, TrainingState
-from training.files.atomic import damage
 
 
 def source() -> Features:
@@ -154,7 +154,7 @@ def test_only_the_main_thread_listens_to_signals():
 SECOND = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
-from training.engine import signals
+from bert_training.engine import signals
 signals.SAME_SIGNAL_SECONDS = {same}
 with signals.StopSignals() as signals:
     for pause in {pauses}:
@@ -190,7 +190,7 @@ def test_a_process_that_ignores_the_end_of_its_terminal_goes_on_doing_so():
 WORKER = """
 import os, sys, time
 sys.path.insert(0, {root!r})
-from training.engine.signals import only_parent_ends_me
+from bert_training.engine.signals import only_parent_ends_me
 pid = os.fork()
 if pid == 0:
     only_parent_ends_me()

@@ -1,4 +1,4 @@
-"""training/engine/throughput.py: FLOPs counted by hand and by torch, the clock of the steps, and the peak."""
+"""bert_training/engine/throughput.py: FLOPs counted by hand and by torch, the clock of the steps, and the peak."""
 
 import itertools
 
@@ -8,8 +8,8 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig
 
-from training.engine import throughput
-from training.engine.loop import Step, StepCounts
+from bert_training.engine import throughput
+from bert_training.engine.loop import Step, StepCounts
 
 
 def test_flops_of_bert_base_worked_by_hand():

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.repository import ROOT
-from training.files import atomic
-from training.files.atomic import (
+from bert_training.files import atomic
+from bert_training.files.atomic import (
     append_line,
     damage,
     files_into,
@@ -22,7 +21,8 @@ from training.files.atomic import (
     write_json,
     write_text,
 )
-from training.files.disk_errors import DiskError
+from bert_training.files.disk_errors import DiskError
+from tests.helpers.repository import ROOT
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_every_other_module_writes_drafts():
         "budget.py": "writes into a temporary folder",
         "feature_extraction.py": "write_vectors gives its functions a draft",
     }
-    files = [*(ROOT / "training").rglob("*.py"), *ROOT.glob("*.py")]
+    files = [*(ROOT / "bert_training").rglob("*.py"), *ROOT.glob("*.py")]
     found = {
         f"{path.name}:{node.lineno}: {ast.unparse(node)}"
         for path in files
@@ -183,7 +183,7 @@ def test_only_one_module_replaces_files():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace" for node in nodes)
 
-    files = [*(ROOT / "training").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
+    files = [*(ROOT / "bert_training").rglob("*.py"), *(ROOT / "lab" / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.files import atomic
-from training.files.disk_errors import DiskError, explained, with_remedy
+from bert_training.files import atomic
+from bert_training.files.disk_errors import DiskError, explained, with_remedy
 
 FULL = r"\(No space left on device\): the disk is full \([\d,]+ bytes are free there\)\. Free some space, then "
 

@@ -1,4 +1,4 @@
-"""training/files/hashing.py: the hashes by which a resumed run recognises its data."""
+"""bert_training/files/hashing.py: the hashes by which a resumed run recognises its data."""
 
 import hashlib
 import random
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.files.hashing import CHUNK, checksums, digest, sha256
+from bert_training.files.hashing import CHUNK, checksums, digest, sha256
 
 ENDLESS = Path("/proc/self/pagemap")
 

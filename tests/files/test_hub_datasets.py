@@ -1,9 +1,9 @@
-"""training/files/hub_datasets.py: the splits of a data set of the Hub, here of a stand-in for the library."""
+"""bert_training/files/hub_datasets.py: the splits of a data set of the Hub, here of a stand-in for the library."""
 
 import datasets
 import pytest
 
-from training.files.hub_datasets import AS_FILES, load_dataset, load_from_hub
+from bert_training.files.hub_datasets import AS_FILES, load_dataset, load_from_hub
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""training/files/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
+"""bert_training/files/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
 
 import hashlib
 import json
@@ -14,6 +14,7 @@ import torch
 from transformers import AutoTokenizer
 
 import run_ner
+from bert_training.files.hub_upload import FILES, check_access, files_to_upload, upload, without_paths
 from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
@@ -21,7 +22,6 @@ from tests.helpers.hub_stand_in import TOKEN
 from tests.helpers.model_folders import edit_json
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
-from training.files.hub_upload import FILES, check_access, files_to_upload, upload, without_paths
 
 NAME = "user/name"
 CODE = {*PLAIN_FILES, *FAST_FILES}
@@ -88,7 +88,7 @@ def online(hub, tmp_path: Path, code: str, *arguments: str, token: str | None = 
 
 UPLOADS = """
 import json, sys
-from training.files import hub_upload
+from bert_training.files import hub_upload
 for flags in json.loads(sys.argv[1]):
     try:
         hub_upload.main(flags)
@@ -274,7 +274,7 @@ def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
     hub.faults = [[*fault, 1] for fault, _ in REFUSALS]
     *lines, last = uploads(hub, tmp_path, folder, *[[]] * (len(REFUSALS) + 1))
     assert len(lines) == len(REFUSALS)
-    command = f"python -m training upload {folder} --hub_model_id {NAME}"
+    command = f"bert-repro upload {folder} --hub_model_id {NAME}"
     for line, (_, message) in zip(lines, REFUSALS, strict=True):
         assert line.startswith(f"error: --hub_model_id {NAME}: {message}"), line
         assert line.endswith(f"; {folder} is complete, upload it then with {command}"), line
@@ -305,14 +305,13 @@ def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
     file, folder = write(tmp_path, CONLL), tmp_path / "run"
     flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
     flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]
-    code = "import run_ner; from training.engine.errors import report_errors; print('rc', report_errors(run_ner.main))"
+    code = "import run_ner; from bert_training.engine.errors import report_errors; print('rc', "
+    code += "report_errors(run_ner.main))"
     hub.faults = [["POST", ".*/commit/main", 403, 9]] * refused
     said = "".join(online(hub, tmp_path, code, *flags, "--push_to_hub", "--hub_model_id", NAME))
     assert (folder / "all_results.json").is_file() and {path.name for path in folder.iterdir()} >= MODEL | CODE
     if refused:
-        assert (
-            "rc 2" in said and f"upload it then with python -m training upload {folder} --hub_model_id {NAME}" in said
-        )
+        assert "rc 2" in said and f"upload it then with bert-repro upload {folder} --hub_model_id {NAME}" in said
         hub.faults = []
         assert "files uploaded" in uploads(hub, tmp_path, folder, [])[0]
     else:

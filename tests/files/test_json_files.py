@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.files.json_files import is_plain_name, read_json, read_object
+from bert_training.files.json_files import is_plain_name, read_json, read_object
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files import atomic, links, locks
+from bert_training.files.disk_errors import DiskError
+from bert_training.files.links import guard, refuse_links
 from tests.helpers.repository import ROOT
-from training.files import atomic, links, locks
-from training.files.disk_errors import DiskError
-from training.files.links import guard, refuse_links
 
 PRECIOUS = "precious\n"
 READING = {"damage", "is_draft", "json_text"}  # and `sync`, `delete`, which get what the other functions have checked
@@ -220,7 +220,7 @@ def opens_or_makes(node: ast.AST) -> bool:
 
 
 def test_no_other_module_opens_or_makes_anything_but_drafts():
-    """A new writer has to use training/files/atomic.py, or to say here why it follows no link of a stranger."""
+    """A new writer has to use bert_training/files/atomic.py, or to say here why it follows no link of a stranger."""
     aside = {
         "atomic.py": "checks the links",
         "links.py": "does not follow",
@@ -234,7 +234,7 @@ def test_no_other_module_opens_or_makes_anything_but_drafts():
         "space.py: _copy_model": "is given a draft",
     }
     found = set()
-    for path in [*(ROOT / "training").rglob("*.py"), *ROOT.glob("*.py")]:
+    for path in [*(ROOT / "bert_training").rglob("*.py"), *ROOT.glob("*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
             calls = [node for node in ast.walk(function) if opens_or_makes(node) and "draft" not in ast.unparse(node)]

@@ -1,4 +1,6 @@
-"""training/files/locks.py: a lock keeps other processes out, ends with its process, and leaves nothing that matters."""
+"""bert_training/files/locks.py: a lock keeps other processes out, ends with its process, and leaves nothing that
+matters.
+"""
 
 import errno
 import fcntl
@@ -10,16 +12,16 @@ import time
 
 import pytest
 
+from bert_training.files import locks
+from bert_training.files.locks import held, hold, release, sweep
 from tests.helpers.repository import ROOT
-from training.files import locks
-from training.files.locks import held, hold, release, sweep
 
 # Takes the lock, says so, and keeps it until a line comes; or says why it was refused.
 OTHER = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from training.files import locks
+from bert_training.files import locks
 try:
     locks.hold(Path({path!r}), "busy", wait={wait})
 except ValueError as error:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from bert_training.files.open_files import ALONE, EACH, make_room
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
-from training.files.open_files import ALONE, EACH, make_room
 
 
 @pytest.fixture

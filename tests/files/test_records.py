@@ -1,10 +1,10 @@
-"""training/files/records.py: records that are damaged, and files that are not those of the finished run."""
+"""bert_training/files/records.py: records that are damaged, and files that are not those of the finished run."""
 
 import pytest
 
-from training.files.atomic import write_json
-from training.files.hashing import HASHES, hashes_of, hashes_record
-from training.files.records import (
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.files.records import (
     changed_since_finished,
     check_weights_unchanged,
     read_events,

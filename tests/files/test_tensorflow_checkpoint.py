@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_training.files.tensorflow_checkpoint import FOOTER, MAGIC, TensorFlowCheckpoint, masked_crc32c
 from tests.helpers.repository import ROOT
-from training.files.tensorflow_checkpoint import FOOTER, MAGIC, TensorFlowCheckpoint, masked_crc32c
 
 pytest.importorskip("google_crc32c")
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"

@@ -1,10 +1,10 @@
-"""training/files/unchanged.py: files that change while they are read."""
+"""bert_training/files/unchanged.py: files that change while they are read."""
 
 import os
 
 import pytest
 
-from training.files.unchanged import UnchangedFiles, unchanged
+from bert_training.files.unchanged import UnchangedFiles, unchanged
 
 
 def append(path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.files.weights_header import elements_in, files_of_index, shapes_in
+from bert_training.files.weights_header import elements_in, files_of_index, shapes_in
 
 
 def test_shapes_and_elements(tmp_path):

@@ -1,4 +1,4 @@
-"""training/flags: the flags, their checks, and that every flag is read."""
+"""bert_training/flags: the flags, their checks, and that every flag is read."""
 
 import ast
 import dataclasses
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.flags.natures import INSTANCE
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.flags.scripts import flags_with
+from bert_training.flags.shared import SharedArguments
+from lab.paper.flags import PaperArguments
 from tests.helpers.repository import ROOT
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.flags.natures import INSTANCE
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.flags.scripts import flags_with
-from training.flags.shared import SharedArguments
-from training.paper.flags import PaperArguments
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -126,10 +126,10 @@ def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
 
 
 def imported_files(path: Path, found: set[Path]) -> set[Path]:
-    """Add the file, the modules of ``training`` that it imports, and the modules that these import."""
+    """Add the file, the modules of ``bert_training`` that it imports, and the modules that these import."""
     found.add(path)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("training"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bert_training"):
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             for file in [ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in names]:
                 if file.is_file() and file not in found:
@@ -168,13 +168,13 @@ def flags_read(path: Path) -> set[str]:
         ("run_ner.py", NerArguments),
         ("run_swag.py", SwagArguments),
         ("extract_features.py", FeatureArguments),
-        ("run_paper.py", PaperArguments),
+        ("lab/run_paper.py", PaperArguments),
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
-    files = imported_files(ROOT / script, set()) - set((ROOT / "training" / "flags").glob("*.py"))
+    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
-    if ROOT / "training" / "pretraining" / "instances.py" in files:
+    if ROOT / "bert_training" / "pretraining" / "instances.py" in files:
         # They are read there by that name; tests/pretraining/test_phased_batches.py tests that they arrive.
         read |= set(flags_with(INSTANCE))
     assert {field.name for field in dataclasses.fields(cls)} - read == set()
@@ -182,7 +182,7 @@ def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
 
 def test_nobody_changes_the_flags_once_they_are_parsed():
     """run.json, a series and a resumed run compare the flags. dataclasses.replace makes changed copies."""
-    files = [*ROOT.glob("*.py"), *(ROOT / "training").rglob("*.py")]
+    files = [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]
     changed = []
     for path in files:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -195,4 +195,6 @@ def test_nobody_changes_the_flags_once_they_are_parsed():
 @pytest.mark.parametrize("name", ["loop.py", "checkpoint.py", "batches.py", "run.py", "launch.py", "output_folder.py"])
 def test_what_all_scripts_share_reads_no_flag_of_a_single_one(name):
     shared = {field.name for field in dataclasses.fields(SharedArguments)}
-    assert flags_read(ROOT / "training" / "engine" / name) - {""} <= shared  # "" stands for a name that is computed.
+    assert (
+        flags_read(ROOT / "bert_training" / "engine" / name) - {""} <= shared
+    )  # "" stands for a name that is computed.

@@ -1,10 +1,10 @@
-"""training/flags/parsing.py: flags are read in both spellings, and a mistake is one line and status 2."""
+"""bert_training/flags/parsing.py: flags are read in both spellings, and a mistake is one line and status 2."""
 
 import pytest
 
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.parsing import _joined, parse_arguments
-from training.flags.pretraining import PretrainingArguments
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.parsing import _joined, parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
 
 
 @pytest.mark.parametrize("spelling", ["--per_device_train_batch_size", "--per-device-train-batch-size"])

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 import modeling_bert_repro
+from bert_training.engine.batches import Features
+from bert_training.engine.predict import predict
+from bert_training.engine.run import Run
+from bert_training.networks.control import control_of
+from bert_training.pretraining.evaluation import evaluate
 from tests.helpers.small_networks import small_config
 from tests.helpers.tiny_training import LabelledTokens, state_with_optimizer
-from training.engine.batches import Features
-from training.engine.predict import predict
-from training.engine.run import Run
-from training.networks.control import control_of
-from training.pretraining.evaluation import evaluate
 
 BATCH = 4
 COUNTS = {"one": 3, "three": 10}  # the numbers of instances that make one batch and three

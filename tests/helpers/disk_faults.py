@@ -189,10 +189,11 @@ def pretend_gradio() -> None:
 
 
 def finish_cells() -> None:
-    """run_paper.py finds all its cells finished, with scores that are made up, and a small built-in corpus."""
+    """lab/run_paper.py finds all its cells finished, with scores that are made up, and a small built-in corpus."""
     import run_paper
-    from tests.helpers.paper_plans import write_scores
-    from training.builtin_data import documentation
+
+    from bert_training.builtin_data import documentation
+    from lab.tests.helpers.paper_plans import write_scores
 
     def run_cells(folder: Path, plan, jobs: int) -> None:
         child = os.fork()  # because what a test writes is no moment

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from training.engine.errors import report_errors
+from bert_training.engine.errors import report_errors
 
 AT_THE_END: list[Callable[[], object]] = []  # what fault_runs.py calls when the script has ended
 
@@ -210,6 +210,6 @@ def quick_orphans() -> None:
 
 
 def forked_cells() -> None:
-    """Cells of run_paper.py are forks of its process, which saves each of them the imports, and not of a server."""
-    runner = importlib.import_module("training.paper.runner")
+    """Cells of lab/run_paper.py are forks of its process, which saves each of them the imports, and not of a server."""
+    runner = importlib.import_module("lab.paper.runner")
     runner._context = lambda: multiprocessing.get_context("fork")

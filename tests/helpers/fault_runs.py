@@ -65,7 +65,7 @@ def run(
     """Make one run and wait for its end.
 
     Args:
-        script: "run_glue" and the like, or "training" for ``python -m training``.
+        script: "run_glue" and the like, or "bert_training" for ``bert-repro``.
         folder: the current folder of the run.
         prepare: functions that are called in the fork before the script, as ("package.module:function", arguments);
             the arguments must be JSON.

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bert_training.files.atomic import damage
+from bert_training.files.hashing import HASHES, hashes_of
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import Ended, run
 from tests.helpers.old_checkpoints import WRITTEN
-from training.files.atomic import damage
-from training.files.hashing import HASHES, hashes_of
 
 NAMES = (
     "pre-training", "run_glue", "run_squad", "run_ner", "run_swag", "series", "vectors.jsonl", "vectors.npz",
@@ -104,15 +104,15 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
         "series": _training("run_glue", data, model, "--seeds", "2"),
         "vectors.jsonl": Writer("extract_features", [*texts, "--output_file", "out/vectors.jsonl"]),
         "vectors.npz": Writer("extract_features", [*texts, "--output_file", "out/vectors.npz"]),
-        "convert": Writer("training", ["convert", str(WRITTEN / "pretrained"), "out"]),
+        "convert": Writer("bert_training", ["convert", str(WRITTEN / "pretrained"), "out"]),
         "vocabulary": Writer(
             "tokenization.train_wordpiece",
             ["--train_file", str(text), "--vocab_size", "60", "--output_dir", "out"],
         ),
-        "report": Writer("training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
-        "curves": Writer("training", ["curves", "finished"], earlier=earlier),
+        "report": Writer("bert_training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
+        "curves": Writer("bert_training", ["curves", "finished"], earlier=earlier),
         "space": Writer(
-            "training",
+            "bert_training",
             ["app", "--model", str(model), "--space", "out"],
             prepare=(("tests.helpers.disk_faults:pretend_gradio", {}),),
         ),

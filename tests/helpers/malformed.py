@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.engine.errors import is_for_the_user
+from bert_training.engine.errors import is_for_the_user
 
 SECONDS = 10
 MEMORY = 1 << 30  # bytes of addresses that reading may add; the files have at most some megabytes

@@ -4,10 +4,10 @@ import json
 import random
 from pathlib import Path
 
+from bert_training.tasks.squad.questions import read_squad
 from tests.helpers.malformed import parsed, require
 from tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
 from tests.helpers.squad_examples import squad_content
-from training.tasks.squad.questions import read_squad
 
 
 def document(content: bytes, strict: bool = True) -> object:

@@ -10,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bert_training.tasks.classification.glue import GLUE_TASKS
+from bert_training.tasks.classification.labels import encode_labels
+from bert_training.tasks.classification.sources import load_data, read_examples
+from bert_training.tasks.ner.sources import load_data as load_sentences
+from bert_training.tasks.swag import read_swag
 from tests.helpers.malformed import parsed, require, text_lines
 from tests.helpers.mutations import damaged_json_lines, damaged_lines, damaged_table
 from tests.helpers.official_files import (
@@ -21,11 +26,6 @@ from tests.helpers.official_files import (
     glue_arguments,
 )
 from tests.helpers.tagged_text import ner_arguments
-from training.tasks.classification.glue import GLUE_TASKS
-from training.tasks.classification.labels import encode_labels
-from training.tasks.classification.sources import load_data, read_examples
-from training.tasks.ner.sources import load_data as load_sentences
-from training.tasks.swag import read_swag
 
 NUMBER = r"(?a)[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from transformers import BertTokenizer
 
-from training.engine.batches import IGNORED
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.engine.batches import IGNORED
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LENGTH = 40  # the default of max_seq_length

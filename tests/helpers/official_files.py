@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.sources import load_data
 
 PARSES = [f"sentence{n}{kind}_parse" for kind in ("_binary", "") for n in (1, 2)]
 MNLI = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]

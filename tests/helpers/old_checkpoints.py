@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
 
+from bert_training.networks.old_checkpoints import read_old_checkpoint
 from tests.helpers.repository import ROOT
-from training.networks.old_checkpoints import read_old_checkpoint
 
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from training.files.hashing import sha256
+from bert_training.files.hashing import sha256
 
 Tensors = dict[str, torch.Tensor]
 

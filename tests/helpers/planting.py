@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers.repository import ROOT
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
 
 
 @dataclass(frozen=True, kw_only=True)

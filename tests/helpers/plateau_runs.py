@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from transformers import BertTokenizer
 
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.corpus import Corpus
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.corpus import Corpus
 
 WORDS = [f"word{number}" for number in range(50)]
 FLAGS = {

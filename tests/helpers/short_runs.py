@@ -40,5 +40,5 @@ def start(script: str, arguments: list[str]) -> None:
 
 def no_pictures(monkeypatch) -> None:
     """Do not draw the training curves, which takes half of the time of a short run."""
-    for name in ("run_pretraining", "training.tasks.fine_tuning"):
+    for name in ("run_pretraining", "bert_training.tasks.fine_tuning"):
         monkeypatch.setattr(importlib.import_module(name), "draw_curves", lambda folder: None)

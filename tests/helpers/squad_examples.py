@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from bert_training.tasks.squad.questions import Question
 from tests.helpers.words import WORDS
-from training.tasks.squad.questions import Question
 
 
 def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:

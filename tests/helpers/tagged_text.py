@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.tasks.ner.sources import load_data
-from training.tasks.ner.tagged_text import Split
+from bert_training.tasks.ner.sources import load_data
+from bert_training.tasks.ner.tagged_text import Split
 
 CONLL = """-DOCSTART- -X- -X- O
 

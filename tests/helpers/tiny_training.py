@@ -5,14 +5,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
 
+from bert_training.engine.batches import step_batches
+from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from bert_training.engine.loop import training_steps
+from bert_training.engine.optimizer import create_optimizer
+from bert_training.engine.run import Run
+from bert_training.engine.state import UNKNOWN, TrainingState
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
-from training.engine.batches import step_batches
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
-from training.engine.loop import training_steps
-from training.engine.optimizer import create_optimizer
-from training.engine.run import Run
-from training.engine.state import UNKNOWN, TrainingState
 
 LENGTH = 24
 SHARDED_STEPS = 4

@@ -5,17 +5,17 @@ When you rename or rewrite a function, update its row here.
 
 from tests.helpers.planting import Fault
 
-LOOP = "training/engine/loop.py"
-CHECKPOINT = "training/engine/checkpoint.py"
-BATCHES = "training/engine/batches.py"
-OPTIMIZER = "training/engine/optimizer.py"
-ATOMIC = "training/files/atomic.py"
-SEGMENTS = "training/pretraining/segments.py"
-INSTANCES = "training/pretraining/instances.py"
-MASKING = "training/pretraining/masking.py"
-THRESHOLD = "training/tasks/squad/threshold.py"
-ANSWERS = "training/tasks/squad/answers.py"
-STUDENT_T = "training/tasks/student_t.py"
+LOOP = "bert_training/engine/loop.py"
+CHECKPOINT = "bert_training/engine/checkpoint.py"
+BATCHES = "bert_training/engine/batches.py"
+OPTIMIZER = "bert_training/engine/optimizer.py"
+ATOMIC = "bert_training/files/atomic.py"
+SEGMENTS = "bert_training/pretraining/segments.py"
+INSTANCES = "bert_training/pretraining/instances.py"
+MASKING = "bert_training/pretraining/masking.py"
+THRESHOLD = "bert_training/tasks/squad/threshold.py"
+ANSWERS = "bert_training/tasks/squad/answers.py"
+STUDENT_T = "bert_training/tasks/student_t.py"
 
 FAULTS = {
     # --- One step -----------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def is_here(rank: int | None) -> bool:
 
 def poison_gradients(steps: list[int], value: float, rank: int | None = None) -> None:
     """Make one number of a gradient NaN or infinite in the steps of this start, before the processes exchange them."""
-    from training.engine import loop
+    from bert_training.engine import loop
 
     original, calls = loop._forward_backward, 0
 
@@ -123,7 +123,7 @@ def poison_gradients(steps: list[int], value: float, rank: int | None = None) ->
 
 def poison_labels(step: int, rows: list[int], value: float, micro: int = 0, rank: int | None = None) -> None:
     """Make the labels of rows of a micro-batch NaN or infinite; the labels are scores of a regression."""
-    from training.engine import loop
+    from bert_training.engine import loop
 
     original, calls = loop.step_counts, 0
 
@@ -160,7 +160,7 @@ def keep_weights(path: str) -> None:
     """Write the weights that the network has when the run finds that its step is not finite."""
     from safetensors.torch import save_file
 
-    from training.engine import loop
+    from bert_training.engine import loop
 
     original = loop._divergence
 
@@ -177,7 +177,7 @@ def scale_gradients(scale: float) -> None:
     """Give the run the gradient scaler that --mixed_precision fp16 has on a GPU; the numbers stay float32."""
     import torch
 
-    from training.engine import launch
+    from bert_training.engine import launch
 
     class Scaled(launch.Accelerator):
         def __init__(self, *values, **options):

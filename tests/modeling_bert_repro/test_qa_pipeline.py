@@ -14,15 +14,15 @@ from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBert
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.settings import DEFAULTS
+from bert_training.tools.ask import ask
 from modeling_bert_repro import qa_pipeline
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
 from tests.helpers.clean_process import run_clean
 from tests.helpers.model_folders import save_model
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import DEFAULTS
-from training.tools.ask import ask
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 LENGTHS = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7}

@@ -1,4 +1,6 @@
-"""training/networks/checkpoints.py: where a left-to-right network is accepted, and old checkpoints straight away."""
+"""bert_training/networks/checkpoints.py: where a left-to-right network is accepted, and old checkpoints straight
+away.
+"""
 
 import json
 import os
@@ -16,6 +18,15 @@ import extract_features
 import modeling_bert_repro
 import run_glue
 import run_swag
+from bert_training.engine.errors import is_for_the_user, report_errors
+from bert_training.files.hashing import sha256
+from bert_training.networks import tokenizer_files
+from bert_training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
+from bert_training.networks.configuration import bert_config, config_labels
+from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.networks.old_vocabularies import old_tokenizer
+from bert_training.tools import ask, convert
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
@@ -29,15 +40,6 @@ from tests.helpers.old_checkpoints import (
     write_sentence_transformers,
 )
 from tests.helpers.repository import ROOT
-from training.engine.errors import is_for_the_user, report_errors
-from training.files.hashing import sha256
-from training.networks import tokenizer_files
-from training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
-from training.networks.configuration import bert_config, config_labels
-from training.networks.initial_weights import load_network, weights_sha256
-from training.networks.old_checkpoints import is_old_checkpoint
-from training.networks.old_vocabularies import old_tokenizer
-from training.tools import ask, convert
 
 
 @pytest.fixture
@@ -147,23 +149,23 @@ def test_the_head_of_an_old_classifier_is_counted():
         (
             lambda folder: shutil.copy(folder / "bert_model.ckpt.index", folder / "x.index"),
             "found 2: bert_model.ckpt, x; give the path of one of them, .*/bert_model.ckpt, or convert it with "
-            "python -m training convert .*/bert_model.ckpt FOLDER",
+            "bert-repro convert .*/bert_model.ckpt FOLDER",
         ),
         (
             lambda folder: torch.save({}, folder / "pytorch_model.bin"),
-            "found 2: pytorch_model.bin, bert_model.ckpt; give .*python -m training convert",
+            "found 2: pytorch_model.bin, bert_model.ckpt; give .*bert-repro convert",
         ),
         (
             lambda folder: (folder / "bert_config.json").unlink(),
-            "expected config.json or bert_config.json in .*; give --config_file FILE to python -m training convert",
+            "expected config.json or bert_config.json in .*; give --config_file FILE to bert-repro convert",
         ),
         (
             lambda folder: (folder / "vocab.txt").unlink(),
-            "no vocab.txt beside the weights; give --vocab_file FILE to python -m training convert",
+            "no vocab.txt beside the weights; give --vocab_file FILE to bert-repro convert",
         ),
         (
             lambda folder: (folder / "vocab.txt").write_text((folder / "vocab.txt").read_text().replace("j", "J")),
-            "is that of a lower-cased model, but 1 pieces have capitals; decide it with python -m training convert "
+            "is that of a lower-cased model, but 1 pieces have capitals; decide it with bert-repro convert "
             r".* FOLDER --do_lower_case true \(or false\), and give that FOLDER",
         ),
     ],

@@ -8,9 +8,9 @@ import torch
 from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
-from training.networks.checkpoints import checkpoint_config
-from training.networks.claims import PLAIN_OUTPUTS, parameters_of, sizes_of
-from training.networks.configuration import bert_config, check_fit
+from bert_training.networks.checkpoints import checkpoint_config
+from bert_training.networks.claims import PLAIN_OUTPUTS, parameters_of, sizes_of
+from bert_training.networks.configuration import bert_config, check_fit
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
-"""training/networks/configuration.py: whether a network fits a tokenizer, and configurations for new weights."""
+"""bert_training/networks/configuration.py: whether a network fits a tokenizer, and configurations for new weights."""
 
 import json
 
 import pytest
 
+from bert_training.networks.configuration import check_fit, new_config
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer
-from training.networks.configuration import check_fit, new_config
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

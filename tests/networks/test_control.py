@@ -1,4 +1,4 @@
-"""training/networks/control.py: transformers' BERT with this project's weights and loss; the losses by hand.
+"""bert_training/networks/control.py: transformers' BERT with this project's weights and loss; the losses by hand.
 
 tests/engine/test_loop.py trains both networks and compares their steps.
 """
@@ -12,7 +12,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput, Sequence
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
 import modeling_bert_repro
-from training.networks.control import control_of, with_exact_losses
+from bert_training.networks.control import control_of, with_exact_losses
 
 LN3 = math.log(3)  # A logit of ln 3 beside one of 0 stands for the probabilities 3/4 and 1/4.
 

@@ -15,16 +15,16 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig
 import extract_features
 import modeling_bert_repro
 import run_pretraining
+from bert_training.engine.errors import report_errors
+from bert_training.files.hashing import sha256
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.pretraining.network import build_pretraining_network
+from bert_training.tools import ask
 from tests.helpers import short_runs
 from tests.helpers.model_folders import save_model
 from tests.helpers.repository import ROOT
-from training.engine.errors import report_errors
-from training.files.hashing import sha256
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.networks.initial_weights import load_network, weights_sha256
-from training.pretraining.network import build_pretraining_network
-from training.tools import ask
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -213,15 +213,15 @@ TOKENIZER_OR_SHAPE = {"AutoTokenizer", "BertTokenizer", "AutoConfig", "BertConfi
 def test_networks_are_loaded_in_one_place_only():
     """A call of `from_pretrained` elsewhere could put random weights in the place of missing ones without an error."""
     found = []
-    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("training/**/*.py"), *ROOT.glob("benchmarks/*.py")]):
+    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("bert_training/**/*.py"), *ROOT.glob("lab/benchmarks/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
                 owner = ast.unparse(node.func.value)
                 if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
                     found.append(f"{path.relative_to(ROOT)}: {owner}")
     # Two benchmarks run what users of transformers alone would write, so they load networks as those do.
-    peers = ("benchmarks/speedrun.py: ", "benchmarks/whole_run_programs.py: ")
-    assert [one for one in found if not one.startswith(peers)] == ["training/networks/initial_weights.py: cls"]
+    peers = ("lab/benchmarks/speedrun.py: ", "lab/benchmarks/whole_run_programs.py: ")
+    assert [one for one in found if not one.startswith(peers)] == ["bert_training/networks/initial_weights.py: cls"]
 
 
 # --- The origin of the weights ----------------------------------------------------------------------------

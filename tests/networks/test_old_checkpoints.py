@@ -1,4 +1,4 @@
-"""training/networks/old_checkpoints.py: names and layouts of TensorFlow and of older PyTorch become transformers'.
+"""bert_training/networks/old_checkpoints.py: names and layouts of TensorFlow and of older PyTorch become transformers'.
 
 tests/tools/test_convert.py tests what the converted network computes.
 """
@@ -12,10 +12,10 @@ import torch
 import transformers
 from transformers import BertConfig
 
+from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from bert_training.networks import old_checkpoints
+from bert_training.networks.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
-from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from training.networks import old_checkpoints
-from training.networks.old_checkpoints import _tensorflow_target, read_old_checkpoint
 
 pytest.importorskip("google_crc32c")
 

@@ -1,4 +1,6 @@
-"""training/networks/old_vocabularies.py: the case of a vocabulary, which the files of an old checkpoint may not say."""
+"""bert_training/networks/old_vocabularies.py: the case of a vocabulary, which the files of an old checkpoint may not
+say.
+"""
 
 import json
 import re
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.networks.old_vocabularies import OldTokenizer, old_tokenizer
+from bert_training.networks.old_vocabularies import OldTokenizer, old_tokenizer
 
 LOWER = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
 MIXED = [*LOWER, "A"]

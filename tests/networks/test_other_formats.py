@@ -1,4 +1,4 @@
-"""training/networks/other_formats.py: folders whose weights are not read here are named, with what to do."""
+"""bert_training/networks/other_formats.py: folders whose weights are not read here are named, with what to do."""
 
 import json
 import shutil
@@ -7,11 +7,11 @@ from pathlib import Path
 import datasets
 import pytest
 
-from training.app.folder import open_folder
-from training.networks.checkpoints import checkpoint_config, load_tokenizer
-from training.networks.old_checkpoints import read_old_checkpoint
-from training.networks.other_formats import found_instead
-from training.tools import ask
+from bert_training.app.folder import open_folder
+from bert_training.networks.checkpoints import checkpoint_config, load_tokenizer
+from bert_training.networks.old_checkpoints import read_old_checkpoint
+from bert_training.networks.other_formats import found_instead
+from bert_training.tools import ask
 
 AGAIN = "with transformers 4, which reads it, BertForPreTraining.from_pretrained"
 # The only file of weights, or another file that says what the folder is; and words of the message.

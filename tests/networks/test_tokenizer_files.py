@@ -1,4 +1,4 @@
-"""training/networks/tokenizer_files.py: what a tokenizer is made of, and whether it is that of the weights."""
+"""bert_training/networks/tokenizer_files.py: what a tokenizer is made of, and whether it is that of the weights."""
 
 import json
 import shutil
@@ -10,17 +10,17 @@ from huggingface_hub import constants
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
+from bert_training.app.folder import open_folder
+from bert_training.engine.errors import is_for_the_user
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.networks.checkpoints import chosen_tokenizer, load_tokenizer
+from bert_training.tools import ask
 from tests.helpers.model_folders import edit_json
 from tests.helpers.old_checkpoints import WRITTEN
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer, load_vocab
 from tokenization.fingerprint import tokenizer_sha256
-from training.app.folder import open_folder
-from training.engine.errors import is_for_the_user
-from training.files.atomic import write_json
-from training.files.hashing import HASHES, hashes_of, hashes_record
-from training.networks.checkpoints import chosen_tokenizer, load_tokenizer
-from training.tools import ask
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "##b", "cat"]

@@ -1,4 +1,4 @@
-"""training/networks/vocabularies.py: two vocabularies compared row by row."""
+"""bert_training/networks/vocabularies.py: two vocabularies compared row by row."""
 
 import copy
 import re
@@ -6,8 +6,15 @@ import re
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.networks.vocabularies import (
+    Difference,
+    check_rows,
+    compare,
+    never_produced,
+    use_words,
+    words_of_the_user,
+)
 from tokenization import build_tokenizer
-from training.networks.vocabularies import Difference, check_rows, compare, never_produced, use_words, words_of_the_user
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "b", "##a", "cat", "dog"]

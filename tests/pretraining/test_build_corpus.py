@@ -1,4 +1,4 @@
-"""training/pretraining/build_corpus.py: a corpus is built in one process or several, also after an interruption.
+"""bert_training/pretraining/build_corpus.py: a corpus is built in one process or several, also after an interruption.
 
 Its parts encoding.py and parallel_encoding.py are tested here too.
 """
@@ -13,14 +13,14 @@ import sys
 import numpy as np
 import pytest
 
+from bert_training.pretraining import build_corpus as corpus_module
+from bert_training.pretraining import encoding
+from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.corpus import CorpusWriter
+from bert_training.pretraining.sentences import split_sentences
 from tests.helpers.repository import ROOT
 from tests.helpers.small_corpora import DOCUMENTS, TEXT, data_bytes, make_tokenizer, random_documents
 from tokenization.fingerprint import tokenizer_json
-from training.pretraining import build_corpus as corpus_module
-from training.pretraining import encoding
-from training.pretraining.build_corpus import Corpus, build_corpus, encode_part
-from training.pretraining.corpus import CorpusWriter
-from training.pretraining.sentences import split_sentences
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_a_build_of_another_text_does_not_go_on_from_an_old_draft(tmp_path, toke
 KILLED = """
 import os, signal, sys
 import tokenizers
-from training.pretraining import build_corpus
+from bert_training.pretraining import build_corpus
 
 class Tokenizer:
     backend_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))

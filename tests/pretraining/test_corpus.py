@@ -1,4 +1,4 @@
-"""training/pretraining/corpus.py: the files of a corpus, their draft while it is built, and what is refused."""
+"""bert_training/pretraining/corpus.py: the files of a corpus, their draft while it is built, and what is refused."""
 
 import contextlib
 import os
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
+from bert_training.files.unchanged import UnchangedFiles
+from bert_training.pretraining.build_corpus import Corpus, build_corpus
+from bert_training.pretraining.corpus import CorpusWriter
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.parallel_encoding import write_part
+from bert_training.pretraining.sentences import RULES
 from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
 from tokenization.fingerprint import tokenizer_json
-from training.files.unchanged import UnchangedFiles
-from training.pretraining.build_corpus import Corpus, build_corpus
-from training.pretraining.corpus import CorpusWriter
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.parallel_encoding import write_part
-from training.pretraining.sentences import RULES
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_unigram_entropy_against_scipy(tmp_path, tokenizer):
 def test_a_build_of_other_rules_of_sentences_starts_anew(tmp_path, monkeypatch):
     """A killed build of an earlier version must not go on with other sentences; a finished corpus stays in use."""
     for rules, lines in ((1, 0), (1, 3), (2, 0)):
-        monkeypatch.setattr("training.pretraining.corpus.RULES", rules)
+        monkeypatch.setattr("bert_training.pretraining.corpus.RULES", rules)
         with contextlib.closing(CorpusWriter(tmp_path / "c", {"format": 1}, np.dtype("<u2"))) as writer:
             assert writer.lines == lines
             writer.append(np.array([5, 6]), np.array([2]), np.array([1]), lines=3)

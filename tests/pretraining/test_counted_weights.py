@@ -1,4 +1,4 @@
-"""training/pretraining/counted_weights.py: counts beside an independent count, and what becomes of a network."""
+"""bert_training/pretraining/counted_weights.py: counts beside an independent count, and what becomes of a network."""
 
 import math
 import random
@@ -9,11 +9,9 @@ import torch
 from torch.nn.functional import cosine_similarity
 from transformers import BertForMaskedLM as StockForMaskedLM
 
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from tests.helpers.small_corpora import make_tokenizer, random_documents
-from training.pretraining import counted_weights
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.counted_weights import (
+from bert_training.pretraining import counted_weights
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.counted_weights import (
     associations,
     count_followers,
     count_neighbours,
@@ -22,7 +20,9 @@ from training.pretraining.counted_weights import (
     most_frequent,
     set_counted_weights,
 )
-from training.pretraining.initial_attention import number_of_frequencies
+from bert_training.pretraining.initial_attention import number_of_frequencies
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 GREETINGS, PLACES = ("hello", "hi", "goodbye"), ("north", "south", "inland")
 EXTRA = [*GREETINGS, *PLACES, "never"]

@@ -1,17 +1,19 @@
-"""training/pretraining/coverage.py: what the tokenizer loses of the text, and whether anything is left to predict."""
+"""bert_training/pretraining/coverage.py: what the tokenizer loses of the text, and whether anything is left to
+predict.
+"""
 
 import json
 from types import SimpleNamespace
 
 import pytest
 
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.corpus import _manifest_checksum
+from bert_training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
 from tokenization.coverage import coverage
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining.build_corpus import Corpus, build_corpus, encode_part
-from training.pretraining.corpus import _manifest_checksum
-from training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 FOREIGN = ["เพราะ ให้ สูตร. การ ถือ ว่า.", "คน ควร. ให้."]
 

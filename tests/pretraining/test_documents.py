@@ -1,4 +1,4 @@
-"""training/pretraining/documents.py reads documents from files, and refuses bad files."""
+"""bert_training/pretraining/documents.py reads documents from files, and refuses bad files."""
 
 import gzip
 import json
@@ -9,12 +9,12 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_training.files.atomic import damage
+from bert_training.files.records import read_events
+from bert_training.pretraining.corpus import CorpusWriter, read_manifest
+from bert_training.pretraining.documents import form_of, read_documents
+from bert_training.tools import audit
 from tokenization.text_forms import WIKITEXT
-from training.files.atomic import damage
-from training.files.records import read_events
-from training.pretraining.corpus import CorpusWriter, read_manifest
-from training.pretraining.documents import form_of, read_documents
-from training.tools import audit
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]

@@ -1,10 +1,10 @@
-"""training/pretraining/early_checks.py: what is refused before the text is read and a vocabulary is learnt."""
+"""bert_training/pretraining/early_checks.py: what is refused before the text is read and a vocabulary is learnt."""
 
 import pytest
 
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining.early_checks import check_early
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.early_checks import check_early
 
 
 def check(*flags: str) -> None:

@@ -1,14 +1,14 @@
-"""training/pretraining/evaluation.py: the losses and accuracies on held-out text."""
+"""bert_training/pretraining/evaluation.py: the losses and accuracies on held-out text."""
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.evaluation import evaluate
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from modeling_bert_repro import BertForPreTraining
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.evaluation import evaluate
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 
 def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, make_run, tmp_path):

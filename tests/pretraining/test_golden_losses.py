@@ -25,18 +25,18 @@ import numpy as np
 import pytest
 import torch
 
+from bert_training.engine.batches import step_batches
+from bert_training.engine.loop import training_steps
+from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.run import Run
+from bert_training.engine.state import UNKNOWN, TrainingState
+from bert_training.flags.shared import SharedArguments
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.hashed_random import random_bits, uniform
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tokenization import build_tokenizer
-from training.engine.batches import step_batches
-from training.engine.loop import training_steps
-from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.run import Run
-from training.engine.state import UNKNOWN, TrainingState
-from training.flags.shared import SharedArguments
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.hashed_random import random_bits, uniform
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10

@@ -1,9 +1,9 @@
-"""training/pretraining/hashed_random.py: random numbers that are hashes of counters."""
+"""bert_training/pretraining/hashed_random.py: random numbers that are hashes of counters."""
 
 import numpy as np
 import pytest
 
-from training.pretraining.hashed_random import below, random_bits, uniform
+from bert_training.pretraining.hashed_random import below, random_bits, uniform
 
 
 def test_random_bits_are_splitmix64():

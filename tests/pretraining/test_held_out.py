@@ -1,4 +1,4 @@
-"""training/pretraining/held_out.py: the draw of the held-out documents, in bounded memory."""
+"""bert_training/pretraining/held_out.py: the draw of the held-out documents, in bounded memory."""
 
 import tracemalloc
 import zlib
@@ -6,12 +6,12 @@ import zlib
 import numpy as np
 import pytest
 
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining import held_out
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.held_out import is_held_out, lines_of_side
-from training.pretraining.text import Text
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining import held_out
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.held_out import is_held_out, lines_of_side
+from bert_training.pretraining.text import Text
 
 
 def documents(count=200):
@@ -40,7 +40,7 @@ def test_the_draw_is_that_of_the_whole_document(monkeypatch, in_memory):
 def test_the_memory_does_not_grow_with_a_document(tmp_path, monkeypatch, pretrained):
     """A document of 8 MB, of which the lines would need twice as much: reading, checking, drawing and building."""
     monkeypatch.setattr(held_out, "_IN_MEMORY", 1 << 19)
-    monkeypatch.setattr("training.pretraining.build_corpus._CHUNK_CHARACTERS", 1 << 14)
+    monkeypatch.setattr("bert_training.pretraining.build_corpus._CHUNK_CHARACTERS", 1 << 14)
     path, line = tmp_path / "a.txt", "the old house a new river music in the night the king"
     path.write_text("the old house . a new river .\n\na letter . the king .\n\n" + f"{line}\n" * 150_000)
     flags = f"--output_dir x --train_file {path} --validation_split 0.5"

@@ -1,10 +1,13 @@
-"""training/pretraining/instances.py: what is in a batch, which depends on its position only."""
+"""bert_training/pretraining/instances.py: what is in a batch, which depends on its position only."""
 
 import numpy as np
 import pytest
 import torch
 from transformers import BertTokenizer
 
+from bert_training.engine.batches import IGNORED
+from bert_training.pretraining.instances import VARIANTS, PretrainingInstances
+from bert_training.pretraining.segments import IS_NEXT
 from tests.helpers.numbered_corpus import (
     LENGTH,
     document_of,
@@ -14,9 +17,6 @@ from tests.helpers.numbered_corpus import (
     originals,
     random_lengths,
 )
-from training.engine.batches import IGNORED
-from training.pretraining.instances import VARIANTS, PretrainingInstances
-from training.pretraining.segments import IS_NEXT
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 

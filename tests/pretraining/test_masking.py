@@ -1,11 +1,11 @@
-"""training/pretraining/masking.py: the rule and its statistics; the fast version equals the readable one."""
+"""bert_training/pretraining/masking.py: the rule and its statistics; the fast version equals the readable one."""
 
 import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.engine.batches import IGNORED
-from training.pretraining.masking import MaskSettings, mask_batch, mask_instance, masking_rule
+from bert_training.engine.batches import IGNORED
+from bert_training.pretraining.masking import MaskSettings, mask_batch, mask_instance, masking_rule
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 WORDS = [f"word{number}" for number in range(60)]

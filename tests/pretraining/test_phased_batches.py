@@ -1,4 +1,4 @@
-"""training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
+"""bert_training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
 
 import functools
 from dataclasses import MISSING, fields
@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import run_pretraining
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining import phased_batches
-from training.pretraining.instances import InstanceSettings
-from training.pretraining.masking import MaskSettings
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining import phased_batches
+from bert_training.pretraining.instances import InstanceSettings
+from bert_training.pretraining.masking import MaskSettings
 
 
 def test_flags_reach_the_instances(monkeypatch):

@@ -1,13 +1,14 @@
-"""training/pretraining/plateau.py: when a plateau is diagnosed, which causes are named, and how often it is said."""
+"""bert_training/pretraining/plateau.py: when a plateau is diagnosed, which causes are named, and how often it is
+said.
+"""
 
 import json
 
 import pytest
 
-from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
-from training.flags.recipes import peak_rate
-from training.networks.configuration import CONFIG_SIZES
-from training.pretraining.plateau import (
+from bert_training.flags.recipes import peak_rate
+from bert_training.networks.configuration import CONFIG_SIZES
+from bert_training.pretraining.plateau import (
     RATES,
     check_causes,
     diagnosis,
@@ -15,8 +16,9 @@ from training.pretraining.plateau import (
     log_diagnosis,
     tokens_to_leave_plateau,
 )
-from training.records.curves import MARGIN
-from training.records.reference_curves import references
+from bert_training.records.curves import MARGIN
+from bert_training.records.reference_curves import references
+from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 
 
 @pytest.fixture(scope="module")

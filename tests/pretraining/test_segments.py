@@ -1,9 +1,14 @@
-"""training/pretraining/segments.py: which spans of the corpus become A and B, and that the labels balance."""
+"""bert_training/pretraining/segments.py: which spans of the corpus become A and B, and that the labels balance."""
 
 import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from bert_training.pretraining import segments
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.documents import read_documents
+from bert_training.pretraining.instances import VARIANTS
+from bert_training.pretraining.segments import IS_NEXT, NOT_NEXT, LabelBalance, cut_lengths, label_balance, plan_pairs
 from tests.helpers.numbered_corpus import (
     LENGTH,
     document_of,
@@ -12,11 +17,6 @@ from tests.helpers.numbered_corpus import (
     numbered_tokenizer,
     random_lengths,
 )
-from training.pretraining import segments
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.documents import read_documents
-from training.pretraining.instances import VARIANTS
-from training.pretraining.segments import IS_NEXT, NOT_NEXT, LabelBalance, cut_lengths, label_balance, plan_pairs
 
 
 @pytest.fixture(scope="module")

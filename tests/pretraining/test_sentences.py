@@ -1,4 +1,4 @@
-"""training/pretraining/sentences.py finds the ends of sentences."""
+"""bert_training/pretraining/sentences.py finds the ends of sentences."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import regex
 
-from training.pretraining.sentences import _BOUNDARY_BEYOND, split_sentences
+from bert_training.pretraining.sentences import _BOUNDARY_BEYOND, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_the_marks_are_those_of_unicode():
 def test_the_faster_pattern_finds_the_same(monkeypatch):
     text = " ".join(sentence for pair in TWO_SENTENCES.values() for sentence in pair if sentence < "\U00010000")
     expected = split_sentences(text)
-    monkeypatch.setattr("training.pretraining.sentences._BOUNDARY", _BOUNDARY_BEYOND)
+    monkeypatch.setattr("bert_training.pretraining.sentences._BOUNDARY", _BOUNDARY_BEYOND)
     assert split_sentences(text) == expected and len(expected) > 25

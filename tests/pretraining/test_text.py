@@ -1,4 +1,4 @@
-"""training/pretraining/text.py and corpora.py: which text is read, and which share of it is held out."""
+"""bert_training/pretraining/text.py and corpora.py: which text is read, and which share of it is held out."""
 
 from types import SimpleNamespace
 
@@ -7,11 +7,11 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.pretraining.build_corpus import check_text
-from training.pretraining.corpora import build_corpora
-from training.pretraining.text import Text
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.build_corpus import check_text
+from bert_training.pretraining.corpora import build_corpora
+from bert_training.pretraining.text import Text
 
 
 def test_flags_reach_the_library_of_data_sets(monkeypatch):

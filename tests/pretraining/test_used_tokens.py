@@ -1,12 +1,12 @@
-"""training/pretraining/used_tokens.py: the share of the text that an epoch uses."""
+"""bert_training/pretraining/used_tokens.py: the share of the text that an epoch uses."""
 
 import numpy as np
 import pytest
 
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.used_tokens import low_share, used_share
 from tests.helpers.small_corpora import make_tokenizer, random_documents
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.used_tokens import low_share, used_share
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}])

@@ -1,12 +1,12 @@
-"""training/pretraining/word_borders.py: whole words in scripts that have no spaces between words."""
+"""bert_training/pretraining/word_borders.py: whole words in scripts that have no spaces between words."""
 
 import numpy as np
 from transformers import AutoTokenizer
 
+from bert_training.pretraining.masking import MaskSettings, mask_batch, masking_rule
+from bert_training.pretraining.word_borders import ideographs_apart, shares
 from tokenization import build_tokenizer
 from tokenization.train_wordpiece import train_wordpiece
-from training.pretraining.masking import MaskSettings, mask_batch, masking_rule
-from training.pretraining.word_borders import ideographs_apart, shares
 
 CHINESE = "南北心工作次数红木了上门。"
 WORDS = ["南北", "心", "工作", "次数", "红木", "了", "上门", "。"]

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROJECT = ("modeling_bert_repro", "tokenization", "training")
+PROJECT = ("modeling_bert_repro", "tokenization", "bert_training")
 SECONDS = 900  # after which a fork that hangs is ended
 
 

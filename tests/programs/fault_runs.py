@@ -18,23 +18,24 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import run_paper
+
+import bert_training.__main__
+import bert_training.tools.report
+import bert_training.tools.verify
 import extract_features  # noqa: F401
 import run_glue
 import run_ner
-import run_paper
 import run_pretraining
 import run_squad
 import run_swag  # noqa: F401
-import training.__main__
-import training.tools.report
-import training.tools.verify
+from bert_training.engine.errors import report_errors
+from bert_training.files.locks import release_all
+from bert_training.tasks import fine_tuning
 from tests.helpers.fault_injection import AT_THE_END
-from training.engine.errors import report_errors
-from training.files.locks import release_all
-from training.tasks import fine_tuning
 
 GRACE_SECONDS = 15  # which processes of a run have to end after its last rank: torch's workers look after 5 s
-assert run_glue and run_ner and run_paper and run_squad and training.__main__  # imported for the forks
+assert run_glue and run_ner and run_paper and run_squad and bert_training.__main__  # imported for the forks
 
 
 def work(request: dict[str, Any], environment: dict[str, str]) -> int:
@@ -44,7 +45,7 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     if not request["pictures"]:  # They are made from the records after the training and take half of a short run.
         run_pretraining.draw_curves = fine_tuning.draw_curves = lambda *_, **__: None
     sys.argv = request["argv"]
-    module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
+    module = importlib.import_module("bert_training.__main__" if sys.argv[0] == "bert_training" else sys.argv[0])
 
     statuses: list[int | None] = []
 
@@ -55,7 +56,7 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
         statuses.append(module.main())
 
     try:
-        # `python -m training` reports errors itself, and its main returns the status.
+        # `bert-repro` reports errors itself, and its main returns the status.
         return report_errors(main) or (statuses[0] or 0)
     finally:
         sys.settrace(None)

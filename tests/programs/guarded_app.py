@@ -25,9 +25,9 @@ def watch(notes: str) -> None:
 
 if __name__ == "__main__":
     watch(sys.argv[1])
-    from training.app import page
-    from training.app.folder import open_folder
-    from training.app.server import free_port
+    from bert_training.app import page
+    from bert_training.app.folder import open_folder
+    from bert_training.app.server import free_port
 
     for folder in sys.argv[2:]:
         print(page.launch(page.build(open_folder(folder)), free_port(0))[0], flush=True)

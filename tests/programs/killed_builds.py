@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from transformers import AutoTokenizer
 
-from training.pretraining import build_corpus, corpus
+from bert_training.pretraining import build_corpus, corpus
 
 build_corpus.COMMIT_SECONDS = 0.0
 

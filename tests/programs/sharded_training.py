@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from accelerate import Accelerator
 
+from bert_training.engine.run import Run
+from bert_training.flags.shared import SharedArguments
 from tests.helpers.tiny_training import train_and_save
-from training.engine.run import Run
-from training.flags.shared import SharedArguments
 
 
 def main(folder: str, optimizer_name: str) -> None:

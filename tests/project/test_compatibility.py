@@ -12,7 +12,7 @@ from tests.helpers.repository import ROOT
 
 ROOM = ROOT / "tests" / "ecosystem"
 FILES = [*sorted(ROOM.glob("test_*.py")), ROOT / "tests" / "examples" / "test_model_examples.py"]
-RECORD = json.loads((ROOT / "benchmarks" / "results" / "compatibility.json").read_text(encoding="utf-8"))
+RECORD = json.loads((ROOT / "lab" / "records" / "compatibility.json").read_text(encoding="utf-8"))
 by_name = pytest.mark.parametrize("path", FILES[:-1], ids=lambda path: path.name)
 
 
@@ -36,7 +36,7 @@ def extra() -> set[str]:
 
 
 def test_the_record_has_the_tests_of_today():
-    """The text of a row is that of its test. If they differ, call benchmarks/compatibility.py again."""
+    """The text of a row is that of its test. If they differ, call lab/benchmarks/compatibility.py again."""
     written = {
         (f"{path.relative_to(ROOT)}::{node.name}", *map(ast.literal_eval, mark.args))
         for path in FILES
@@ -47,7 +47,7 @@ def test_the_record_has_the_tests_of_today():
 
 
 def test_no_other_test_has_a_row():
-    """benchmarks/compatibility.py would not run it."""
+    """lab/benchmarks/compatibility.py would not run it."""
     files = {path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_compatibility.py"}
     assert {path for path in files if "@pytest.mark.tried(" in path.read_text(encoding="utf-8")} == set(FILES)
 

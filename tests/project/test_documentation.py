@@ -1,11 +1,11 @@
 """What the documentation names exists: links, files, functions, tests, flags and commands; and its code runs.
 
 Three conventions hold on every page of the documentation, and the last one also in the headers of the scripts:
-- ``training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
+- ``bert_training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
 - A link to a file of code has the file's name as its text, alone or as in ``optimizer.py: parameter_groups``.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
 
-tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
+tests/project/test_figures.py checks the figures; bert_training/tools/figures.py explains how a figure names its record.
 """
 
 import ast
@@ -21,33 +21,33 @@ import pytest
 import torch
 from transformers import BertConfig, dynamic_module_utils
 
+from bert_training.__main__ import COMMANDS
+from bert_training.flags.app import AppArguments
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.natures import FIXED
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.tasks.classification import glue
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tools.figures import pages
+from lab.paper.flags import PaperArguments
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
-from training.__main__ import COMMANDS
-from training.flags.app import AppArguments
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.fine_tuning import GlueArguments
-from training.flags.natures import FIXED
-from training.flags.parsing import parse_arguments
-from training.flags.scripts import SCRIPTS, flags_with
-from training.paper.flags import PaperArguments
-from training.tasks.classification import glue
-from training.tasks.classification.sources import load_data
-from training.tools.figures import pages
 
 FLAGS = {
     **SCRIPTS,
     "extract_features.py": FeatureArguments,
-    "run_paper.py": PaperArguments,
-    "python -m training app": AppArguments,
+    "lab/run_paper.py": PaperArguments,
+    "bert-repro app": AppArguments,
 }
 PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
-    *(p for d in ("training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
+    *(p for d in ("bert_training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
 ]
 FOLDERS = r"(?:docs|tests|training|tokenization|modeling_bert_repro|examples|benchmarks|\.ci)"
 SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
@@ -179,8 +179,8 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return [f"{command}: no such module"]
     if not (ROOT / name.partition(".")[0]).is_dir():  # venv, pytest, pip
         return []
-    if name == "training" and words and words[0] not in COMMANDS:
-        return [f"{command}: no such command of python -m training"]
+    if name == "bert_training" and words and words[0] not in COMMANDS:
+        return [f"{command}: no such command of bert-repro"]
     known = flags_of_parsers((ROOT / name.partition(".")[0]).rglob("*.py")) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
     return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
@@ -240,15 +240,15 @@ def test_the_readme_lists_every_command():
 
 def test_mistakes_are_noticed(capsys):
     """Each check gets a text with one mistake in it, next to the right form."""
-    assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
+    assert missing_files("`bert_training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
         "tests/test_nothing.py",
         "run_nothing.py",
     ]
-    assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
-        "training/engine/loop.py: nothing"
+    assert missing_names("`bert_training/engine/loop.py: training_steps` `bert_training/engine/loop.py: nothing`") == [
+        "bert_training/engine/loop.py: nothing"
     ]
-    link = "[`loop.py: training_steps`](training/engine/loop.py)"
-    assert not missing_names(link + "[`loop.py`](training/engine/loop.py)")
+    link = "[`loop.py: training_steps`](bert_training/engine/loop.py)"
+    assert not missing_names(link + "[`loop.py`](bert_training/engine/loop.py)")
     for right, wrong in (("training_steps", "nothing"), ("loop.py:", "batches.py:"), ("/loop.py)", "/batches.py)")):
         assert len(missing_names(link.replace(right, wrong))) == 1
     assert not missing_names(link.replace("](", "](../"), ROOT / "docs" / "page.md")
@@ -259,8 +259,8 @@ def test_mistakes_are_noticed(capsys):
     assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
     for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
-    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training nothing`")) == 2
-    assert len(bad_commands("`python -m training builtin_data --output_dir d --nothing 3`")) == 1
+    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`bert-repro nothing`")) == 2
+    assert len(bad_commands("`bert-repro builtin_data --output_dir d --nothing 3`")) == 1
 
 
 def test_links_without_a_file_or_a_heading_are_noticed(tmp_path):

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from benchmarks import provenance, tables
-from tests.helpers.paper_plans import write_table
+from bert_training.tools.figures import all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
+from lab.benchmarks import provenance, tables
+from lab.tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT
-from training.tools.figures import all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 
 PAGES = pages()
 MUTATIONS = 50
@@ -107,7 +107,7 @@ def test_words_may_change_around_the_figures():
 
 
 def test_the_value_of_an_entry_and_its_printed_form():
-    folder = ROOT / "docs" / "runs" / "minilm-cola"
+    folder = ROOT / "lab" / "records" / "runs" / "minilm-cola"
     scores = [json.loads((folder / f"seed-{s}/all_results.json").read_text()) for s in range(42, 47)]
     values = [score["eval_matthews_correlation"] for score in scores]
     assert value_of("mean(minilm-cola/seed-*#eval_matthews_correlation)") == pytest.approx(sum(values) / 5)
@@ -129,7 +129,7 @@ def test_the_value_of_an_entry_and_its_printed_form():
 
 
 def test_what_a_command_prints_is_compared_as_a_whole():
-    command = "python benchmarks/tables.py lengths.json"
+    command = "python lab/tables.py lengths.json"
     block = f"<!-- {command} -->\n{output_of(command)}<!-- end -->"
     page = f"# A\n\n{block}\n"
     assert not mistakes(page)
@@ -137,7 +137,7 @@ def test_what_a_command_prints_is_compared_as_a_whole():
     with pytest.raises(ValueError, match=r"expected step_cpu.json, .* or FOLDER:STEP,STEP of a run; got nothing.json"):
         tables.output(["nothing.json"])
     with pytest.raises(ValueError, match="expected an evaluation at step 7; there are those at"):
-        tables.output(["docs/runs/mini-14000:7"])
+        tables.output(["lab/records/runs/mini-14000:7"])
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ def fresh_outputs():
 
 
 def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(fresh_outputs, monkeypatch, tmp_path):
-    monkeypatch.setattr("training.tools.figures.ROOT", tmp_path)
-    folder = tmp_path / "docs/runs/paper/table7"
+    monkeypatch.setattr("bert_training.tools.figures.ROOT", tmp_path)
+    folder = tmp_path / "lab/records/runs/paper/table7"
     write_table(folder, "7")
-    command = "copy of docs/runs/paper/table7/report.md"
+    command = "copy of lab/records/runs/paper/table7/report.md"
     copied = output_of(command)
     assert "](runs/paper/table7/report.png)" in copied and "**What the paper concludes**" in copied
     assert "the level of that interval" not in copied and "| Embeddings | " in copied
@@ -166,15 +166,16 @@ def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(fresh_outputs, monke
         output_of(command)
 
 
-# --- benchmarks/provenance.py ----------------------------------------------------------------------------------------
+# --- lab/benchmarks/provenance.py
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_record_names_the_files_that_took_part():
-    record = provenance.provenance("benchmarks/step.py", ["--tiny"])
-    assert record["command"] == "python benchmarks/step.py --tiny"
+    record = provenance.provenance("lab/benchmarks/step.py", ["--tiny"])
+    assert record["command"] == "python lab/benchmarks/step.py --tiny"
     assert {"date", "commit", "versions", "device", "cores", "load_at_start"} <= set(record)
     # Both are imported in this process.
-    assert "benchmarks/step.py" in record["sources"] and "benchmarks/tables.py" in record["sources"]
+    assert "lab/benchmarks/step.py" in record["sources"] and "lab/tables.py" in record["sources"]
     assert not [name for name in record["sources"] if name.startswith(("tests", ".")) or "site-packages" in name]
 
 
@@ -193,10 +194,10 @@ def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
     assert not clean.endswith("-dirty") and provenance.commit() == f"{clean}-dirty"
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("lab/benchmarks/*.py")), ids=lambda path: path.name)
 def test_every_benchmark_records_its_sources(path):
     text = path.read_text(encoding="utf-8")
     writes = re.search(r"write_text\(json\.dumps|write_json\(", text)
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     named = [ast.literal_eval(c.args[0]) for c in calls if getattr(c.func, "id", "") == "provenance" and c.args]
-    assert named == ([f"benchmarks/{path.name}"] if writes or path.name == "step.py" else [])
+    assert named == ([f"lab/benchmarks/{path.name}"] if writes or path.name == "step.py" else [])

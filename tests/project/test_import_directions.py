@@ -13,10 +13,10 @@ from tests.helpers.repository import ROOT
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
-FLAGS, FILES, RECORDS = "training.flags", "training.files", "training.records"
-ENGINE, NETWORKS = "training.engine", "training.networks"
-BUILTIN, PRETRAINING, TASKS = "training.builtin_data", "training.pretraining", "training.tasks"
-PAPER, TOOLS, APP = "training.paper", "training.tools", "training.app"
+FLAGS, FILES, RECORDS = "bert_training.flags", "bert_training.files", "bert_training.records"
+ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
+BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
+PAPER, TOOLS, APP = "lab.paper", "bert_training.tools", "bert_training.app"
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
@@ -50,7 +50,7 @@ def part_of(name: str) -> str | None:
     if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
         return "outside"
     parts = [part for part in LAYERS if name == part or name.startswith(f"{part}.")]
-    return parts[0] if parts else "training" if name.split(".")[0] == "training" else None
+    return parts[0] if parts else "bert_training" if name.split(".")[0] == "bert_training" else None
 
 
 def files_of(part: str) -> list[Path]:
@@ -60,49 +60,53 @@ def files_of(part: str) -> list[Path]:
 
 @pytest.mark.parametrize("part", LAYERS)
 def test_a_part_imports_only_what_its_layer_allows(part):
-    """Every part may import ``training`` itself, outside its packages, because it contains nothing but the version."""
+    """Every part may import ``bert_training`` itself, outside its packages, because it contains nothing but the
+    version.
+    """
     assert files_of(part)
-    allowed = {None, part, "training", *LAYERS[part]}
+    allowed = {None, part, "bert_training", *LAYERS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
     assert wrong == set()
 
 
 def test_architecture_lists_these_imports():
-    """The table of docs/architecture.md. "All of ``training``" is every package but its own and training.app."""
+    """The table of docs/architecture.md. "All of ``bert_training``" is every package but its own and
+    bert_training.app.
+    """
     table = (ROOT / "docs/architecture.md").read_text().partition("<!-- layers -->\n")[2].partition("\n\n")[0]
     listed = {}
     for row in table.splitlines()[2:]:
         part, _, imports = row.strip("| ").split(" | ")
         names = set(re.findall(r"`([\w.]+)`", imports))
         packages = {name for name in LAYERS if name.startswith("training.")} - {part.strip("`"), APP}
-        listed[part.strip("`")] = names - {"training"} | (packages if "training" in names else set())
+        listed[part.strip("`")] = names - {"bert_training"} | (packages if "bert_training" in names else set())
     assert listed == LAYERS
 
 
 def test_every_file_of_training_is_in_a_package():
     packages = {path for part in LAYERS for path in files_of(part)}
-    assert set((ROOT / "training").rglob("*.py")) - packages == {
-        ROOT / "training" / "__init__.py",
-        ROOT / "training" / "__main__.py",
+    assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
+        ROOT / "bert_training" / "__init__.py",
+        ROOT / "bert_training" / "__main__.py",
     }
 
 
 def test_the_label_that_losses_ignore_is_written_once_for_each_package():
-    """Sharing one constant is impossible, because ``training`` does not import the network, and because the file of the
-    tagger is copied into saved models and imports nothing of the project.
+    """Sharing one constant is impossible, because ``bert_training`` does not import the network, and because the file
+    of the tagger is copied into saved models and imports nothing of the project.
     """
     found = set()
-    for path in [path for part in (NETWORK, "training") for path in files_of(part)]:
+    for path in [path for part in (NETWORK, "bert_training") for path in files_of(part)]:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if any(isinstance(node, ast.expr) and ast.unparse(node) == "-100" for node in nodes):
             found.add(path.relative_to(ROOT).as_posix())
-    places = {"modeling_bert_repro/losses.py", "training/engine/batches.py", "training/tasks/ner/tagger.py"}
-    places.add("training/tasks/bilstm.py")
+    places = {"modeling_bert_repro/losses.py", "bert_training/engine/batches.py", "bert_training/tasks/ner/tagger.py"}
+    places.add("bert_training/tasks/bilstm.py")
     assert found == places
 
 
 def test_training_imports_its_modules_by_their_full_names():
-    for path in (ROOT / "training").rglob("*.py"):
+    for path in (ROOT / "bert_training").rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
 

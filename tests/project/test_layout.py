@@ -1,9 +1,9 @@
 """The tests stand in folders like those of the code, and the code that they share is in tests/helpers.
 
-tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
-those of the scripts, tests/project those of the documentation, the packages and the tests themselves, tests/ecosystem
-those with other people's packages, and tests/faults the campaign of faults. The programs that tests start are in
-tests/programs.
+tests/engine has the tests of bert_training/engine, tests/tokenization those of tokenization, and so on. tests/scripts
+has those of the scripts, tests/project those of the documentation, the packages and the tests themselves,
+tests/ecosystem those with other people's packages, and lab/tests/faults the campaign of faults. The programs that tests
+start are in tests/programs.
 """
 
 import ast
@@ -17,97 +17,97 @@ from tests.helpers.repository import ROOT
 TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
-FOLDERS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
+FOLDERS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "bert_training")
 CODE = sorted([*ROOT.glob("*.py"), *(path for folder in FOLDERS_OF_THE_CODE for path in (ROOT / folder).rglob("*.py"))])
 LONGEST_FILE, LONGEST_FUNCTION = 420, 60  # lines
 # The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
 # of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
 TESTED_ELSEWHERE = {
-    "training/__main__.py": ("project/test_documentation.py",),
-    "training/app/file_box.py": ("app/test_page.py",),
-    "training/app/style.py": ("app/test_page.py",),
-    "training/builtin_data/documentation.py": (
+    "bert_training/__main__.py": ("project/test_documentation.py",),
+    "bert_training/app/file_box.py": ("app/test_page.py",),
+    "bert_training/app/style.py": ("app/test_page.py",),
+    "bert_training/builtin_data/documentation.py": (
         "builtin_data/test_docstrings.py",
         "builtin_data/test_splits_and_labels.py",
     ),
-    "training/engine/fsdp.py": ("engine/test_sharding.py",),
-    "training/engine/launch.py": ("engine/test_distributed.py",),
-    "training/engine/signals.py": ("engine/test_stopping.py",),
-    "training/engine/state.py": (
+    "bert_training/engine/fsdp.py": ("engine/test_sharding.py",),
+    "bert_training/engine/launch.py": ("engine/test_distributed.py",),
+    "bert_training/engine/signals.py": ("engine/test_stopping.py",),
+    "bert_training/engine/state.py": (
         "engine/test_checkpoint.py",
         "engine/test_stopping.py",
     ),
-    "training/engine/versions.py": ("engine/test_run.py",),
-    "training/files/tables.py": (
+    "bert_training/engine/versions.py": ("engine/test_run.py",),
+    "bert_training/files/tables.py": (
         "tasks/classification/test_malformed.py",
         "tokenization/test_compressed_files.py",
     ),
-    "training/flags/app.py": ("app/test_command.py",),
-    "training/flags/feature_extraction.py": (
+    "bert_training/flags/app.py": ("app/test_command.py",),
+    "bert_training/flags/feature_extraction.py": (
         "flags/test_flags.py",
         "scripts/test_extract_features.py",
     ),
-    "training/flags/fine_tuning.py": ("flags/test_flags.py",),
-    "training/flags/pretraining.py": ("flags/test_flags.py",),
-    "training/flags/scripts.py": ("flags/test_natures.py",),
-    "training/flags/shared.py": ("flags/test_flags.py",),
-    "training/networks/configuration.py": (
+    "bert_training/flags/fine_tuning.py": ("flags/test_flags.py",),
+    "bert_training/flags/pretraining.py": ("flags/test_flags.py",),
+    "bert_training/flags/scripts.py": ("flags/test_natures.py",),
+    "bert_training/flags/shared.py": ("flags/test_flags.py",),
+    "bert_training/networks/configuration.py": (
         "scripts/test_run_glue.py",
         "scripts/test_run_pretraining.py",
     ),
-    "training/paper/experiments.py": (
+    "lab/paper/experiments.py": (
         "paper/test_flags.py",
         "paper/test_plan.py",
     ),
-    "training/paper/picture.py": ("scripts/test_run_paper.py",),
-    "training/paper/places.py": ("scripts/test_run_paper.py",),
-    "training/paper/published.py": (
+    "lab/paper/picture.py": ("scripts/test_run_paper.py",),
+    "lab/paper/places.py": ("scripts/test_run_paper.py",),
+    "lab/paper/published.py": (
         "paper/test_plan.py",
         "paper/test_verdicts.py",
     ),
-    "training/paper/scales.py": (
+    "lab/paper/scales.py": (
         "paper/test_data.py",
         "paper/test_plan.py",
     ),
-    "training/paper/tasks.py": (
+    "lab/paper/tasks.py": (
         "paper/test_data.py",
         "paper/test_plan.py",
     ),
-    "training/pretraining/corpora.py": ("pretraining/test_text.py",),
-    "training/pretraining/encoding.py": (
+    "bert_training/pretraining/corpora.py": ("pretraining/test_text.py",),
+    "bert_training/pretraining/encoding.py": (
         "pretraining/test_build_corpus.py",
         "tokenization/test_special_tokens_in_text.py",
     ),
-    "training/pretraining/measurements.py": ("tools/test_audit.py",),
-    "training/pretraining/network.py": (
+    "bert_training/pretraining/measurements.py": ("tools/test_audit.py",),
+    "bert_training/pretraining/network.py": (
         "networks/test_initial_weights.py",
         "scripts/test_run_pretraining.py",
     ),
-    "training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
-    "training/records/model_usage.py": ("records/test_model_card.py",),
-    "training/records/reference_curves.py": ("tools/test_doctor.py",),
-    "training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
-    "training/tasks/evaluate_metrics.py": (
+    "bert_training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
+    "bert_training/records/model_usage.py": ("records/test_model_card.py",),
+    "bert_training/records/reference_curves.py": ("tools/test_doctor.py",),
+    "bert_training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
+    "bert_training/tasks/evaluate_metrics.py": (
         "tasks/classification/test_metrics.py",
         "tasks/ner/test_metrics.py",
     ),
-    "training/tasks/feature_extraction.py": ("scripts/test_extract_features.py",),
-    "training/tasks/fine_tuning.py": (
+    "bert_training/tasks/feature_extraction.py": ("scripts/test_extract_features.py",),
+    "bert_training/tasks/fine_tuning.py": (
         "scripts/test_run_glue.py",
         "scripts/test_run_squad.py",
     ),
-    "training/tasks/squad/settings.py": (
+    "bert_training/tasks/squad/settings.py": (
         "scripts/test_squad_thresholds.py",
         "tools/test_ask.py",
     ),
-    "training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
-    "training/tools/figures.py": ("project/test_figures.py",),
-    "training/tools/findings.py": ("tools/test_verify.py",),
-    "training/tools/score.py": (
+    "bert_training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
+    "bert_training/tools/figures.py": ("project/test_figures.py",),
+    "bert_training/tools/findings.py": ("tools/test_verify.py",),
+    "bert_training/tools/score.py": (
         "tasks/squad/test_metrics.py",
         "tasks/squad/test_questions.py",
     ),
-    "training/tools/show.py": ("tools/test_audit.py",),
+    "bert_training/tools/show.py": ("tools/test_audit.py",),
     "tokenization/library_tables.py": ("tokenization/test_wordpiece.py",),
     "tokenization/text_files.py": (
         "tokenization/test_compressed_files.py",
@@ -158,10 +158,10 @@ def wrong_imports(path: Path) -> set[str]:
 
 
 def test_every_folder_of_the_code_has_its_folder_of_tests():
-    """The packages of ``training`` have their folders directly in tests."""
+    """The packages of ``bert_training`` have their folders directly in tests."""
     all_folders = [path for folder in FOLDERS_OF_THE_CODE for path in (ROOT / folder, *(ROOT / folder).rglob("*"))]
-    folders = {path.relative_to(ROOT) for path in all_folders if any(path.glob("*.py"))} - {Path("training")}
-    expected = {Path(*folder.parts[1:]) if folder.parts[0] == "training" else folder for folder in folders}
+    folders = {path.relative_to(ROOT) for path in all_folders if any(path.glob("*.py"))} - {Path("bert_training")}
+    expected = {Path(*folder.parts[1:]) if folder.parts[0] == "bert_training" else folder for folder in folders}
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
     assert found - expected == {Path("scripts"), Path("project"), Path("ecosystem"), Path("faults")}
     assert expected - found == set()
@@ -171,14 +171,14 @@ def test_every_module_has_its_test_file_or_names_another():
     """So that the reader of a module finds its tests. A new module needs a file, or a row of TESTED_ELSEWHERE."""
     modules = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("training", "tokenization", "modeling_bert_repro")
+        for folder in ("bert_training", "tokenization", "modeling_bert_repro")
         for path in (ROOT / folder).rglob("*.py")
         if path.name != "__init__.py"
     }
     without = {
         module
         for module in modules
-        if not (TESTS / Path(module.removeprefix("training/")).parent / f"test_{Path(module).name}").is_file()
+        if not (TESTS / Path(module.removeprefix("bert_training/")).parent / f"test_{Path(module).name}").is_file()
     }
     assert without - set(TESTED_ELSEWHERE) == set()
     assert set(TESTED_ELSEWHERE) - modules == set()
@@ -251,7 +251,7 @@ def test_wrong_imports_are_noticed(tmp_path):
     found = wrong_imports(wrong)
     assert "tests.programs.fault_runs" in found
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
-    assert "tests.helpers.words" not in found and "training.tasks.squad.questions" not in found
+    assert "tests.helpers.words" not in found and "bert_training.tasks.squad.questions" not in found
 
 
 def too_long(path: Path) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+import bert_training
 import modeling_bert_repro
-import training
 from tests.helpers.repository import ROOT
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
 DESCRIBED = ("modeling_bert_repro", "tokenization")  # packages whose public names have docstrings
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
 # This runs in a process of its own, because setuptools changes the state of the process.
@@ -73,7 +73,7 @@ def test_the_version_is_written_once():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     version = modeling_bert_repro.__version__
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [version]), done.stderr
-    assert training.__version__ == version, "the installed package has another version; call make install"
+    assert bert_training.__version__ == version, "the installed package has another version; call make install"
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     released = re.findall(r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert released[0] == version

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
-COMMANDS = ("training.tools.ask", "training.files.hub_upload", "training.tools.budget")
+COMMANDS = ("bert_training.tools.ask", "bert_training.files.hub_upload", "bert_training.tools.budget")
 
 
 def hidden(module: str, code: str) -> subprocess.CompletedProcess:
@@ -23,7 +23,7 @@ def refusal(module: str) -> str:
 
 @pytest.mark.parametrize("module", ["fcntl", "resource"])
 def test_training_refuses_in_one_sentence_where_a_module_is_missing(module):
-    done = hidden(module, "import training.pretraining.corpus")
+    done = hidden(module, "import bert_training.pretraining.corpus")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal(module))
 
 

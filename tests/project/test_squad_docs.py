@@ -10,13 +10,13 @@ from transformers import pipelines
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import run_squad
+from bert_training.__main__ import main as run_command
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
-from training.__main__ import main as run_command
 
 DOCUMENT = ROOT / "docs" / "squad.md"
-PROGRAMS = {"run_squad.py": run_squad.main, "training": run_command}
+PROGRAMS = {"run_squad.py": run_squad.main, "bert_training": run_command}
 
 
 def blocks(kind: str) -> list[str]:
@@ -50,7 +50,7 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
     for program, arguments in commands():
         capsys.readouterr()
         assert not PROGRAMS[program](arguments)
-        printed.append((arguments[0] if program == "training" else program, capsys.readouterr().out))
+        printed.append((arguments[0] if program == "bert_training" else program, capsys.readouterr().out))
     assert [name for name, _ in printed] == ["run_squad.py", "score", "score", "ask", "ask"]
     results = json.loads(Path("runs/squad2/all_results.json").read_text())
     plain, searched = (json.loads(out) for _, out in printed[1:3])

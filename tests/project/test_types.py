@@ -6,7 +6,7 @@ import tomllib
 
 from tests.helpers.repository import ROOT
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.py") if path.name != "setup.py")
 # What nearly every function hands on: untyped, it would make most of the code untyped.
 HANDED_ON = ("run", "args", "model", "tokenizer")

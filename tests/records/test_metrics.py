@@ -1,20 +1,22 @@
-"""training/records/metrics.py: no result of a task is missing from the card, the curves or the report by oversight."""
+"""bert_training/records/metrics.py: no result of a task is missing from the card, the curves or the report by
+oversight.
+"""
 
 import json
 
 import numpy as np
 import pytest
 
+from bert_training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
+from bert_training.tasks import swag
+from bert_training.tasks.classification import metrics as classification
+from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
+from bert_training.tasks.classification.scores import metric_prefix
+from bert_training.tasks.ner.metrics import span_scores
+from bert_training.tasks.squad.answers import Answers
+from bert_training.tasks.squad.questions import Question
+from bert_training.tools.report import FINE_TUNING
 from tests.helpers.repository import ROOT
-from training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
-from training.tasks import swag
-from training.tasks.classification import metrics as classification
-from training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
-from training.tasks.classification.scores import metric_prefix
-from training.tasks.ner.metrics import span_scores
-from training.tasks.squad.answers import Answers
-from training.tasks.squad.questions import Question
-from training.tools.report import FINE_TUNING
 
 
 def glue_results() -> set[str]:
@@ -43,7 +45,7 @@ def swag_results() -> set[str]:
 
 def recorded_results(script: str) -> set[str]:
     keys = set()
-    for path in (ROOT / "docs" / "runs").glob("*/all_results.json"):
+    for path in (ROOT / "lab" / "records" / "runs").glob("*/all_results.json"):
         if json.loads((path.parent / "run.json").read_text())["script"] == script:
             keys |= {key for key in json.loads(path.read_text()) if key.startswith("eval_")}
     return keys

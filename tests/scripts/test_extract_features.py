@@ -13,11 +13,11 @@ import transformers
 from transformers import AutoTokenizer
 
 import extract_features
+from bert_training.engine.errors import report_errors
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks.feature_extraction import Row, parse_layers, read_rows
 from tests.helpers.small_networks import save_random_network, small_config
-from training.engine.errors import report_errors
-from training.flags.feature_extraction import FeatureArguments
-from training.flags.parsing import parse_arguments
-from training.tasks.feature_extraction import Row, parse_layers, read_rows
 
 TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"
 

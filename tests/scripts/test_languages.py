@@ -12,8 +12,8 @@ import run_glue
 import run_ner
 import run_squad
 import run_swag
+from bert_training.tools import audit
 from tests.helpers.pretraining_runs import pretrain
-from training.tools import audit
 
 HINDI = "मेरे स्कूल में लोग काम करते हैं हमारे बाज़ार पदों पर भर्ती है अपने गाँव घर किताबें मिलती बच्चे पढ़ते पोस्ट".split()
 THAI = "เพราะ ให้ เอเชีย สูตร หรือ การ ถือ ว่า คน ควร ที่ บ้าน เพื่อน".split()

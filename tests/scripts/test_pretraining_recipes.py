@@ -9,15 +9,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 import run_pretraining
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks import configuration
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.counted_weights import log_shares
+from bert_training.pretraining.network import build_pretraining_network
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
-from training.flags.parsing import parse_arguments
-from training.flags.pretraining import PretrainingArguments
-from training.networks import configuration
-from training.pretraining.corpus import Corpus
-from training.pretraining.counted_weights import log_shares
-from training.pretraining.network import build_pretraining_network
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 BY_RECIPE = {

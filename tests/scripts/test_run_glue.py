@@ -14,17 +14,17 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, pipeline
 
 import run_glue
+from bert_training.builtin_data import documentation
+from bert_training.engine import checkpoint
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.records import curves
+from bert_training.tasks import fine_tuning
+from bert_training.tasks.classification import submission
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
-from training.builtin_data import documentation
-from training.engine import checkpoint
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import GlueArguments
-from training.flags.parsing import parse_arguments
-from training.records import curves
-from training.tasks import fine_tuning
-from training.tasks.classification import submission
 
 EXPECTED = {
     "cola": {"eval_matthews_correlation", "eval_loss"},

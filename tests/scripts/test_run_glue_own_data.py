@@ -7,9 +7,9 @@ import pytest
 from transformers import BertConfig
 
 import run_glue
+from bert_training.engine.errors import report_errors
+from bert_training.tools.verify_scores import evaluation_flags
 from tests.helpers.model_folders import edit_json, save_model
-from training.engine.errors import report_errors
-from training.tools.verify_scores import evaluation_flags
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -49,7 +49,7 @@ def reviews(tmp_path_factory, pretrained) -> Path:
     path = write(place, "train.csv", "stars,review,label", "{label},the {word} house,{word}")
     test = write(place, "test.csv", "id,review,label", "r{number},the {word} house,{word}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.tasks.fine_tuning.draw_curves", lambda *_: None)
+        patch.setattr("bert_training.tasks.fine_tuning.draw_curves", lambda *_: None)
         run(place / "run", f"--model_name_or_path={pretrained}", f"--train_file={path}", f"--validation_file={path}",
             f"--test_file={test}", "--text_column", "review", "--label_column", "label")  # fmt: skip
     return place

@@ -13,17 +13,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, pipeline
 
 import run_ner
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import NerArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks import fine_tuning
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.metrics import span_scores
+from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
 from tests.helpers.tagged_text import CONLL, write
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import NerArguments
-from training.flags.parsing import parse_arguments
-from training.tasks import fine_tuning
-from training.tasks.ner import tagged_text
-from training.tasks.ner.metrics import span_scores
-from training.tools.report import read_finished_runs, tables
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),

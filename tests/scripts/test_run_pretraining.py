@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 import run_pretraining
+from bert_training.engine.throughput import training_flops
+from bert_training.pretraining import evaluation
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
-from training.engine.throughput import training_flops
-from training.pretraining import evaluation
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 

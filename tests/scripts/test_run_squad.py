@@ -15,19 +15,19 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 
 import modeling_bert_repro
 import run_squad
+from bert_training.__main__ import main as run_command
+from bert_training.builtin_data import documentation
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks import fine_tuning
+from bert_training.tasks.squad import window_cache
+from bert_training.tasks.squad.metrics import score
+from bert_training.tasks.squad.questions import parse_squad, read_squad
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
 from tests.helpers.squad_runs import LENGTHS, squad_flags
-from training.__main__ import main as run_command
-from training.builtin_data import documentation
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import SquadArguments
-from training.flags.parsing import parse_arguments
-from training.tasks import fine_tuning
-from training.tasks.squad import window_cache
-from training.tasks.squad.metrics import score
-from training.tasks.squad.questions import parse_squad, read_squad
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -15,15 +15,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 import run_swag
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import SwagArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks import fine_tuning
+from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import SwagArguments
-from training.flags.parsing import parse_arguments
-from training.tasks import fine_tuning
-from training.tools.report import read_finished_runs, tables
 
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
 HEADER += [*(f"ending{i}" for i in range(4)), "label"]

@@ -10,11 +10,11 @@ from transformers import AutoTokenizer, pipeline
 
 import run_glue
 import run_pretraining
+from bert_training.networks.checkpoints import load_tokenizer
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import save_random_network
 from tokenization import load_vocab
-from training.networks.checkpoints import load_tokenizer
 
 TRUNCATION = {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
 PADDING = {"strategy": {"Fixed": 4}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0}

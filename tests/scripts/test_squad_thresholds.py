@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import run_squad
+from bert_training.__main__ import main as run_command
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tools import ask
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.records import read
 from tests.helpers.squad_runs import LENGTHS, squad_flags
-from training.__main__ import main as run_command
-from training.tasks.squad.questions import read_squad
-from training.tools import ask
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

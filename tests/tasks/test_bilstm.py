@@ -14,13 +14,13 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassif
 import modeling_bert_repro
 import run_glue
 import run_squad
+from bert_training.engine.batches import IGNORED, Features
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.tasks import bilstm
+from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
+from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.ner import tagger
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
-from training.engine.batches import IGNORED, Features
-from training.flags.fine_tuning import GlueArguments
-from training.tasks import bilstm
-from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
-from training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
-from training.tasks.ner import tagger
 
 TWO = [BertBiLSTMForTokenClassification, BertBiLSTMForQuestionAnswering]
 

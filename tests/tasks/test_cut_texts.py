@@ -1,4 +1,4 @@
-"""training/tasks/cut_texts.py: what is cut is counted, said and recorded, and refused if nothing else is left."""
+"""bert_training/tasks/cut_texts.py: what is cut is counted, said and recorded, and refused if nothing else is left."""
 
 import random
 
@@ -6,11 +6,11 @@ import pytest
 
 import run_glue
 import run_swag
+from bert_training.engine.errors import report_errors
+from bert_training.tasks.cut_texts import check_room, cut_rows
 from tests.helpers.records import read
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training.engine.errors import report_errors
-from training.tasks.cut_texts import check_room, cut_rows
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 PREFIX = "the king walked to the old house by the river . "  # 11 pieces

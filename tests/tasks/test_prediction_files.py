@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bert_training.tasks import swag
+from bert_training.tasks.classification import labelled_texts
+from bert_training.tasks.classification.sources import load_data as load_texts
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.sources import load_data as load_sentences
+from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
+from bert_training.tasks.squad.metrics import squad_metric
+from bert_training.tasks.squad.sources import read_hub
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
-from training.tasks import swag
-from training.tasks.classification import labelled_texts
-from training.tasks.classification.sources import load_data as load_texts
-from training.tasks.ner import tagged_text
-from training.tasks.ner.sources import load_data as load_sentences
-from training.tasks.prediction_files import as_ids, check_cell, check_ids
-from training.tasks.squad.metrics import squad_metric
-from training.tasks.squad.sources import read_hub
 
 LINE_ENDS = [c for c in map(chr, range(0x110000)) if not 0xD800 <= ord(c) < 0xE000 and len(f"a{c}b".splitlines()) > 1]
 

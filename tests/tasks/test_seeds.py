@@ -14,12 +14,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks import seeds
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.glue_runs import train
 from tests.helpers.repository import ROOT
-from training.flags.fine_tuning import GlueArguments
-from training.flags.parsing import parse_arguments
-from training.tasks import seeds
-from training.tasks.classification.sources import load_data
 
 BATCH = "--per_device_train_batch_size=32"
 QUICK = ("--max_steps=2", "--learning_rate=1e-3")

@@ -1,4 +1,4 @@
-"""training/tasks/stored_flags.py: a model is fed as in its training, unless a flag says otherwise."""
+"""bert_training/tasks/stored_flags.py: a model is fed as in its training, unless a flag says otherwise."""
 
 import dataclasses
 import json
@@ -9,14 +9,14 @@ from transformers import AutoConfig, BertConfig
 
 import run_glue
 import run_squad
+from bert_training.app.folder import open_folder
+from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.flags.natures import EVALUATION, natures
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks.squad.settings import stored_settings
+from bert_training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 from tests.helpers import short_runs
 from tests.helpers.records import read
-from training.app.folder import open_folder
-from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.flags.natures import EVALUATION, natures
-from training.flags.parsing import parse_arguments
-from training.tasks.squad.settings import stored_settings
-from training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

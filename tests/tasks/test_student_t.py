@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from bert_training.tasks import seeds
+from bert_training.tasks.student_t import incomplete_beta, mean_interval, t_test, two_sided_p, two_sided_quantile
 from tests.helpers.repository import ROOT
-from training.tasks import seeds
-from training.tasks.student_t import incomplete_beta, mean_interval, t_test, two_sided_p, two_sided_quantile
 
 DEGREES = (1, 2, 3, 4, 5, 7, 9, 10, 19, 29, 99, 999)
-SERIES = sorted(ROOT.glob("docs/runs/*/summary.json"))
+SERIES = sorted(ROOT.glob("lab/records/runs/*/summary.json"))
 
 
 def test_quantiles_are_those_of_printed_tables():

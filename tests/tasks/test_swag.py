@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from bert_training.tasks import swag
 from tokenization import build_tokenizer
-from training.tasks import swag
 
 # The columns of the official train.csv and val.csv; the rows were written for these tests.
 SWAG = """,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label

@@ -9,13 +9,11 @@ from types import SimpleNamespace
 import pytest
 from transformers import AutoTokenizer, BertConfig
 
-from tests.helpers import short_runs
-from tokenization.fingerprint import tokenizer_sha256
-from training.engine.state import Origin
-from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.flags.parsing import parse_arguments
-from training.tasks.seeds import series_of
-from training.tasks.task_data import (
+from bert_training.engine.state import Origin
+from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.flags.parsing import parse_arguments
+from bert_training.tasks.seeds import series_of
+from bert_training.tasks.task_data import (
     files_or_hub,
     own_files,
     record_origin,
@@ -23,12 +21,14 @@ from training.tasks.task_data import (
     sample_limit,
     with_labels,
 )
+from tests.helpers import short_runs
+from tokenization.fingerprint import tokenizer_sha256
 
 TASKS = {
-    "run_glue": (GlueArguments, "training.tasks.classification.sources"),
-    "run_squad": (SquadArguments, "training.tasks.squad.sources"),
-    "run_ner": (NerArguments, "training.tasks.ner.sources"),
-    "run_swag": (SwagArguments, "training.tasks.swag"),
+    "run_glue": (GlueArguments, "bert_training.tasks.classification.sources"),
+    "run_squad": (SquadArguments, "bert_training.tasks.squad.sources"),
+    "run_ner": (NerArguments, "bert_training.tasks.ner.sources"),
+    "run_swag": (SwagArguments, "bert_training.tasks.swag"),
 }
 OUTPUTS = {"run_glue": ("x", "y"), "run_squad": ("LABEL_0", "LABEL_1"), "run_swag": ("choice",)}
 

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_training.files.tables import read_table
+from bert_training.pretraining import documents
+from bert_training.tasks import feature_extraction
+from bert_training.tasks.ner.tagged_text import read_conll
+from bert_training.tasks.squad.metrics import read_numbers, read_predictions
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tasks.swag import read_swag
+from bert_training.tools.ask import read_contexts
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from tokenization.compressed_files import kind_of, numbered_lines, open_packed, read_text
 from tokenization.text_files import read_texts
-from training.files.tables import read_table
-from training.pretraining import documents
-from training.tasks import feature_extraction
-from training.tasks.ner.tagged_text import read_conll
-from training.tasks.squad.metrics import read_numbers, read_predictions
-from training.tasks.squad.questions import read_squad
-from training.tasks.swag import read_swag
-from training.tools.ask import read_contexts
 
 WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
 ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
@@ -174,7 +174,7 @@ def test_only_one_file_imports_the_libraries_that_unpack():
     """A second opener could again take damage for the end of a file."""
     folders = (
         ROOT,
-        *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "training")),
+        *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "bert_training")),
     )
     importers = {}
     for path in (path for folder in folders for path in folder.glob("*.py" if folder is ROOT else "**/*.py")):

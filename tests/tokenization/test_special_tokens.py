@@ -5,13 +5,13 @@ from transformers import BertConfig
 
 import run_glue
 import run_pretraining
+from bert_training.engine.output_folder import LOCK
+from bert_training.networks.configuration import check_fit
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.masking import MaskSettings, masking_rule
 from tokenization import build_tokenizer
 from tokenization.special_tokens import check_special_tokens
-from training.engine.output_folder import LOCK
-from training.networks.configuration import check_fit
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.masking import MaskSettings, masking_rule
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 

@@ -10,21 +10,21 @@ import pytest
 from tokenizers import AddedToken
 from transformers import BertTokenizer
 
+from bert_training.app import readings
+from bert_training.app.folder import OpenedModel
+from bert_training.app.readings import _row
+from bert_training.pretraining.build_corpus import build_corpus, encode_part
+from bert_training.tasks import feature_extraction, swag
+from bert_training.tasks.classification import glue, labelled_texts
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.windows import build_windows
 from modeling_bert_repro import BertForMaskedLM, BertForQuestionAnswering
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.small_networks import small_config
 from tests.helpers.tagged_text import write
 from tokenization import build_tokenizer
 from tokenization.fingerprint import tokenizer_json
-from training.app import readings
-from training.app.folder import OpenedModel
-from training.app.readings import _row
-from training.pretraining.build_corpus import build_corpus, encode_part
-from training.tasks import feature_extraction, swag
-from training.tasks.classification import glue, labelled_texts
-from training.tasks.ner import tagged_text
-from training.tasks.squad.questions import Question
-from training.tasks.squad.windows import build_windows
 
 MARKS = "red [SEP] blue [MASK] [PAD] [CLS] [UNK] house"
 PIECES = "red [ sep ] blue [ mask ] [ pad ] [ cls ] [ un ##k ] house".split()
@@ -134,7 +134,7 @@ def test_a_corpus_whose_added_tokens_were_taken_apart_is_not_used_again(tokenize
     tokenizer, documents = copy.deepcopy(tokenizer), [["old [E1] house"]]
     tokenizer.add_tokens([AddedToken("[E1]", special=True)])
     with pytest.MonkeyPatch.context() as earlier_version:
-        earlier_version.setattr("training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
+        earlier_version.setattr("bert_training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
         build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)
     with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); delete it"):
         build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)

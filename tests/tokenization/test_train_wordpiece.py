@@ -336,7 +336,7 @@ def test_the_example_learns_a_vocabulary(tmp_path, monkeypatch, capsys):
 
 
 def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys):
-    from benchmarks import vocabulary_coverage
+    from lab.benchmarks import vocabulary_coverage
 
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "un", "##want", "##ed", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
@@ -352,7 +352,7 @@ def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys)
     assert (first["words"], first["pieces"], first["pieces_per_word"]) == (5, 7, 1.4)
     assert (first["unknown_share"], first["whole_share"], first["rows_used"]) == (0.2, 0.6, 6)
     assert (second["words"], second["unknown_share"], second["whole_share"]) == (2, 0.5, 0.5)
-    assert record["command"].startswith("python benchmarks/vocabulary_coverage.py --vocab mine=")
+    assert record["command"].startswith("python lab/benchmarks/vocabulary_coverage.py --vocab mine=")
     assert set(record["sha256"]) == {"mine", "text.txt", "other.txt"}
 
 

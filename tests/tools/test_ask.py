@@ -1,4 +1,4 @@
-"""training/tools/ask.py: windows, thresholds and the command, on networks with known answers."""
+"""bert_training/tools/ask.py: windows, thresholds and the command, on networks with known answers."""
 
 import json
 import re
@@ -7,15 +7,15 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
+from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
+from bert_training.tools import ask
+from bert_training.tools.ask import answer_records, read_contexts
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import SquadArguments
-from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
-from training.tasks.squad.threshold import store_threshold, stored_threshold
-from training.tools import ask
-from training.tools.ask import answer_records, read_contexts
 
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
 
@@ -116,13 +116,13 @@ def test_settings_are_stored_and_read(tmp_path):
 
 @pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
 def test_no_script_of_fine_tuning_imports_a_command(script):
-    """What a script and a command share must be in training/tasks."""
-    assert "training.tools" not in (ROOT / script).read_text(encoding="utf-8")
+    """What a script and a command share must be in bert_training/tasks."""
+    assert "bert_training.tools" not in (ROOT / script).read_text(encoding="utf-8")
 
 
 def test_only_one_file_reads_or_writes_the_threshold_of_a_config():
     field = re.compile(r"config(, \"|\.)null_score_diff_threshold|FIELD = \"null_score_diff_threshold")
-    files = [*ROOT.glob("training/**/*.py"), *ROOT.glob("run_*.py")]
+    files = [*ROOT.glob("bert_training/**/*.py"), *ROOT.glob("run_*.py")]
     assert [path.name for path in files if field.search(path.read_text(encoding="utf-8"))] == ["threshold.py"]
 
 

@@ -1,4 +1,6 @@
-"""training/tools/audit.py and show.py: findings, drawings, the commands, and the example of docs/data_pipeline.md."""
+"""bert_training/tools/audit.py and show.py: findings, drawings, the commands, and the example of
+docs/data_pipeline.md.
+"""
 
 import json
 import re
@@ -9,14 +11,14 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from bert_training.__main__ import main as command
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.segments import LabelBalance
+from bert_training.tools import show
+from bert_training.tools.audit import audit, draw_audit, main
+from bert_training.tools.show import instance_text, step_positions
 from tests.helpers.repository import ROOT
-from training.__main__ import main as command
-from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.segments import LabelBalance
-from training.tools import show
-from training.tools.audit import audit, draw_audit, main
-from training.tools.show import instance_text, step_positions
 
 WORDS = [f"word{number}" for number in range(50)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -136,7 +138,7 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkey
     monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["mask mix"].good and lines["mask rate"].good
-    monkeypatch.setattr("training.pretraining.instances.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
+    monkeypatch.setattr("bert_training.pretraining.instances.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["label balance"].good
 
@@ -173,7 +175,7 @@ def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
 def test_positions_of_a_step_are_those_of_the_loop():
     from types import SimpleNamespace
 
-    from training.engine.batches import step_batches
+    from bert_training.engine.batches import step_batches
 
     arguments = SimpleNamespace(per_device_train_batch_size=3, gradient_accumulation_steps=2, dataloader_num_workers=0)
     source = SimpleNamespace(batch=lambda start, stop: {"positions": list(range(start, stop))})
@@ -268,7 +270,7 @@ def test_the_documented_example_is_what_the_code_makes(tmp_path):
     assert example(documented("corpus"), tmp_path / "c") == documented("instances")
 
 
-# --- benchmarks/pretraining_data.py -----------------------------------------------------------------------
+# --- lab/benchmarks/pretraining_data.py -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -276,7 +278,7 @@ def test_the_benchmark_runs(tmp_path, tokenizer):
     text = "\n\n".join("\n".join(document) for document in documents(2000))
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "vocab.txt").write_text("\n".join(tokenizer.get_vocab()) + "\n")
-    command = [sys.executable, "benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
+    command = [sys.executable, "lab/benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
     command += ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "r.json"), "--repeat", "2", "--part"]
     subprocess.run([*command, "builder", "plan", "batches", "memory"], cwd=ROOT, check=True)
     results = json.loads((tmp_path / "r.json").read_text())

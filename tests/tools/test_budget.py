@@ -1,4 +1,4 @@
-"""training/tools/budget.py: the steps that it measures, and the plan that it makes of them."""
+"""bert_training/tools/budget.py: the steps that it measures, and the plan that it makes of them."""
 
 import json
 import re
@@ -10,9 +10,9 @@ import pytest
 from transformers import BertConfig
 
 import run_pretraining
-from training.engine.errors import report_errors
-from training.flags.phases import phases_of
-from training.tools import budget
+from bert_training.engine.errors import report_errors
+from bert_training.flags.phases import phases_of
+from bert_training.tools import budget
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
 FACTS = {
@@ -140,7 +140,7 @@ def test_the_command_prints_a_plan(shape):
     command = [
         sys.executable,
         "-m",
-        "training",
+        "bert_training",
         "plan",
         "--config_name",
         shape,

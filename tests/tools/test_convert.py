@@ -1,4 +1,4 @@
-"""python -m training convert: checkpoints of TensorFlow and older programs become folders of current transformers."""
+"""bert-repro convert: checkpoints of TensorFlow and older programs become folders of current transformers."""
 
 import json
 import shutil
@@ -11,6 +11,8 @@ import transformers
 from transformers import AutoTokenizer, pipeline
 
 import modeling_bert_repro
+from bert_training.networks.old_checkpoints import read_old_checkpoint
+from bert_training.tools.convert import convert, main
 from tests.helpers.old_checkpoints import (
     WRITTEN,
     edit_config,
@@ -20,8 +22,6 @@ from tests.helpers.old_checkpoints import (
     state_and_config,
     write_sentence_transformers,
 )
-from training.networks.old_checkpoints import read_old_checkpoint
-from training.tools.convert import convert, main
 
 pytest.importorskip("google_crc32c")
 

@@ -1,15 +1,15 @@
-"""training/tools/doctor.py: the command, and the reference curves that runs are compared with."""
+"""bert_training/tools/doctor.py: the command, and the reference curves that runs are compared with."""
 
 import json
 
 import pytest
 
+from bert_training.engine.errors import report_errors
+from bert_training.records.curves import draw_curves
+from bert_training.records.reference_curves import comparable, references, settings_of
+from bert_training.tools import doctor
+from bert_training.tools.audit import SETTINGS
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
-from training.engine.errors import report_errors
-from training.records.curves import draw_curves
-from training.records.reference_curves import comparable, references, settings_of
-from training.tools import doctor
-from training.tools.audit import SETTINGS
 
 
 def test_a_run_is_compared_only_with_a_reference_of_the_same_settings():
@@ -58,7 +58,9 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
     events.append({"event": "eval", "step": 1000, "eval_mlm_loss": 6.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
-    monkeypatch.setattr("training.records.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends))
+    monkeypatch.setattr(
+        "bert_training.records.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends)
+    )
     draw_curves(tmp_path)
     assert "reference mini" in drawn
     monkeypatch.setattr(doctor, "FILE", tmp_path / "references.json")

@@ -1,14 +1,14 @@
-"""training/tools/report.py: several runs side by side in tables and a picture."""
+"""bert_training/tools/report.py: several runs side by side in tables and a picture."""
 
 import json
 import statistics
 
 import pytest
 
-from training.records.curves import new_figure
-from training.tasks import seeds
-from training.tools import report
-from training.tools.report import main, read_finished_runs, tables
+from bert_training.records.curves import new_figure
+from bert_training.tasks import seeds
+from bert_training.tools import report
+from bert_training.tools.report import main, read_finished_runs, tables
 
 
 @pytest.fixture

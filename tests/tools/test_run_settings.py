@@ -1,8 +1,10 @@
-"""training/tools/run_settings.py: which runs count as repetitions of each other, and in which words they differ."""
+"""bert_training/tools/run_settings.py: which runs count as repetitions of each other, and in which words they
+differ.
+"""
 
 import pytest
 
-from training.tools.run_settings import compared_settings, in_words, initial_settings, short, with_differences
+from bert_training.tools.run_settings import compared_settings, in_words, initial_settings, short, with_differences
 
 FACTS = {
     "script": "run_glue.py",

@@ -1,4 +1,4 @@
-"""training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
+"""bert_training/tools/verify.py: the folders as the runs leave them, folders of strangers, and the command."""
 
 import json
 import pickle
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.engine.errors import report_errors
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES
+from bert_training.files.hub_upload import content_to_upload, files_to_upload
+from bert_training.tools import figures, verify
+from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, wrong
 from tests.helpers.repository import ROOT
-from training.engine.errors import report_errors
-from training.files.atomic import write_json
-from training.files.hashing import HASHES
-from training.files.hub_upload import content_to_upload, files_to_upload
-from training.tools import figures, verify
-from training.tools.findings import DIFFERS, VERIFIED, run_check
 
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
@@ -31,7 +31,7 @@ def test_a_finished_folder_is_verified(finished_runs, script):
 
 def test_the_card_names_the_command(finished_runs):
     for place in finished_runs.values():
-        assert "`python -m training verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
+        assert "`bert-repro verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_uploaded_copy_is_verified_without_the_files_that_stay(copy_of_run, tmp_path):
@@ -146,10 +146,10 @@ def test_the_records_and_pages_of_this_project_are_verified(capsys, monkeypatch,
     monkeypatch.chdir(ROOT)
     assert status("docs", "--brief") == 0, capsys.readouterr().out
     printed = capsys.readouterr().out
-    assert "docs/lab/results.md" in printed and "docs/runs/mini-14000" in printed
+    assert "lab/notes/results.md" in printed and "lab/records/runs/mini-14000" in printed
     assert int(re.search(r"(\d+) verified, 0 differs", printed)[1]) > 300
     run = tmp_path / "mini-14000"
-    shutil.copytree(ROOT / "docs/runs/mini-14000", run)
+    shutil.copytree(ROOT / "lab/records/runs/mini-14000", run)
     assert not wrong(run)
     edit(run / "all_results.json", '"eval_mlm_loss": 6', '"eval_mlm_loss": 5')
     assert "eval_mlm_loss" in "\n".join(wrong(run))
@@ -157,9 +157,9 @@ def test_the_records_and_pages_of_this_project_are_verified(capsys, monkeypatch,
 
 def test_a_wrong_figure_on_a_page_is_a_difference(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs/lab/results.md").read_text(encoding="utf-8")
+    text = (ROOT / "lab/notes/results.md").read_text(encoding="utf-8")
     figure = next(one for one in figures.all_figures(text) if "." in one.text)
     page = tmp_path / "results.md"
     page.write_text(text[: figure.start] + "1234.5" + text[figure.end :], encoding="utf-8")
     (line,) = wrong(page)
-    assert "1234.5" in line or "this is not what `python benchmarks/tables.py" in line
+    assert "1234.5" in line or "this is not what `python lab/tables.py" in line

@@ -1,4 +1,4 @@
-"""training/tools/verify_files.py: altered, missing and additional files of finished folders are found."""
+"""bert_training/tools/verify_files.py: altered, missing and additional files of finished folders are found."""
 
 import hashlib
 import json
@@ -8,15 +8,15 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
+from bert_training.__main__ import COMMANDS
+from bert_training.__main__ import main as command
+from bert_training.files.hashing import HASHES, hashed_files
+from bert_training.files.weights_header import name_of_today
+from bert_training.tools.findings import UNKNOWN
+from bert_training.tools.verify_files import tokenizer_hash
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of, forge, wrong
 from tests.helpers.old_names import names_in, with_old_names
-from training.__main__ import COMMANDS
-from training.__main__ import main as command
-from training.files.hashing import HASHES, hashed_files
-from training.files.weights_header import name_of_today
-from training.tools.findings import UNKNOWN
-from training.tools.verify_files import tokenizer_hash
 
 ALTERED_BYTES = 100
 
@@ -140,9 +140,7 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
     place = copy_of_run("run_pretraining")
     assert command(["audit", str(place)]) == command(["curves", str(place)]) == 0
     lines = [finding.line() for finding in findings_of(place)]
-    assert (
-        f"{UNKNOWN}  data_audit.png: python -m training audit writes a file of this name, which nothing reads" in lines
-    )
+    assert f"{UNKNOWN}  data_audit.png: bert-repro audit writes a file of this name, which nothing reads" in lines
     assert any("training_curves.png: drawn since the run" in line for line in lines)
     others = ("data_audit.json", "data_audit_x.png", "my_data_audit.png", "report.bin", "audit.png", "notes.txt")
     for name in others:

@@ -1,4 +1,4 @@
-"""training/tools/verify_records.py: an edited record, card or summary contradicts another record.
+"""bert_training/tools/verify_records.py: an edited record, card or summary contradicts another record.
 
 The change is hidden by new hashes, or the folder is an old one without any.
 """
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files.hashing import HASHES
+from bert_training.records.curves import draw_curves
+from bert_training.tools import verify
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
-from training.files.hashing import HASHES
-from training.records.curves import draw_curves
-from training.tools import verify
 
 
 def hidden(how: str, place: Path) -> None:
@@ -56,7 +56,7 @@ def as_of_this_commit(place: Path, monkeypatch) -> None:
     then = json.loads((place / "run.json").read_text())["commit"]
     for name in ("run.json", "README.md"):
         edit(place / name, then, "0123456789ab")
-    monkeypatch.setattr("training.tools.verify_records.commit", lambda: "0123456789ab")
+    monkeypatch.setattr("bert_training.tools.verify_records.commit", lambda: "0123456789ab")
 
 
 def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monkeypatch):
@@ -86,7 +86,7 @@ def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, s
     values = [number for number, line in enumerate(card) if re.fullmatch(r" +value: .*\d.*", line)]
     for code in ("the same", "another"):
         if code == "another":
-            monkeypatch.setattr("training.tools.verify_records.commit", lambda: "ba9876543210")
+            monkeypatch.setattr("bert_training.tools.verify_records.commit", lambda: "ba9876543210")
             assert not wrong(place)
         for number in rows + values:
             digit = re.search(r"\d(?=[^\d]*$)", card[number])

@@ -1,4 +1,4 @@
-"""training/tools/verify_scores.py: scores are computed again from the predictions, the weights and the data."""
+"""bert_training/tools/verify_scores.py: scores are computed again from the predictions, the weights and the data."""
 
 import json
 import re
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import sha256
+from bert_training.tasks.ner.sources import read_file
+from bert_training.tasks.ner.tagged_text import score, write_predictions
+from bert_training.tools import verify_scores
+from bert_training.tools.findings import VERIFIED
+from bert_training.tools.verify_scores import evaluation_flags, is_close
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
-from training.files.atomic import write_json
-from training.files.hashing import sha256
-from training.tasks.ner.sources import read_file
-from training.tasks.ner.tagged_text import score, write_predictions
-from training.tools import verify_scores
-from training.tools.findings import VERIFIED
-from training.tools.verify_scores import evaluation_flags, is_close
 
 
 def test_the_metrics_of_the_predictions_are_all_computed_again(finished_runs):

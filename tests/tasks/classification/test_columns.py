@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from bert_training.tasks.classification.columns import text_problem
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.trained_for import TrainedFor
 from tests.helpers.official_files import glue_arguments, glue_error, own
-from training.tasks.classification.columns import text_problem
-from training.tasks.classification.sources import load_data
-from training.tasks.classification.trained_for import TrainedFor
 
 ROWS = [("1", "good film", "very", "a"), ("5", "bad film", "not", "b")]
 NAME_IT = "name the text with --text_column (two names for a pair)"

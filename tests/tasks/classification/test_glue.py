@@ -6,10 +6,10 @@ import lzma
 
 import pytest
 
+from bert_training.builtin_data import documentation
+from bert_training.tasks.classification import glue, sources
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import LAYOUTS, SPELLED, glue_arguments, glue_error, own, write_task
-from training.builtin_data import documentation
-from training.tasks.classification import glue, sources
-from training.tasks.classification.sources import load_data
 
 METRICS = {
     "cola": ("matthews_correlation",),

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bert_training.tasks.classification import glue, labelled_texts
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, write_task
 from tokenization import build_tokenizer
-from training.tasks.classification import glue, labelled_texts
-from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
+from bert_training.tasks.classification.labels import has_no_value
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.trained_for import TrainedFor
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
-from training.tasks.classification.labels import has_no_value
-from training.tasks.classification.sources import load_data
-from training.tasks.classification.trained_for import TrainedFor
 
 
 def table(tmp_path, *labels: object, name: str = "own.csv") -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, own, write_task
-from training.tasks.classification.sources import load_data
 
 ROWS = 30
 WORDS = ["red", "-", '" open', "中文", "a\u2028b", "e\u0301", "a\x85", "it 's", "\\n", "tab less", "🙂", "'"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from training.tasks.classification.metrics import METRICS, accuracy, f1, matthews_correlation, pearson, spearmanr
+from bert_training.tasks.classification.metrics import METRICS, accuracy, f1, matthews_correlation, pearson, spearmanr
 
 
 def test_two_classes_worked_by_hand():
@@ -92,7 +92,7 @@ def test_unfit_input_is_refused(name):
 
 def test_evaluate_metrics_work_offline(tmp_path):
     evaluate = pytest.importorskip("evaluate")
-    from training.tasks import evaluate_metrics as wrapped
+    from bert_training.tasks import evaluate_metrics as wrapped
 
     predictions, references = [1, 1, 1, 0, 0, 0, 1, 0], [1, 1, 0, 0, 0, 1, 1, 1]
     metric = wrapped.GlueMetric("mrpc", cache_dir=str(tmp_path))

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bert_training.tasks.classification import glue, labelled_texts, sources
+from bert_training.tasks.classification.scores import score, score_by_category
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, write_task
-from training.tasks.classification import glue, labelled_texts, sources
-from training.tasks.classification.scores import score, score_by_category
-from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_training.tasks.classification import glue, labelled_texts
+from bert_training.tasks.classification.columns import find_columns
+from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
-from training.tasks.classification import glue, labelled_texts
-from training.tasks.classification.columns import find_columns
-from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 

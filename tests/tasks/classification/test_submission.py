@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
+from bert_training.engine.errors import report_errors
+from bert_training.tasks.classification import submission
 from tests.helpers.finished_folders import edit, forge
-from training.engine.errors import report_errors
-from training.tasks.classification import submission
 
 # The spelling of the classes and the sizes of the test sets were copied by hand from the instructions of the server.
 SPELLINGS = {

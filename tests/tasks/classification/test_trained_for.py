@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import BertConfig
 
-from training.tasks.classification.trained_for import TrainedFor, store_facts, stored_facts, trained_for
+from bert_training.tasks.classification.trained_for import TrainedFor, store_facts, stored_facts, trained_for
 
 HEAD = "BertForSequenceClassification"
 

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from training.tasks.ner.metrics import entities, span_scores
+from bert_training.tasks.ner.metrics import entities, span_scores
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_scores_equal_those_of_seqeval(prefixes):
 
 def test_evaluate_metric_has_the_keys_of_seqeval(tmp_path):
     pytest.importorskip("evaluate")
-    from training.tasks.evaluate_metrics import Seqeval
+    from bert_training.tasks.evaluate_metrics import Seqeval
 
     metric = Seqeval(cache_dir=str(tmp_path))
     found = metric.compute(predictions=[["B-PER", "O"]], references=[["B-PER", "B-LOC"]])

@@ -1,13 +1,13 @@
-"""training/tasks/ner/other_layouts.py: files of other layouts do not become words, and words stay words."""
+"""bert_training/tasks/ner/other_layouts.py: files of other layouts do not become words, and words stay words."""
 
 import contextlib
 import json
 
 import pytest
 
+from bert_training.tasks.ner.sources import load_data
+from bert_training.tasks.ner.tagged_text import read_conll
 from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, tags, write
-from training.tasks.ner.sources import load_data
-from training.tasks.ner.tagged_text import read_conll
 
 MODEL = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 

@@ -1,9 +1,9 @@
-"""training/tasks/ner/sources.py: files and data sets of the Hub, and the names of their tags."""
+"""bert_training/tasks/ner/sources.py: files and data sets of the Hub, and the names of their tags."""
 
 import pytest
 
+from bert_training.tasks.ner.sources import load_data
 from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, tags, write
-from training.tasks.ner.sources import load_data
 
 
 def test_labels_are_those_of_the_data_or_the_model(tmp_path):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.metrics import entities
+from bert_training.tasks.ner.tagged_text import read_conll
 from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, ner_error, tags, write
 from tokenization import build_tokenizer
-from training.tasks.ner import tagged_text
-from training.tasks.ner.metrics import entities
-from training.tasks.ner.tagged_text import read_conll
 
 
 def read(tmp_path, text, mixed_tags=False):

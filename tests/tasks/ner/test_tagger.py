@@ -7,9 +7,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
+from bert_training.flags.fine_tuning import TaggerLayers
+from bert_training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
-from training.flags.fine_tuning import TaggerLayers
-from training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.tasks.squad.answers import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
+from bert_training.tasks.squad.questions import Question, read_squad
+from bert_training.tasks.squad.windows import build_windows, max_context
 from tests.helpers.squad_examples import google_words, random_logits, random_questions
 from tokenization import BasicTokenizer, build_tokenizer
-from training.tasks.squad.answers import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
-from training.tasks.squad.questions import Question, read_squad
-from training.tasks.squad.windows import build_windows, max_context
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import unicodedata
 import numpy as np
 import pytest
 
+from bert_training.tasks.squad.answers import WHITE_SPACE, aligner, find_answers
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.windows import build_windows, max_context
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training.tasks.squad.answers import WHITE_SPACE, aligner, find_answers
-from training.tasks.squad.questions import Question
-from training.tasks.squad.windows import build_windows, max_context
 
 ODD = {
     "combining": ["\u0301", "e\u0301", "a\u0323\u0302", "\u0301\u0301"],

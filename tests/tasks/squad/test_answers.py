@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.tasks.squad.answers import GoogleRealign, _descending, find_answers
+from bert_training.tasks.squad.metrics import score
+from bert_training.tasks.squad.questions import Question, read_squad
+from bert_training.tasks.squad.windows import build_windows, max_context
 from tests.helpers.squad_examples import planted, random_logits, random_questions
 from tokenization import build_tokenizer
-from training.tasks.squad.answers import GoogleRealign, _descending, find_answers
-from training.tasks.squad.metrics import score
-from training.tasks.squad.questions import Question, read_squad
-from training.tasks.squad.windows import build_windows, max_context
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

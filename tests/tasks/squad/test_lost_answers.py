@@ -1,4 +1,4 @@
-"""training/tasks/squad/lost_answers.py: questions and answers that the lengths lose."""
+"""bert_training/tasks/squad/lost_answers.py: questions and answers that the lengths lose."""
 
 import json
 import random
@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 import run_squad
+from bert_training.engine.errors import report_errors
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.tasks.squad.lost_answers import Lost, count_lost, report_lost
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.windows import build_windows
 from tests.helpers.records import read
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training.engine.errors import report_errors
-from training.flags.fine_tuning import SquadArguments
-from training.tasks.squad.lost_answers import Lost, count_lost, report_lost
-from training.tasks.squad.questions import Question
-from training.tasks.squad.windows import build_windows
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 CONTEXT = "the king walked to the old house by the river . the queen opened the letter ."

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from training.tasks.squad.questions import read_squad
+from bert_training.tasks.squad.questions import read_squad
 
 WORDS = ["red", "house", "caf\u00e9", "e\u0301", "\u4e2d\u6587", "\u200b", "\U0001f642", '"', "\u2028", "[SEP]", "'s"]
 VALUES = [None, True, 0, 7, -1, 1e300, "", "x", [], {}, [[]], [None], {"text": "x"}, "\ud800", "9" * 40]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from training.__main__ import main
-from training.tasks.squad.metrics import (
+from bert_training.__main__ import main
+from bert_training.tasks.squad.metrics import (
     exact_match,
     f1_v1,
     f1_v2,
@@ -15,7 +15,7 @@ from training.tasks.squad.metrics import (
     score,
     squad_metric,
 )
-from training.tasks.squad.questions import read_squad
+from bert_training.tasks.squad.questions import read_squad
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.tasks.squad import page
+from bert_training.tasks.squad.answers import find_answers
+from bert_training.tasks.squad.metrics import score
+from bert_training.tasks.squad.page import KINDS, error_kinds, marked_context, threshold_scores, write_page
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.windows import build_windows
 from tests.helpers.squad_examples import planted
 from tests.helpers.words import WORDS
-from training.tasks.squad import page
-from training.tasks.squad.answers import find_answers
-from training.tasks.squad.metrics import score
-from training.tasks.squad.page import KINDS, error_kinds, marked_context, threshold_scores, write_page
-from training.tasks.squad.questions import Question
-from training.tasks.squad.windows import build_windows
 
 CONTEXT = "the old doctor opened a small red house by the river and the new teacher found a letter"
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=\"document.title='owned'\">"

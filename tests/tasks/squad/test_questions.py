@@ -10,10 +10,10 @@ import datasets
 import numpy as np
 import pytest
 
+from bert_training.__main__ import main as run_command
+from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
+from bert_training.tasks.squad.sources import read_hub
 from tests.helpers.finished_folders import edit, forge
-from training.__main__ import main as run_command
-from training.tasks.squad.questions import Question, parse_squad, read_squad
-from training.tasks.squad.sources import read_hub
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

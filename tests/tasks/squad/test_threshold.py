@@ -1,10 +1,12 @@
-"""training/tasks/squad/threshold.py: the official search for the no-answer threshold, and the threshold to store."""
+"""bert_training/tasks/squad/threshold.py: the official search for the no-answer threshold, and the threshold to
+store.
+"""
 
 import numpy as np
 import pytest
 
-from training.tasks.squad.metrics import score
-from training.tasks.squad.threshold import find_best_threshold, find_threshold_to_store
+from bert_training.tasks.squad.metrics import score
+from bert_training.tasks.squad.threshold import find_best_threshold, find_threshold_to_store
 
 
 def random_case(rng, count: int):

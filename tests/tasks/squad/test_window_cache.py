@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.helpers.words import WORDS
-from tokenization import build_tokenizer
-from training.tasks.squad import window_cache
-from training.tasks.squad import windows as windows_module
-from training.tasks.squad.questions import Question
-from training.tasks.squad.window_cache import (
+from bert_training.tasks.squad import window_cache
+from bert_training.tasks.squad import windows as windows_module
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.window_cache import (
     ARRAYS,
     cached_windows,
     fingerprint,
@@ -22,7 +20,9 @@ from training.tasks.squad.window_cache import (
     save_windows,
     shared_windows,
 )
-from training.tasks.squad.windows import Windows, build_windows
+from bert_training.tasks.squad.windows import Windows, build_windows
+from tests.helpers.words import WORDS
+from tokenization import build_tokenizer
 
 LENGTHS = (16, 4, 6)
 

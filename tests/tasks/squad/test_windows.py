@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.tasks.squad.questions import Question, read_squad
+from bert_training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
 from modeling_bert_repro.qa_pipeline import _max_context
 from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
-from training.tasks.squad.questions import Question, read_squad
-from training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

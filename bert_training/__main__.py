@@ -1,0 +1,59 @@
+"""Commands about data, runs and models; `bert-repro` without a name lists them."""
+
+import difflib
+import importlib
+import sys
+
+# name: (module whose `main(argv)` is called, what the command does)
+COMMANDS = {
+    "builtin_data": ("bert_training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
+    "plan": (
+        "bert_training.tools.budget",
+        "say what pre-training fits into the hours at hand, after a few timed steps",
+    ),
+    "audit": ("bert_training.tools.audit", "measure the training data of a run, with a verdict on each line"),
+    "show": ("bert_training.tools.show", "print the instances of one optimiser step as the network saw them"),
+    "doctor": ("bert_training.tools.doctor", "say why a pre-training loss does not fall"),
+    "curves": ("bert_training.records.curves", "draw the training curves of a run"),
+    "report": ("bert_training.tools.report", "put finished runs side by side in a table and a picture"),
+    "score": ("bert_training.tools.score", "score a file of answers with the official SQuAD metrics"),
+    "submission": ("bert_training.tasks.classification.submission", "make or check a zip for the GLUE server"),
+    "verify": ("bert_training.tools.verify", "compute again what a finished folder claims, and say what differs"),
+    "ask": ("bert_training.tools.ask", "ask a fine-tuned model about a text"),
+    "app": ("bert_training.app.command", "try a trained model on a page in the browser, or make a Space of that page"),
+    "convert": (
+        "bert_training.tools.convert",
+        "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",
+    ),
+    "upload": ("bert_training.files.hub_upload", "upload a finished folder to the Hub"),
+}
+
+
+def overview() -> str:
+    """The list of commands, with one line for each."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: bert-repro COMMAND ... (--help after a command lists its flags)", "", *lines])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command and return its exit status, see `report_errors`; 2 for an unknown command."""
+    name, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "bert-repro lists the commands"
+        print(f"bert-repro: error: no command {name!r}; {hint}", file=sys.stderr)
+        return 2
+    # Imported here because it imports torch, which the list of commands does not need.
+    from bert_training.engine.errors import report_errors
+
+    module = importlib.import_module(COMMANDS[name][0])
+    sys.argv[0] = f"bert-repro {name}"  # error messages begin with it
+    return report_errors(lambda: module.main(words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

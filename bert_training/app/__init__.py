@@ -1,0 +1,1 @@
+"""The page on which a trained model is tried: ``bert-repro app``."""

@@ -1,0 +1,311 @@
+"""Open the folder of a model for the page, which may come from somebody else.
+
+Nothing outside the folder is read, no code from it is executed, and nothing is fetched. The network is transformers'
+class or one of this project's own, chosen by the name in ``config.json``; weights are read from safetensors only.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import transformers
+from safetensors import SafetensorError, safe_open
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from bert_training.files.weights_header import files_of_index
+from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.claims import check_claims, set_plain_outputs, sizes_of
+from bert_training.networks.configuration import check_fit
+from bert_training.networks.initial_weights import NetworkClass, load_network
+from bert_training.networks.other_formats import check_holds_weights, found_instead
+from bert_training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
+from bert_training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
+from bert_training.tasks.ner.tagger import BertFeatureTagger
+from bert_training.tasks.squad.settings import stored_settings
+from bert_training.tasks.squad.threshold import stored_threshold
+from bert_training.tasks.squad.windows import check_lengths
+from bert_training.tasks.stored_flags import FIELD as STORED_FIELD
+from bert_training.tasks.stored_flags import stored_length
+from tokenization.special_tokens import check_special_tokens, text_tokenizer
+
+MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
+CLASSES, ANSWERS, NAMES, CHOICE = "classification", "question answering", "names", "multiple choice"
+# The name in config.json: the class, and what its head can do.
+HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
+    "BertModel": (transformers.BertModel, ()),
+    "BertForPreTraining": (transformers.BertForPreTraining, (MASKED, NEXT_SENTENCE)),
+    "BertForMaskedLM": (transformers.BertForMaskedLM, (MASKED,)),
+    "BertForNextSentencePrediction": (transformers.BertForNextSentencePrediction, (NEXT_SENTENCE,)),
+    "BertForSequenceClassification": (transformers.BertForSequenceClassification, (CLASSES,)),
+    "BertForQuestionAnswering": (transformers.BertForQuestionAnswering, (ANSWERS,)),
+    "BertForTokenClassification": (transformers.BertForTokenClassification, (NAMES,)),
+    "BertForMultipleChoice": (transformers.BertForMultipleChoice, (CHOICE,)),
+    "BertFeatureTagger": (BertFeatureTagger, (NAMES,)),
+    "BertBiLSTMForTokenClassification": (BertBiLSTMForTokenClassification, (NAMES,)),
+    "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
+}
+LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
+CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model that can be tried.
+
+    Attributes:
+        abilities: what its head can do, in the order in which the page shows it.
+        at_the_end: the class of a text is read from its last token (``--label_token last``).
+        texts: how many texts an example of classification has; None if the folder does not say.
+        checkpoints: (step, folder) of every checkpoint of its pre-training that the folder still has, in order.
+        builtin: it was trained on the documentation that Python installations carry.
+    """
+
+    folder: Path
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    abilities: tuple[str, ...]
+    at_the_end: bool = False
+    texts: int | None = None
+    checkpoints: tuple[tuple[int, Path], ...] = ()
+    builtin: bool = False
+
+    @cached_property
+    def text_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer for texts, in which a "[SEP]" is ordinary text; tokens that a user added stay whole."""
+        return text_tokenizer(self.tokenizer)
+
+    @property
+    def longest(self) -> int:
+        """The largest number of pieces that the model reads at once, with the special tokens.
+
+        That is the length that it was fine-tuned with, if its config says so, otherwise the number of its positions.
+        """
+        positions = int(self.model.config.max_position_embeddings)
+        return min(positions, stored_length(self.model.config) or positions)
+
+
+def open_folder(name: str) -> OpenedModel:
+    """The model, the tokenizer and the abilities of a folder.
+
+    Raises:
+        ValueError: it is not a folder with a BERT whose head the page knows, its config does not fit its tensors or
+            its tokenizer, a file leads out of the folder, or the weights are not safetensors.
+    """
+    folder = Path(name)
+    if not (folder / "config.json").is_file():
+        found = "there is no such folder"
+        if folder.is_dir():
+            found = found_instead(folder) or "it has no config.json"
+        raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
+    check_links(folder)
+    architecture = _architecture(folder)
+    check_holds_weights(folder, f"--model {name}")
+    model = load_model(folder, architecture)
+    abilities, run = HEADS[architecture][1], _run(folder)
+    says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json
+    last = any(isinstance(one, dict) and one.get("label_token") == "last" for one in says)
+    at_the_end = last and abilities == (NAMES,)
+    if at_the_end:
+        abilities = (CLASSES,)
+    if model.config.is_decoder and MASKED in abilities:
+        abilities = (NEXT_PIECE,)
+    tokenizer = _tokenizer(folder)
+    check_special_tokens(tokenizer, masking=MASKED in abilities)
+    check_fit(cast("BertConfig", model.config), tokenizer, 4)
+    return OpenedModel(
+        folder,
+        folder.resolve().name,
+        model,
+        tokenizer,
+        abilities,
+        at_the_end=at_the_end,
+        texts=run.get("texts_per_example") if run.get("texts_per_example") in (1, 2) else None,
+        checkpoints=tuple(_checkpoints(folder, run)) if {MASKED, NEXT_PIECE} & set(abilities) else (),
+        builtin=_is_builtin(run),
+    )
+
+
+def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel:
+    """The network of a folder in evaluation mode, with the weights of the attention among its outputs on demand.
+
+    Raises:
+        ValueError: as for ``open_folder``.
+    """
+    architecture = architecture or _architecture(folder)
+    shapes = _shapes(folder)
+    check_inside(folder, folder / "config.json")
+    sizes = _read_json(folder / "config.json")
+    _check_sizes(folder, sizes, shapes)
+    may_be_new = ("pooler.",) if architecture == "BertModel" else ()
+    try:
+        config = BertConfig.from_pretrained(str(folder), local_files_only=True)
+    except Exception as error:  # the library raises errors of many kinds for wrong values
+        raise ValueError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
+    set_plain_outputs(config)
+    if ANSWERS in HEADS[architecture][1]:
+        _check_questions(folder, config)
+    # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
+    options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
+    try:
+        model = load_network(HEADS[architecture][0], str(folder), may_be_new, config=config, **options).model
+    except (OSError, TypeError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
+    return model.eval()
+
+
+def check_links(folder: Path) -> None:
+    """Raise ValueError if a link below the folder leads out of it, whatever its name.
+
+    Which files the libraries look for depends on their versions and on other files. Only checkpoints as a whole may be
+    links, as they are when they have been moved to another disk; the page leaves these out.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and not (path.parent == folder and CHECKPOINT.fullmatch(name)):
+                check_inside(folder, path)
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Raise ValueError if the path, when links are followed, leads out of the folder."""
+    # Not Path.resolve, which raises errors for a loop of links; whoever opens such a file says what is wrong.
+    if not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{path}: is a link out of the model's folder, and nothing outside it is read; remove the link, or copy "
+            "the folder with cp -rL"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path}: expected at most {LARGEST_JSON:,} bytes of JSON, got {path.stat().st_size:,}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error}); copy or download the folder again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {str(content)[:60]!r}")
+    return content
+
+
+def _architecture(folder: Path) -> str:
+    path = folder / "config.json"
+    config = _read_json(path)
+    if config.get("model_type") != "bert":
+        raise ValueError(f"{path}: expected model_type 'bert', got {str(config.get('model_type'))[:60]!r}")
+    names = config.get("architectures")
+    names = names if isinstance(names, list) else []
+    found = next((name for name in names if isinstance(name, str) and name in HEADS), None)
+    if found is None:
+        raise ValueError(
+            f"{path}: 'architectures' must name the network, one of {', '.join(HEADS)}; got {str(names)[:80]}"
+        )
+    check_claims(path, config)
+    return found
+
+
+def _shapes(folder: Path) -> dict[str, list[int]]:
+    """The shape of every tensor, from the headers of the weights."""
+    files, index = [SAFE_WEIGHTS_NAME], folder / SAFE_WEIGHTS_INDEX_NAME
+    if not (folder / SAFE_WEIGHTS_NAME).is_file() and index.is_file():
+        check_inside(folder, index)
+        files = files_of_index(index)
+    shapes: dict[str, list[int]] = {}
+    for file in files:
+        check_inside(folder, folder / file)
+        if not (folder / file).is_file():
+            raise ValueError(
+                f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found no {file}; bert-repro convert makes "
+                "such a folder of older files"
+            )
+        try:
+            with safe_open(folder / file, framework="pt") as tensors:
+                shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
+    return shapes
+
+
+def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[int]]) -> None:
+    """Compare layers and vocabulary with the tensors before memory is taken for what a config merely claims."""
+    sizes = sizes_of(config)
+    found = {int(match[1]) for name in shapes if (match := re.search(r"\bencoder\.layer\.(\d{1,6})\.", name))}
+    if len(found) != sizes["num_hidden_layers"]:
+        raise ValueError(
+            f"{folder}: config.json claims {sizes['num_hidden_layers']:,} layers, the weights have {len(found)}; "
+            "take both from the same folder"
+        )
+    expected = {
+        "word": [sizes["vocab_size"], sizes["hidden_size"]],
+        "position": [sizes["max_position_embeddings"], sizes["hidden_size"]],
+        "token_type": [sizes["type_vocab_size"], sizes["hidden_size"]],
+    }
+    for kind, shape in expected.items():
+        for name in shapes:
+            if name.endswith(f"embeddings.{kind}_embeddings.weight") and shapes[name] != shape:
+                raise ValueError(
+                    f"{folder}: by config.json {name} has the shape {shape}, in the weights it is {shapes[name]}; "
+                    "take both from the same folder"
+                )
+    dense = [shape for name, shape in shapes.items() if name.endswith("layer.0.intermediate.dense.weight")]
+    if dense and dense[0] != [sizes["intermediate_size"], sizes["hidden_size"]]:
+        raise ValueError(
+            f"{folder}: by config.json intermediate_size is {sizes['intermediate_size']:,}, in the weights it is "
+            f"{dense[0][0]:,}; take both from the same folder"
+        )
+
+
+def _check_questions(folder: Path, config: BertConfig) -> None:
+    """Check the settings of question answering, which ``run_squad.py`` stores in the config."""
+    threshold = stored_threshold(config)
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
+    lengths = stored_settings(config, str(folder / "config.json"))
+    check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
+
+
+def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    # Given by name, so that a path in tokenizer_config.json has no effect, whatever the library's version makes of it.
+    files = {"tokenizer_file": folder / "tokenizer.json", "vocab_file": folder / "vocab.txt"}
+    given: dict[str, Any] = {name: str(path) if path.is_file() else None for name, path in files.items()}
+    if not any(given.values()):
+        raise ValueError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
+    if is_vocabulary_alone(folder):
+        return load_tokenizer(str(folder))
+    try:
+        tokenizer = open_tokenizer(str(folder), local_files_only=True, use_fast=True, **given)
+    except OSError as error:
+        raise ValueError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
+    if not tokenizer.is_fast:
+        raise ValueError(f"{folder}: expected a fast tokenizer, for its character offsets; got {type(tokenizer)}")
+    return tokenizer
+
+
+def _run(folder: Path) -> dict[str, Any]:
+    path = folder / "run.json"
+    run = _read_json(path) if path.is_file() else {}
+    return run | {"flags": run["flags"] if isinstance(run.get("flags"), dict) else {}}
+
+
+def _is_builtin(facts: dict[str, Any]) -> bool:
+    """Whether a run of this project was trained on the documentation that Python installations carry."""
+    flags = facts["flags"]
+    given = [flags.get(name) for name in ("train_file", "data_dir", "dataset_name", "task_name")]
+    found = bool(flags) and all(not value or str(value).startswith("builtin_") for value in given)
+    return bool(facts.get("builtin_data", found))
+
+
+def _checkpoints(folder: Path, facts: dict[str, Any]) -> Iterator[tuple[int, Path]]:
+    """Every complete checkpoint before the final step; those that are links out of the folder are left out."""
+    steps = sorted((int(match[1]), path) for path in folder.iterdir() if (match := CHECKPOINT.fullmatch(path.name)))
+    for step, path in steps:
+        inside = path.resolve().is_relative_to(folder.resolve()) and step != facts.get("total_steps")
+        if inside and (path / "config.json").is_file() and (path / SAFE_WEIGHTS_NAME).is_file():
+            yield step, path

@@ -1,0 +1,157 @@
+"""The best evaluation of a run: its weights are kept, and training may stop early if no better one follows.
+
+``metrics.jsonl`` is the only record of the evaluations; a resumed run removes from it what came after its checkpoint.
+The best weights are in ``checkpoint-best-<step>`` until the run has finished; they are written and checked like
+checkpoints.
+"""
+
+import math
+import re
+from pathlib import Path
+
+import torch
+
+from bert_training.engine.checkpoint import newest_checkpoint_named, read_weights
+from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
+from bert_training.engine.run import Run
+from bert_training.files.atomic import damage, remove_folder, sealed_folder
+from bert_training.files.records import read_events
+from bert_training.flags.fine_tuning import FineTuningArguments
+
+
+class Best:
+    """The evaluations of a run so far, and the weights of the best one.
+
+    Args:
+        run: if it resumes from a checkpoint, that has been loaded already.
+        metric: key of the results. Higher values are better, except for a loss.
+    """
+
+    def __init__(self, run: Run[FineTuningArguments], metric: str):
+        self.run = run
+        self.metric = metric
+        self.wanted = run.args.load_best_model_at_end
+        self.evaluations: list[tuple[int, dict]] = []
+        records = run.output_dir / "metrics.jsonl"
+        if self.wanted and records.exists():
+            for event in read_events(records):
+                if event.pop("event") == "eval":
+                    self.evaluations.append((event.pop("step"), event))
+                    if not isinstance(event.get(metric), int | float | None) or metric not in event:
+                        raise ValueError(
+                            f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
+                            "best weights are chosen; the file is damaged or edited, so resume without "
+                            "--load_best_model_at_end"
+                        )
+            self._check_weights()
+
+    def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
+        """Keep the weights if these results are the best so far; return whether to stop training early.
+
+        That is the case after ``--early_stopping_patience`` evaluations without an improvement. All processes call it.
+        """
+        if not self.wanted:
+            return False
+        self.evaluations.append((step, results))
+        if self.step == step:
+            self._save(step, model)
+        since = [number for number, _ in self.evaluations].index(self.step) + 1
+        patience = self.run.args.early_stopping_patience
+        over = bool(patience) and len(self.evaluations) - since >= patience
+        if over:
+            self.run.say(
+                f"stopping early: the last {patience} evaluations were not better than that of step {self.step}"
+            )
+        return over
+
+    @property
+    def step(self) -> int:
+        """Optimiser step of the best evaluation, or of the first of several that are equally good."""
+        values = [goodness(self.metric, results[self.metric]) for _, results in self.evaluations]
+        step, _ = self.evaluations[values.index(max(values))]
+        return step
+
+    def restore(self, model: torch.nn.Module) -> dict:
+        """Load the best weights into the model; returns their results."""
+        self._check_weights()
+        weights = read_weights(self._folder(self.step))
+        if is_sharded(model):
+            load_full_weights(model, weights)
+        else:
+            self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        results = dict(self.evaluations)[self.step]
+        self.run.say(f"the best weights are kept: step {self.step}, {self.metric} {results[self.metric]}")
+        return results | {"best_step": self.step}
+
+    def clear(self) -> None:
+        """Delete the kept weights; called when the run has finished."""
+        if self.run.is_main:
+            for step in self._kept():
+                remove_folder(self._folder(step))
+
+    def _save(self, step: int, model: torch.nn.Module) -> None:
+        self.run.accelerator.wait_for_everyone()
+        weights = full_weights(self.run, model)
+        if self.run.is_main:
+            folder = self._folder(step)
+            with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
+                self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            # A resumed run restarts at its newest checkpoint and needs the best weights as of that step.
+            by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
+            for kept in self._kept():
+                if kept not in (step, *by_then[-1:]):
+                    remove_folder(self._folder(kept))
+        self.run.accelerator.wait_for_everyone()
+
+    def _check_weights(self) -> None:
+        """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""
+        if self.evaluations and (problem := damage(self._folder(self.step))):
+            raise ValueError(
+                f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
+                "resume without --load_best_model_at_end, or begin anew in another folder"
+            )
+
+    def _folder(self, step: int) -> Path:
+        return self.run.output_dir / f"checkpoint-best-{step}"
+
+    def _kept(self) -> list[int]:
+        return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
+
+
+def deciding_metric(args: FineTuningArguments, names: list[str], default: str, trained: bool) -> str:
+    """The key of the results that decides which evaluation, or which run, is the best.
+
+    Args:
+        names: the keys that may be chosen.
+        default: the key if --metric_for_best_model is not given.
+        trained: whether the run trains at all.
+
+    Raises:
+        ValueError: --metric_for_best_model is none of ``names``, or a choice was requested but nothing is trained.
+    """
+    asked = args.metric_for_best_model
+    if not trained:
+        if args.load_best_model_at_end or asked or args.many_runs:
+            raise ValueError(
+                "there is nothing from which to choose the best, as nothing is trained: give training data"
+            )
+        return default
+    name = default if asked is None else "eval_" + asked.removeprefix("eval_")
+    if name not in names:
+        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+    return name
+
+
+def goodness(metric: str, value: float | None) -> float:
+    """A number that is highest for the best value: the negative of a loss. None, an undefined score, is the worst."""
+    if value is None:
+        return -math.inf
+    return -value if metric.endswith("loss") else value
+
+
+def _newest_checkpoint(folder: Path) -> int:
+    return max(_numbers(folder, r"checkpoint-(\d+)"), default=0)
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    return sorted(int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(pattern, path.name)))

@@ -1,0 +1,390 @@
+"""Checkpoints of a running training, and the model of the finished folder.
+
+A checkpoint is written to ``checkpoint-<step>.incomplete``, given a ``manifest.json`` (SHA-256 of every file), synced
+and renamed to ``checkpoint-<step>`` (``bert_training/files/atomic.py``), so that a folder of that name is complete. It
+contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from safetensors.torch import load_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from bert_training.engine.errors import is_out_of_memory
+from bert_training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
+from bert_training.engine.run import Run
+from bert_training.engine.state import Origin, TrainingState
+from bert_training.files import atomic
+from bert_training.files.atomic import damage, remove_folder
+from bert_training.files.disk_errors import DiskError, explained
+from bert_training.files.hashing import checksums
+from bert_training.files.records import read_events
+from bert_training.files.weights_header import name_of_today
+from bert_training.flags.natures import EVALUATION, FIXED, FREE
+from bert_training.flags.scripts import chooses_best, flags_with
+from bert_training.flags.shared import SharedArguments
+from tokenization.bert_tokenizer import save_tokenizer_files
+
+# Field of Origin -> the end of the error message "... belongs to a run" if it differs on resume.
+STARTED_WITH = {
+    "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
+    "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
+}
+WEIGHTS = "model.safetensors"
+FILES = ("config.json", WEIGHTS, "training_state.pt")  # what a resumed run reads
+# Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
+UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache",
+               "fine_tuning", "question_answering")  # fmt: skip
+
+
+def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:
+    """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
+
+    Raises:
+        DiskError: it could not be written, for example because the disk is full. The draft has been removed; the
+            earlier checkpoints are unharmed.
+    """
+    target = run.output_dir / f"checkpoint-{step}"
+    run.accelerator.wait_for_everyone()
+    weights, moments = full_weights(run, state.model), full_optimizer_state(state.model, state.optimizer)
+    if run.is_main:
+        scaler, origin = run.accelerator.scaler, state.origin
+        saved = {
+            "step": step,
+            "total_steps": state.total_steps,
+            "batches": _batches_of(run, origin),
+            "sharded": is_sharded(state.model),
+            "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
+            "evaluation": _evaluation(run),
+            "data_sha256": checksums(origin.data),
+            **{name: getattr(origin, name) for name in STARTED_WITH},
+            "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
+            "metrics_sha256": _metrics_sha256(run),
+            "optimizer": moments,
+            "scheduler": state.scheduler.state_dict(),
+            "scaler": scaler.state_dict() if scaler else None,
+            "totals": vars(state.totals).copy(),
+        }
+        with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
+            run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
+            torch.save(saved, draft / "training_state.pt")
+            if saved["metrics_bytes"]:
+                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
+        _drop_old(run, step)
+    run.saved_step = step
+    run.accelerator.wait_for_everyone()
+    return target
+
+
+def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
+    """The checkpoint that ``--resume_from_checkpoint`` asks for: a folder or, with ``auto``, the newest complete one.
+
+    Raises:
+        ValueError: the named folder is not a complete checkpoint.
+    """
+    asked = run.args.resume_from_checkpoint
+    if not asked:
+        return None
+    if asked != "auto":
+        return named_checkpoint(asked)
+    for folder in reversed(_checkpoints(run.output_dir)):
+        problem = damage(folder, FILES)
+        if problem is None:
+            return folder
+        run.say(f"ignoring {folder.name}: {problem}")
+    return None
+
+
+def named_checkpoint(folder: str) -> Path:
+    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
+    problem = damage(Path(folder), FILES)
+    if problem:
+        raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
+    return Path(folder)
+
+
+def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingState) -> int:
+    """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
+
+    Raises:
+        ValueError: the checkpoint was made with other flags or data, or contains another model.
+    """
+    model = state.model
+    saved, weights = _read(folder)
+    _check_same_run(run, folder, saved, state)
+    _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
+    if saved.get("sharded", False) != is_sharded(model):
+        how = "without" if is_sharded(model) else "with"
+        raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
+    run.only_main(lambda: _check_metrics(run, folder, saved))
+    if is_sharded(model):
+        load_full_state(model, state.optimizer, weights, saved["optimizer"])
+    else:
+        run.accelerator.unwrap_model(model).load_state_dict(
+            weights,
+            strict=False,  # tied weights are saved under one name only
+        )
+        state.optimizer.load_state_dict(saved["optimizer"])
+    state.scheduler.load_state_dict(saved["scheduler"])
+    if run.accelerator.scaler and saved["scaler"]:
+        run.accelerator.scaler.load_state_dict(saved["scaler"])
+    vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
+    _cut_metrics(run, saved["metrics_bytes"])
+    run.say(f"resuming from {folder} after step {saved['step']}")
+    return saved["step"]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The state of the training and the weights in a checkpoint, which may come from somebody else.
+
+    Raises:
+        ValueError: one of the files cannot be read, or holds something other than numbers, texts and tensors.
+    """
+    try:
+        # weights_only: the file is a pickle, which could otherwise execute anything.
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+        weights = read_weights(folder)
+    except OSError:
+        raise
+    except Exception as error:  # the bytes of a damaged pickle can raise anything
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
+        ) from None
+    if not isinstance(saved, dict):
+        raise ValueError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
+    needed = ("step", "total_steps", "flags", "optimizer", "scheduler", "metrics_bytes")
+    if missing := [name for name in needed if name not in saved]:
+        raise ValueError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
+    return saved, weights
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights in a checkpoint, by the names of the network.
+
+    Earlier versions saved them by the names of the checkpoint that the run began with, which may be older ones.
+    """
+    weights = load_file(folder / WEIGHTS)
+    old = {name: name_of_today(name) for name in weights}
+    # Where both names are there, the file is no checkpoint of ours, and the old name must be seen.
+    return {name if old[name] in weights else old[name]: tensor for name, tensor in weights.items()}
+
+
+def resume(run: Run[SharedArguments], state: TrainingState) -> int:
+    """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
+
+    When the checkpoint is accepted, or there is none, run.json is written.
+
+    Raises:
+        ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
+    """
+    folder = find_checkpoint(run)
+    found = {str(name) for name in gather_object([folder and folder.name])}
+    if len(found) > 1:
+        raise ValueError(
+            f"the processes find different checkpoints ({', '.join(sorted(found))}); --output_dir must be on a file "
+            "system that all machines share"
+        )
+    if folder:
+        done = load_checkpoint(run, folder, state)
+        run.write_facts()
+        if run.is_main and run.args.resume_from_checkpoint == "auto":
+            _drop_old(run, done)  # the process may have been killed before it deleted them
+        return done
+    run.write_facts()
+    begin_anew(run)
+    return 0
+
+
+def begin_anew(run: Run[SharedArguments]) -> None:
+    """Remove the records and drafts of an earlier start that had not written a checkpoint. All processes call it."""
+    if run.args.resume_from_checkpoint:
+        _cut_metrics(run, 0)
+        if run.is_main:
+            _drop_drafts(run)
+
+
+def refuse_training(folder: Path) -> None:
+    """Raise ValueError if the folder holds a run that trains, for a command without training data.
+
+    It would finish that run's folder without training, and overwrite its records.
+    """
+    records, trained = folder / "metrics.jsonl", [path.name for path in _checkpoints(folder)]
+    # Not parsed, because a process that was killed may have left half a line.
+    if records.exists() and b'"event": "train"' in records.read_bytes():
+        trained.append(records.name)
+    if trained:
+        raise ValueError(
+            f"{folder} holds a run that trains ({trained[0]}), but this command gives no training data; give the "
+            "command of that run, or another --output_dir"
+        )
+
+
+def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None:
+    """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
+
+    Raises:
+        DiskError: they could not be written.
+    """
+    run.accelerator.wait_for_everyone()
+    weights = full_weights(run, model)
+    if run.is_main:
+        with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "model") as draft:
+            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+    run.accelerator.wait_for_everyone()
+
+
+def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase, model: torch.nn.Module) -> None:
+    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
+
+    Args:
+        model: the network, whose number of positions is the length to which the saved tokenizer cuts.
+
+    Raises:
+        DiskError: it could not be written.
+    """
+    positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
+    with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
+        save_tokenizer_files(tokenizer, draft, positions)
+
+
+@contextmanager
+def newest_checkpoint_named(run: Run[SharedArguments]) -> Iterator[None]:
+    """Add to an error of the disk which checkpoint is the newest."""
+    try:
+        yield
+    except DiskError as error:
+        checkpoints = _checkpoints(run.output_dir)
+        newest = checkpoints[-1].name if checkpoints else "none"
+        raise DiskError(f"{error}. The newest checkpoint is {newest}", error.errno) from error
+
+
+def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
+    """The number of sequences of every step or, in a pre-training with phases, the steps of each phase in words."""
+    return origin.phases or run.global_batch_size
+
+
+def _evaluation(run: Run[SharedArguments]) -> dict[str, Any]:
+    """The flags that decide what an evaluation computes, and which nothing else in a training depends on."""
+    names = set(flags_with(EVALUATION)) - set(flags_with(FIXED | FREE)) - {"mixed_precision"}
+    return {name: getattr(run.args, name) for name in sorted(names) if hasattr(run.args, name)}
+
+
+def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state: TrainingState) -> None:
+    origin = state.origin
+    now = {"total_steps": state.total_steps, "batches": _batches_of(run, origin)}
+    now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
+    # Older versions called the batches "global_batch_size".
+    batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
+    then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
+    if chooses_best(run.args):  # among evaluations of the same kind
+        then |= saved.get("evaluation", {})  # older versions recorded none
+        now |= _evaluation(run)
+    changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
+    if changed:
+        raise ValueError(
+            f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
+        )
+    if saved["data_sha256"] != checksums(origin.data):
+        raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
+    for name, other in STARTED_WITH.items():
+        if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
+            raise ValueError(f"{folder} belongs to a run {other}")
+
+
+def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    tied = model.all_tied_weights_keys or {}
+    missing = [name for name in own if name not in weights and name not in tied]
+    unexpected = [name for name in weights if name not in own]
+    if missing or unexpected:
+        raise ValueError(
+            f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}"
+        )
+    for name, tensor in weights.items():
+        if tensor.shape != own[name]:
+            raise ValueError(
+                f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
+            )
+    then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
+    names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
+    if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
+        raise ValueError(
+            f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
+            "the configuration it was saved with"
+        )
+
+
+def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Say whether metrics.jsonl still has the records from before the checkpoint; the training needs none of them.
+
+    Raises:
+        ValueError: a line of it cannot be read, at which the run would fail when it draws its curves.
+    """
+    path = run.output_dir / "metrics.jsonl"
+    size, then = _size(path), saved["metrics_bytes"]
+    if size < then:
+        run.say(f"warning: {path} has lost records that were written before {folder.name}")
+        then = size
+    elif saved.get("metrics_sha256", _metrics_sha256(run, then)) != _metrics_sha256(run, then):  # older ones have none
+        run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
+    if path.exists():
+        read_events(path, then)
+
+
+def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
+    """The SHA-256 of the first ``size`` bytes of metrics.jsonl, or of all of them."""
+    path = run.output_dir / "metrics.jsonl"
+    if not path.exists():
+        return hashlib.sha256().hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(size)).hexdigest()
+
+
+def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
+    metrics = run.output_dir / "metrics.jsonl"
+    if run.is_main and _size(metrics) > size:
+        atomic.cut(metrics, size)
+    run.accelerator.wait_for_everyone()
+
+
+def _drop_old(run: Run[SharedArguments], step: int) -> None:
+    """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
+
+    Later checkpoints remain if they were damaged, or if the user named an earlier one; they are not counted.
+    """
+    _drop_drafts(run)
+    limit = run.args.save_total_limit
+    if limit:
+        known = [folder for folder in _checkpoints(run.output_dir) if _step(folder) <= step]
+        for folder in known[:-limit]:
+            remove_folder(folder)
+
+
+def _drop_drafts(run: Run[SharedArguments]) -> None:
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):
+        with explained(path, verb="removed", reads=False):
+            atomic.delete(path)
+
+
+def _checkpoints(output_dir: Path) -> list[Path]:
+    """Folders named ``checkpoint-<step>``, oldest first."""
+    found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
+    return sorted(found, key=_step)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

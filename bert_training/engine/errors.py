@@ -1,0 +1,138 @@
+"""How a script ends: its exit status, and which errors are one line for the user.
+
+The rule is that a mistake of the user's is a ``ValueError`` which our own code raises, with a sentence that says
+what was expected, what came and what to do. Libraries and mistakes of ours also cause ValueErrors, such as
+``int("x")``, and their messages would send the user to look for something wrong in the input. ``is_for_the_user``
+tells the two apart by the place where the error came from. A class of its own for the user's mistakes would have to be
+defined three times, because neither ``tokenization`` nor the network may import ``bert_training``; and each of some 300
+statements could forget it, whereas a library cannot raise an error from our lines.
+"""
+
+import contextlib
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+import torch
+
+from bert_training.files.disk_errors import DiskError, with_remedy
+from tokenization.harmless_output import harmless_output
+
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+RESUMING = SCRIPTS[:5]  # the scripts that have this flag
+AUTO = "--resume_from_checkpoint auto"
+OUR_MODULES = ("bert_training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
+UNEXPECTED = (
+    "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
+    "Please report it as an issue, with the command and all lines above."
+)
+
+MORE_MEMORY = "free some memory, or take a machine with more, and give the same command again"
+# What a script can do with less memory; other commands have no such flag.
+LESS_MEMORY = dict.fromkeys(
+    RESUMING,
+    "earlier checkpoints are complete, and --resume_from_checkpoint auto continues from the newest one. Free some "
+    "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
+    "--gradient_accumulation_steps gives the same training",
+) | {
+    "run_paper": "free some memory, or train fewer models at a time (--jobs 1); finished ones are kept",
+    "extract_features": "free some memory, or give a smaller --batch_size, which gives the same vectors",
+}
+
+
+def report_errors(main: Callable[[], None]) -> int:
+    """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
+
+    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged (FloatingPointError)
+    or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
+    ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
+
+    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
+
+    Raises:
+        Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
+            could be taken for a message about the input, a note is added that says it is none.
+    """
+    with harmless_output():
+        return _status(main)
+
+
+def _status(main: Callable[[], None]) -> int:
+    script = os.path.basename(sys.argv[0]).removesuffix(".py")
+    try:
+        _check_arguments()
+        main()
+        sys.stdout.flush()  # here and not when Python ends, so that an error is one line
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt, MemoryError, RuntimeError) as error:
+        no_memory = is_out_of_memory(error)
+        if isinstance(error, ValueError) and not is_for_the_user(error):
+            error.add_note(UNEXPECTED)
+            raise
+        if isinstance(error, RuntimeError) and not no_memory:
+            raise
+        if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
+            traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            text, status = "interrupted", 130
+        elif no_memory:
+            text, status = f"error: out of memory ({_first_line(error)}); {LESS_MEMORY.get(script, MORE_MEMORY)}", 1
+        else:
+            shown = with_remedy(error) if isinstance(error, OSError) else error
+            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            printing = isinstance(error, BrokenPipeError)
+            if printing:
+                _print_no_more()
+            if (isinstance(error, DiskError) or printing) and script in RESUMING and AUTO not in " ".join(sys.argv):
+                text += f"; add {AUTO} to go on from the newest checkpoint"
+        print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+        return status
+    return 0
+
+
+def _print_no_more() -> None:
+    """Keep Python from writing the rest to standard output when it ends, which would fail again."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file, as in the tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that this machine or its GPU has no more memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    signs = ("DefaultCPUAllocator", "bad_alloc", "Cannot allocate memory")
+    return isinstance(error, RuntimeError | OSError) and any(sign in str(error) for sign in signs)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _check_arguments() -> None:
+    """Refuse file names that are not UTF-8, because run.json and the other records could not name them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
+
+
+def is_for_the_user(error: Exception) -> bool:
+    """Whether the error is a message about the user's flags, files or folders.
+
+    An OSError always is: it names the file, or what is wrong with the disk or the network. A ValueError is one if a
+    ``raise`` statement of this project raised it, and not a library or an expression such as ``int("x")``.
+    """
+    if isinstance(error, OSError):
+        return True
+    place = error.__traceback__
+    if place is None or not isinstance(error, ValueError):
+        return False
+    while place.tb_next is not None:
+        place = place.tb_next
+    module = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    line = linecache.getline(place.tb_frame.f_code.co_filename, place.tb_lineno)
+    return module in OUR_MODULES and line.lstrip().startswith("raise ")

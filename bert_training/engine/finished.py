@@ -1,0 +1,111 @@
+"""Finished runs: what a folder with ``all_results.json`` holds, and what happens when its command is given again."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from bert_training.engine.output_folder import LOCK, is_main_process
+from bert_training.files.atomic import remove_folder
+from bert_training.files.hub_upload import upload
+from bert_training.files.locks import sweep
+from bert_training.files.records import read_record
+from bert_training.flags.natures import FREE
+from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.flags.shared import SharedArguments
+
+
+def is_finished(args: SharedArguments) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished, with these flags.
+
+    Raises:
+        ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
+    """
+    folder = Path(args.output_dir)
+    if not args.resume_from_checkpoint or read_results(folder) is None:
+        return False
+    other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
+    facts = read_facts(folder)
+    script = next((name for name, cls in SCRIPTS.items() if type(args) is cls), None)
+    if script and facts.get("script", script) != script:
+        raise ValueError(f"{folder} holds a finished run of {facts['script']}; {other}")
+    if changed := changed_flags(facts["flags"], args):
+        raise ValueError(
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
+        )
+    if args.resume_from_checkpoint != "auto":
+        raise ValueError(
+            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
+            "another --output_dir for that, or --resume_from_checkpoint auto"
+        )
+    return True
+
+
+def report_finished(args: SharedArguments) -> None:
+    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder.
+
+    No file is changed; what an interrupted start had still to remove is removed.
+    """
+    folder = Path(args.output_dir)
+    if is_main_process():
+        remove_rest(folder)
+        print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
+        upload_finished(args)
+
+
+def remove_rest(folder: Path) -> None:
+    """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
+
+    A process that is killed after it has written ``all_results.json`` leaves these folders and its lock.
+    """
+    sweep(folder / LOCK)
+    rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
+    for path in sorted(rest):
+        try:
+            remove_folder(path)
+        except OSError:  # the folder may be read-only by now, and the run is finished all the same
+            continue
+        print(f"{path}: removed, as the run is finished", flush=True)
+
+
+def upload_finished(args: SharedArguments) -> None:
+    """Upload the folder of the finished run if ``--push_to_hub`` asks for it; only the main process calls this."""
+    if args.hub_repository:
+        upload(Path(args.output_dir), args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
+
+
+def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
+    """The flags that differ from those in a run.json, except those of nature FREE, each as "name then -> now"."""
+    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with(FREE)}
+    # A flag that an older version did not know counts as unchanged.
+    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The content of ``run.json``.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    facts = read_record(
+        folder / "run.json",
+        f"copy {folder} again, or repeat the run in another --output_dir",
+        needs=("flags",),
+    )
+    if not isinstance(facts["flags"], dict):
+        raise ValueError(f"{folder / 'run.json'}: damaged (flags is {facts['flags']!r:.40}); copy {folder} again")
+    return facts
+
+
+def read_results(folder: Path) -> dict | None:
+    """The content of ``all_results.json``, or None if the run in the folder is not finished.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = folder / "all_results.json"
+    if not path.is_file():
+        return None
+    return read_record(path, "delete it and give --resume_from_checkpoint auto to finish the run again")

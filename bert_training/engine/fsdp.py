@@ -1,0 +1,62 @@
+"""Weights and optimiser state of a model that is sharded over the processes (FSDP2, torch's ``fully_shard``).
+
+Checkpoints and the finished folder contain full tensors under their usual names, whether the model was sharded or not.
+For a model that is not sharded, these functions change nothing.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    ValueType,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from bert_training.engine.run import Run
+from bert_training.flags.shared import SharedArguments
+
+WHOLE_ON_CPU = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether each process holds only a part of every parameter."""
+    return any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
+
+
+def full_weights(run: Run[SharedArguments], model: nn.Module) -> dict[str, ValueType] | None:
+    """The full weights, on the main process; None if the model is not sharded. All processes call it."""
+    if not is_sharded(model):
+        return None
+    tied = run.accelerator.unwrap_model(model).all_tied_weights_keys or {}
+    weights = get_model_state_dict(model, options=WHOLE_ON_CPU)
+    return {name: tensor for name, tensor in weights.items() if name not in tied}
+
+
+def full_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
+    """The optimiser's state with full tensors, on the main process. All processes call it."""
+    if not is_sharded(model):
+        return optimizer.state_dict()
+    return get_optimizer_state_dict(model, _bare(optimizer), options=WHOLE_ON_CPU)
+
+
+def load_full_state(
+    model: nn.Module, optimizer: torch.optim.Optimizer, weights: Mapping[str, torch.Tensor], moments: dict
+) -> None:
+    """Give each process its part of the full weights and of the optimiser's state."""
+    load_full_weights(model, weights)
+    set_optimizer_state_dict(model, _bare(optimizer), moments, options=StateDictOptions(full_state_dict=True))
+
+
+def load_full_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Give each process its part of the full weights."""
+    # Not strict, because tied weights are saved under one name only.
+    set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
+
+
+def _bare(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    return getattr(optimizer, "optimizer", optimizer)  # the attribute of Accelerate's wrapper for torch's optimiser

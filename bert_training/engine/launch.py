@@ -1,0 +1,160 @@
+"""The start of a run: its processes, its seed, and the facts that run.json begins with."""
+
+import dataclasses
+import datetime
+import importlib.util
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
+from transformers.utils import is_torch_xla_available, logging
+
+from bert_training.engine.finished import is_finished
+from bert_training.engine.output_folder import check_output_dir, lock_output_dir
+from bert_training.engine.run import Run
+from bert_training.engine.versions import commit, device_name, versions
+from bert_training.files.hub_upload import check_access
+from bert_training.files.links import refuse_links
+from bert_training.files.open_files import make_room
+from bert_training.files.records import read_record
+from bert_training.flags.shared import SharedArguments
+
+# Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
+PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+# oneDNN reads the first of these variables that is set, when it makes its first primitive. The third one tells child
+# processes and later runs which value a run has chosen, so that they do not take it for the user's.
+CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
+CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
+
+TRACKED = "runs"  # the folder of the tracker's files in the output folder
+
+Args = TypeVar("Args", bound=SharedArguments)
+
+
+def start_run(args: Args, script: str) -> Run[Args]:
+    """Check and lock the output folder, start the processes, seed them, and gather the facts for ``run.json``.
+
+    ``Run.finish`` unlocks the folder; the end of the process does so as well.
+
+    Raises:
+        ValueError: the folder already holds a run and no resume was asked for, another process is at work in it, or a
+            flag cannot be honoured on this machine.
+    """
+    check_output_dir(args)
+    make_room(args.dataloader_num_workers)
+    logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
+    logging.disable_progress_bar()
+    if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+    if args.report_to != "none":
+        refuse_links(Path(args.output_dir, TRACKED))
+    if args.mixed_precision == "fp16" and not torch.cuda.is_available():
+        raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+    # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
+        raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
+    trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
+    accelerator = _accelerator(args, **trackers)
+    check_launch(accelerator)
+    keep_few_primitives(accelerator.mixed_precision)
+    run = Run(args, accelerator)
+    if repository := args.hub_repository:
+        run.only_main(lambda: check_access(repository, args.hub_dry_run))
+    run.only_main(lambda: _enter_output_dir(args))
+    run.add_facts(**_facts(args, script, accelerator))
+    if trackers:
+        run.accelerator.init_trackers(TRACKED)
+    set_seed(args.seed)
+    return run
+
+
+def _enter_output_dir(args: SharedArguments) -> None:
+    """Lock the output folder, and check it again, because another run may have been at work there until now."""
+    lock_output_dir(args.output_dir)
+    check_output_dir(args)
+    if is_finished(args):
+        raise ValueError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
+
+
+def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict[str, Any]:
+    """What is known at the start; of a resumed run also what its earlier starts wrote."""
+    facts: dict[str, Any] = {
+        "script": script,
+        "flags": dataclasses.asdict(args),
+        "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(accelerator.device),
+        "processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        "initial_weights": None,  # the scripts record their hashes; new weights have no files
+    }
+    written = Path(args.output_dir) / "run.json"
+    if written.is_file():  # the run is resumed
+        try:
+            earlier = read_record(written, "what it said about the earlier starts of the run is lost")
+        except ValueError as error:  # nothing else of it is needed: the checkpoint has flags and hashes of its own
+            if accelerator.is_main_process:
+                print(f"warning: {error}; it is written again", flush=True)
+            return facts
+        same = ("started", "command", "versions", "commit", "device", "processes")
+        starts = earlier.get("earlier", [])
+        starts = starts if isinstance(starts, list) else []
+        facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]
+    return facts
+
+
+def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
+    # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
+    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
+    # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
+    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
+    return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
+
+
+def keep_few_primitives(mixed_precision: str) -> None:
+    """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
+
+    On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
+    number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
+    tensors of many steps, so that freed memory stays in small pieces and the process grows
+    (lab/notes/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
+    oneDNN may compute more. oneDNN reads the variable once, so the first run of a process decides.
+    """
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return
+    given = next((os.environ[name] for name in CACHE_CAPACITIES if name in os.environ), None)
+    if given in (None, os.environ.get(CHOSEN_CAPACITY)):
+        capacity = "16" if mixed_precision == "no" else "64"
+        os.environ[CACHE_CAPACITIES[0]] = os.environ[CHOSEN_CAPACITY] = capacity
+
+
+def check_launch(accelerator: Accelerator) -> None:
+    """Refuse options of the launcher that Accelerate or this project would silently ignore.
+
+    Raises:
+        ValueError: there are fewer processes than requested; parallelism other than data parallelism and FSDP2 was
+            requested; or gradient accumulation was requested from the launcher.
+    """
+    asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
+    # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
+    alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
+    if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
+        raise ValueError(
+            f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
+            "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
+        )
+    kind = accelerator.distributed_type
+    if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
+        raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+    if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+    if accelerator.gradient_accumulation_steps != 1:
+        raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")

@@ -1,0 +1,242 @@
+"""The training loop of all scripts.
+
+The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
+micro-batches and processes. The items of all micro-batches of a step are therefore counted before the first forward
+pass, and the model's heads divide by that count.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from bert_training.engine.batches import IGNORED, first_position
+from bert_training.engine.checkpoint import save_checkpoint
+from bert_training.engine.divergence import Divergence, explain_divergence
+from bert_training.engine.run import Run
+from bert_training.engine.signals import STOPPED, StopSignals
+from bert_training.engine.state import TrainingState
+from bert_training.flags.shared import SharedArguments
+
+# The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
+# scale does not overflow because of the scale.
+LEAST_SCALE = 2.0**-14
+
+
+@dataclass
+class StepCounts:
+    """What the global batch of a step contains, over all micro-batches and processes.
+
+    Attributes:
+        items: labelled items.
+        sequences: sequences.
+        tokens: tokens without padding.
+        has_pairs: whether the sequences have labels of next sentence prediction.
+    """
+
+    items: int
+    sequences: int
+    tokens: int
+    has_pairs: bool
+
+    def model_arguments(self) -> dict[str, int]:
+        """The counts by which the heads of a network divide their losses."""
+        pairs = {"num_sequences_in_batch": self.sequences} if self.has_pairs else {}
+        return {"num_items_in_batch": self.items, **pairs}
+
+
+@dataclass
+class Step:
+    """One finished optimiser step.
+
+    Attributes:
+        index: counted from 1.
+        loss: the mean over the labelled items of the global batch.
+        grad_norm: the norm of the gradient before clipping.
+        lr: the learning rate of this step.
+        counts: what the global batch contained.
+        parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
+    """
+
+    index: int
+    loss: float
+    grad_norm: float
+    lr: float
+    counts: StepCounts
+    parts: dict[str, float]
+
+
+def training_steps(
+    run: Run[SharedArguments],
+    state: TrainingState,
+    batches: Iterable[list[dict[str, torch.Tensor]]],
+    *,
+    max_grad_norm: float,
+    start_step: int = 0,
+    explain: Callable[[Divergence], str] = explain_divergence,
+) -> Iterator[Step]:
+    """Train, and yield once per optimiser step.
+
+    Args:
+        state: the model, its optimiser and its schedule; also what is saved on a signal. ``totals`` includes the
+            step that is yielded.
+        batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed on
+            a stop signal, so that its worker processes end.
+        max_grad_norm: the global norm to clip to; 0: no clipping.
+        start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
+        explain: returns the message of the FloatingPointError.
+
+    Raises:
+        FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
+            fp16, a gradient that is not finite stops the run only when the scale has become too small (LEAST_SCALE).
+        SystemExit: a signal asked the process to stop (``signals.py``). It is raised after the caller's loop body for
+            the step has finished and a checkpoint has been written.
+    """
+    accelerator, model = run.accelerator, state.model
+    with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
+        started = time.perf_counter()
+        for index, micro_batches in enumerate(batches, start_step + 1):
+            model.train()
+            # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
+            torch.manual_seed(_step_seed(run.seed, index, run.rank))
+            micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
+            counts = step_counts(micro_batches, accelerator)
+            losses = _forward_backward(run, model, micro_batches, counts)
+            grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
+            # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
+            # all stop after the same step.
+            values = _global_sums(losses, signals.asked, accelerator)
+            if not _is_finite(values["loss"], grad_norm, accelerator):
+                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
+                raise FloatingPointError(explain(found))
+            lr = float(state.scheduler.get_last_lr()[0])
+            if not _update(state, accelerator) and _has_least_scale(accelerator):
+                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
+                raise FloatingPointError(explain(found))
+            loss, stopping = values.pop("loss"), values.pop("stopping")
+            bar.update()
+            bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
+            state.totals.steps += 1
+            state.totals.loss += loss
+            state.totals.seconds += time.perf_counter() - started
+            yield Step(index, loss, grad_norm, lr, counts, parts=values)
+            started = time.perf_counter()
+            if stopping:
+                if isinstance(batches, Generator):
+                    batches.close()
+                _stop(run, state, index)
+
+
+def _stop(run: Run[SharedArguments], state: TrainingState, step: int) -> NoReturn:
+    """Save a checkpoint of the step, unless the caller has, and end the process."""
+    if run.saved_step != step:
+        save_checkpoint(run, step, state)
+    run.say(f"stopped after step {step}; resume with --resume_from_checkpoint auto from checkpoint-{step}")
+    run.accelerator.end_training()
+    raise SystemExit(STOPPED)
+
+
+def _on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+
+
+def _forward_backward(
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], counts: StepCounts
+) -> dict[str, torch.Tensor]:
+    """Compute the gradients of all micro-batches; returns this process's share of the loss and of its parts."""
+    sums: dict[str, torch.Tensor] = {}
+    for number, batch in enumerate(micro_batches, 1):
+        # The processes exchange gradients once, with the last micro-batch.
+        wait = nullcontext() if number == len(micro_batches) else run.accelerator.no_sync(model)
+        with wait:
+            outputs = model(**batch, **counts.model_arguments())
+            # Data parallelism averages gradients over processes, but the loss already has a global divisor.
+            run.accelerator.backward(outputs.loss * run.world_size)
+        for name in ("loss", "mlm_loss", "nsp_loss"):
+            value = getattr(outputs, name, None)
+            if value is not None:
+                sums[name] = sums.get(name, 0) + value.detach().float()
+    return sums
+
+
+def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCounts:
+    """Count over the micro-batches of this process, and add up over all processes."""
+    device = micro_batches[0]["input_ids"].device
+    counts = torch.stack(
+        [
+            torch.stack([labelled_items(batch) for batch in micro_batches]).sum(),
+            torch.tensor(sum(len(batch["input_ids"]) for batch in micro_batches), device=device),
+            sum(batch["attention_mask"].sum() for batch in micro_batches),
+        ]
+    )
+    items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
+    has_pairs = any("next_sentence_label" in batch for batch in micro_batches)
+    return StepCounts(items, sequences, tokens, has_pairs)
+
+
+def labelled_items(batch: dict) -> torch.Tensor:
+    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor."""
+    if "labels" in batch:
+        return (batch["labels"] != IGNORED).sum()
+    return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
+
+
+def _update(state: TrainingState, accelerator: Accelerator) -> bool:
+    """Step and clear the gradients. Returns False for a step that the gradient scaler skips.
+
+    Such a step does not advance the schedule.
+    """
+    scaler = accelerator.scaler
+    scale = scaler.get_scale() if scaler else None
+    state.optimizer.step()
+    # A fused optimiser is also called for a step to skip, and leaves the weights as they are by itself. Accelerate
+    # takes this for a step that was done, but the scaler has halved its scale.
+    halved = scale is not None and scaler.get_scale() < scale
+    taken = not (halved or accelerator.optimizer_step_was_skipped)
+    if taken:
+        state.scheduler.step()
+    state.optimizer.zero_grad(set_to_none=True)
+    return taken
+
+
+def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
+    """The sums over all processes and, under "stopping", the number of processes that were asked to stop."""
+    loss = sums["loss"]
+    values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
+    return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
+
+
+def _is_finite(loss: float, grad_norm: float, accelerator: Accelerator) -> bool:
+    """Whether the step may change the weights. Under fp16 the gradient scaler skips steps whose gradients overflow."""
+    return bool(np.isfinite(loss) and (np.isfinite(grad_norm) or accelerator.scaler))
+
+
+def _has_least_scale(accelerator: Accelerator) -> bool:
+    return accelerator.scaler is not None and accelerator.scaler.get_scale() < LEAST_SCALE
+
+
+@torch.no_grad()
+def _divergence(
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], step: int, loss: float, norm: float
+) -> Divergence:
+    """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
+    unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(micro_batches[0]["input_ids"])
+    culprits = []
+    for micro, batch in enumerate(micro_batches):
+        start = first_position(micro, run.rank, run.world_size, size)
+        for row in range(size):
+            alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
+            if not torch.isfinite(unwrapped(**alone, num_items_in_batch=1).loss):
+                culprits.append(start + row)
+    instances = size * len(micro_batches) * run.world_size
+    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))
+
+
+def _step_seed(seed: int, step: int, rank: int) -> int:
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,106 @@
+"""The check of --output_dir before anything is written there, and the lock that keeps other runs out of it."""
+
+import os
+import re
+from pathlib import Path
+
+from accelerate.utils import get_int_from_env
+
+from bert_training.files.atomic import make_folder
+from bert_training.files.hub_datasets import is_saved_data_set
+from bert_training.files.links import guard, refuse_links
+from bert_training.files.locks import hold, release
+from bert_training.flags.shared import SharedArguments
+
+LOCK = ".lock"  # the name of the lock file
+# What runs write beside run.json, in which each new run writes its flags first: patterns of whole names. The code files
+# have names that other projects give theirs, and another program may have left checkpoints of the same form.
+WRITTEN = (
+    r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
+    r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
+    r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout)\.py",
+    r"(nbest_|span_)?predictions\.json|null_odds\.json|answers\.html|(validation|test)\w*_predictions\.\w+",
+    r"(AX|CoLA|MNLI-mm?|MRPC|QNLI|QQP|RTE|SST-2|STS-B|WNLI|custom|builtin_\w+)\.tsv",
+)
+
+
+def check_output_dir(args: SharedArguments) -> None:
+    """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
+
+    Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
+    only if run.json is missing, because then there is no run to continue. From then on, nothing is written through a
+    link below the folder. ``refuse_data_sets`` comes first.
+    """
+    refuse_data_sets(args)
+    folder = Path(args.output_dir)
+    check_place(folder)
+    guard(folder)
+    refuse_links(folder / "metrics.jsonl")  # it is written in its place, but only when the run has begun
+    present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    taken = [name for name in present if re.fullmatch("|".join(WRITTEN), name)]
+    if (folder / "run.json").is_file():
+        taken = ["run.json"]
+    if taken and not args.resume_from_checkpoint:
+        raise ValueError(
+            f"--output_dir {folder} already holds a run or a model ({taken[0]}), which a new run would overwrite; give "
+            "another folder, or --resume_from_checkpoint auto to continue that run"
+        )
+    if taken and taken != ["run.json"]:
+        raise ValueError(
+            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
+            "would overwrite what is there; give another folder"
+        )
+
+
+def refuse_data_sets(args: SharedArguments) -> None:
+    """Raise ValueError for a flag of a file, such as --train_file, that names a folder of ``save_to_disk``."""
+    for name, value in vars(args).items():
+        for place in value if isinstance(value, list) else [value]:
+            if name.endswith("_file") and place and is_saved_data_set(Path(place)):
+                raise ValueError(
+                    f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as "
+                    "--dataset_name"
+                )
+
+
+def is_main_process() -> bool:
+    """Whether this is the main process, by what torchrun or MPI has set; the processes need not have met yet."""
+    ranks = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")  # those that Accelerate reads
+    return get_int_from_env(ranks, 0) == 0
+
+
+def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
+    """Create the folder and keep all other processes out of it, until ``unlock_output_dir`` or the end of this process.
+
+    Only the main process does it.
+
+    Args:
+        wait: wait until another process has left it.
+
+    Raises:
+        ValueError: another process is at work there.
+    """
+    make_folder(Path(folder))
+    guard(folder)
+    busy = f"--output_dir {folder}: another process is at work there; wait until it has ended, or give another folder"
+    hold(Path(folder, LOCK), busy, wait)
+
+
+def unlock_output_dir(folder: str | Path) -> None:
+    """Let other processes into the folder, if this one has locked it."""
+    release(Path(folder, LOCK))
+
+
+def check_place(folder: Path) -> None:
+    """Raise ValueError unless the folder can be made, or is there and files can be written into it."""
+    if os.path.islink(folder) and not os.path.exists(folder):
+        raise ValueError(
+            f"--output_dir {folder} is a link to {os.readlink(folder)}, which is not there; make that folder, or give "
+            "another one"
+        )
+    there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    if not os.path.isdir(there):
+        what = "is a file" if there == folder else f"cannot be made, because {there} is a file"
+        raise ValueError(f"--output_dir {folder} {what}; give a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"--output_dir {folder}: you may not write into {there}; give another folder")

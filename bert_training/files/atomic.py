@@ -1,0 +1,329 @@
+"""Write files and folders that are complete or absent, even after a kill or a power failure.
+
+Everything is written to a draft beside its target, synced, and renamed. A rename within one folder replaces the target
+in one step (POSIX). But the rename may reach the disk before the content does, and a power failure may undo it until
+the folder itself is synced. Therefore the content is synced before the rename, and the folder after it.
+
+| what is written | function | after a kill there are |
+|---|---|---|
+| a text, a JSON file | ``write_text``, ``write_json`` | the old content or the new |
+| another file | ``whole_file`` | the old content or the new |
+| a folder that does not exist yet, or is empty | ``new_folder`` | all files or none |
+| a folder of which ``damage`` can tell that it is whole | ``sealed_folder`` | all old files, all new ones, or none |
+| a line at the end of a file | ``append_line`` | all earlier lines, and possibly half of the new one |
+| some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
+
+A folder may come from somebody else, with a link to a file of yours under every name that is written. Therefore no
+function follows links below an output folder (bert_training/files/links.py). A draft is made where nothing is: a file
+has a random name and is opened with O_EXCL, and ``mkdir`` fails if there is something. A rename replaces a link. The
+few files that grow in their place are opened with ``open_own``.
+
+A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. An error of the
+disk becomes a ``DiskError`` (bert_training/files/disk_errors.py); the draft is removed, and the old content is still
+there.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from bert_training.files.disk_errors import DiskError, explained
+from bert_training.files.hashing import sha256
+from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.links import no_follow, refuse_link, refuse_links
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the list of names in a folder, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
+    """Yield the path of an empty draft to write, which then replaces ``path``, or is removed if an error is raised.
+
+    What killed processes have left is removed.
+
+    Args:
+        shared: other processes may write the same file at the same time.
+
+    Raises:
+        DiskError: the file could not be written.
+        ValueError: a folder of the path is a link below the output folder.
+    """
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    with explained(path):
+        refuse_links(path.parent)
+        with _among_drafts(path) if shared else nullcontext():
+            if not shared:
+                _remove_drafts(path)
+            try:
+                os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+                yield draft
+                sync(draft)
+                os.replace(draft, path)
+            except BaseException:
+                with contextlib.suppress(OSError):  # the first error says what is wrong
+                    draft.unlink()
+                raise
+            sync(path.parent)
+
+
+@contextmanager
+def _among_drafts(path: Path) -> Iterator[None]:
+    """Hold a lock of the folder in common with all who write drafts there, and remove drafts that nobody writes."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # another process writes, or the file system has no locks
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_drafts(path)
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(folder)
+
+
+def is_draft(name: str, target: str) -> bool:
+    """Whether a file has the name of a draft of the file ``target``; earlier versions gave it no random part."""
+    return re.fullmatch(rf"{re.escape(target)}(\.[0-9a-f]{{32}})?\.tmp", name) is not None
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove the drafts of a file as far as possible; of a link only the link."""
+    with contextlib.suppress(OSError):  # no such folder, of which the writer has more to say
+        for name in os.listdir(path.parent):
+            if is_draft(name, path.name):
+                with contextlib.suppress(OSError):
+                    path.with_name(name).unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Raises:
+        DiskError: it could not be made.
+        ValueError: it or a folder above it is a link below the output folder.
+    """
+    with explained(path):
+        refuse_links(path)
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` in UTF-8; ``path`` holds either the old content or the new."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write ``content`` as indented JSON; ``path`` holds either the old content or the new."""
+    write_text(path, json_text(content))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file.
+
+    Raises:
+        DiskError: it could not be written; the file is as it was before.
+        ValueError: see ``open_own``.
+    """
+    with explained(path):
+        size = path.stat().st_size if path.exists() else None
+        try:
+            with open_own(path, "ab") as file:
+                file.write(f"{line}\n".encode())
+        except OSError:
+            with contextlib.suppress(OSError):  # the first error says what is wrong
+                path.unlink() if size is None else cut(path, size)
+            raise
+
+
+def cut(path: Path, size: int) -> None:
+    """Remove everything behind the first ``size`` bytes of a file. Raises as ``append_line`` does."""
+    with explained(path), open_own(path, "rb+") as file:
+        file.truncate(size)
+
+
+def open_own(path: Path, mode: str) -> IO[Any]:
+    """Open a file that is written in its place, and is no link.
+
+    A file that has another name elsewhere (a hard link) is first replaced by a copy, so that the other one stays as it
+    is.
+
+    Args:
+        mode: one of a binary file.
+
+    Raises:
+        ValueError: the file, or a folder of its path below the output folder, is a link; or it is a pipe or a device.
+        OSError: it cannot be opened.
+    """
+    refuse_links(path.parent)
+    refuse_link(path)
+    if path.is_file() and path.stat().st_nlink > 1:
+        with whole_file(path) as draft:
+            shutil.copy(path, draft)
+    return open(path, mode, opener=no_follow)
+
+
+def json_text(content: Any) -> str:
+    """The text that ``write_json`` writes."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+@contextmanager
+def _draft_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
+    draft = path.with_name(f"{path.name}.incomplete")
+    with explained(path):
+        refuse_links(path.parent)
+        with contextlib.suppress(OSError):
+            delete(draft)  # left by a process that was killed
+        try:
+            draft.mkdir()
+            yield draft
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty draft folder to write in, which then becomes ``path``.
+
+    Raises:
+        OSError: ``path`` exists and is not an empty folder.
+        DiskError: the folder could not be written.
+    """
+    with _draft_folder(path) as draft:
+        yield draft
+        for file in (*draft.rglob("*"), draft):
+            sync(file)
+        os.replace(draft, path)
+        sync(path.parent)
+
+
+@contextmanager
+def sealed_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty draft folder to write in, which then replaces ``path``.
+
+    A ``manifest.json`` with the SHA-256 of every file is added, so that ``damage`` can tell whether it is undamaged.
+
+    Raises:
+        DiskError: the folder could not be written; an older one is unharmed.
+    """
+    with _draft_folder(path) as draft:
+        yield draft
+        files = sorted(file for file in draft.iterdir() if file.is_file())
+        manifest = draft / "manifest.json"
+        digests = {file.name: sha256(file) for file in files}
+        manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
+        for file in (*files, manifest, draft):
+            sync(file)
+        # An older one was written before the run was interrupted; the resumed run has reached the same step again.
+        old = _set_aside(path)
+        try:
+            os.replace(draft, path)
+        except BaseException:
+            if old is not None:
+                os.replace(old, path)
+            raise
+        sync(path.parent)
+    if old is not None:
+        with contextlib.suppress(OSError):
+            delete(old)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft.
+
+    Raises:
+        DiskError: it could not be removed.
+    """
+    with explained(path, verb="removed", reads=False):
+        refuse_links(path.parent)
+        if (old := _set_aside(path)) is not None:
+            delete(old)
+
+
+def delete(path: Path) -> None:
+    """Delete a folder, or the link or the file in its place. What a link leads to stays, as it lies elsewhere."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        path.unlink()
+    else:
+        shutil.rmtree(path)
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Give a folder the name of a draft in one step and return its path; None if there is no such folder."""
+    old = path.with_name(f"{path.name}.old.incomplete")
+    with contextlib.suppress(OSError):
+        delete(old)  # left by a process that was killed
+    if not os.path.lexists(path):
+        return None
+    os.replace(path, old)
+    return old
+
+
+@contextmanager
+def files_into(folder: Path, name: str) -> Iterator[Path]:
+    """Yield an empty draft folder ``<folder>/<name>.incomplete``, whose files then move to ``folder`` one by one.
+
+    Each file is replaced in one step, but a process that is killed between two steps leaves old and new files.
+
+    Raises:
+        DiskError: the files could not be written.
+    """
+    with _draft_folder(folder / name) as draft:
+        yield draft
+        for path in sorted(draft.iterdir()):
+            sync(path)
+            target = folder / path.name
+            if target.is_dir() and not target.is_symlink():
+                raise DiskError(
+                    f"{target}: a folder is in the place of a file that is to be written; remove it and start again",
+                    errno.EISDIR,
+                )
+            os.replace(path, target)
+        draft.rmdir()
+        sync(folder)
+
+
+def damage(folder: Path, needs: Collection[str] = ()) -> str | None:
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is complete and undamaged.
+
+    Args:
+        needs: names of files that it must have.
+    """
+    if not folder.is_dir():
+        return "no such folder"
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        return "it has no manifest.json, so it was not written completely"
+    try:
+        expected = read_object(manifest)["sha256"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"its manifest.json cannot be read ({error})"
+    if absent := set(needs) - {name for name, _ in expected}:
+        return f"its manifest.json does not list {', '.join(sorted(absent))}"
+    for name, digest in expected:
+        if not is_plain_name(name):  # a path, such as ../../x, would be read to compare its hash
+            return f"its manifest.json names {str(name)[:80]!r}, which is no file of this folder"
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if sha256(folder / name) != digest:
+            return f"{name} does not match its checksum in manifest.json"
+    return None

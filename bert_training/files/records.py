@@ -1,0 +1,183 @@
+"""Read the records of runs, such as run.json, which may have been damaged since they were written.
+
+A finished folder has ``hashes.json``. Its records, predictions and weights are compared with it whenever a command of
+this project reads them, because a flipped bit in them loads like any other value. Whoever changes them on purpose
+deletes ``hashes.json``. Its config and its tokenizer may well be edited by hand, so that a change there is one printed
+line. Nothing else in the folder is compared, apart from ``bert-repro verify``, which compares everything.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from bert_training.files.hashing import HASHES, hashes_record, sha256
+from bert_training.files.json_files import read_object
+from tokenization.json_text import parse_json
+
+RESULTS = "all_results.json"  # marks a finished run
+# What reading a record of unknown content may raise, because it is malformed or says something unexpected.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+
+
+def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str, Any]:
+    """The JSON object in a file that a run wrote.
+
+    Args:
+        remedy: what the user can do if the file is damaged.
+        needs: keys that the object must have.
+
+    Raises:
+        ValueError: the file holds something else, or it is not the one that the finished run left.
+        OSError: it cannot be read.
+    """
+    try:
+        content = read_object(path)
+        if missing := [name for name in needs if name not in content]:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged or edited ({error}); {remedy}") from error
+    check_unchanged(path)
+    return content
+
+
+def check_unchanged(path: Path) -> None:
+    """Raise ValueError if a file is not the one that the finished run in its folder left there."""
+    if changed_since_finished(path.parent, path.name):
+        raise ValueError(
+            f"{path}: damaged or edited: it is not the file whose SHA-256 is in {HASHES}; copy the folder again or, if "
+            f"you have changed the file on purpose, delete {path.parent / HASHES}"
+        )
+
+
+def changed_since_finished(folder: Path, name: str) -> bool:
+    """Whether a file in the folder of a finished run is another one than the run left there, by ``hashes.json``.
+
+    False if the folder holds no finished run, or no hash of the file.
+
+    Raises:
+        ValueError: ``hashes.json`` is damaged.
+        OSError: a file cannot be read.
+    """
+    if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
+        return False
+    digest = _finished_hashes(folder / HASHES).get(name)
+    return digest is not None and (not (folder / name).is_file() or sha256(folder / name) != digest)
+
+
+def _finished_hashes(path: Path) -> dict[str, str]:
+    try:
+        record = read_object(path)
+        hashes = record["sha256"]
+        intact = record == hashes_record(hashes) and isinstance(hashes, dict)
+    except (ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise ValueError(
+            f"{path}: damaged or edited, so it cannot say whether the other files are those of the run; copy the "
+            "folder again or, if you trust it as it is, delete this file"
+        )
+    return hashes
+
+
+def check_weights_unchanged(folder: Path) -> None:
+    """Compare the files of weights in the folder of a finished run with its ``hashes.json``.
+
+    Raises:
+        ValueError: one of them is not the file that the run left.
+    """
+    for path in sorted(folder.glob("*.safetensors")):
+        check_unchanged(path)
+
+
+def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], object] = print) -> None:
+    """Print a line for each of these files that is missing or not the one that the finished run in the folder left."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    for name in names:
+        if changed_since_finished(folder, name):
+            used = "it is used as it is"
+            if name == "vocab.txt" and (folder / "tokenizer.json").is_file():
+                used = "only words in rows that tokenizer.json calls unused are taken from it"
+            found = f"is not the file that the run left (its SHA-256 is not that in {HASHES}); {used}"
+            if not (folder / name).is_file():
+                found = f"is missing, although {HASHES} names it"
+            say(f"warning: {folder / name} {found}. If you have not changed it, copy the folder again")
+
+
+def read_events(path: Path, size: int = -1) -> list[dict]:
+    """The events of a metrics.jsonl in order.
+
+    Args:
+        size: read only the first ``size`` bytes; -1 for all.
+
+    Raises:
+        ValueError: there is no such file, or a line is not a JSON object with an "event" and, if it is one of training
+            or evaluation, with a "step".
+    """
+    if not path.is_file():
+        raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
+    events = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(io.BytesIO(file.read(size)), 1):
+            try:
+                event = parse_json(line.decode().strip())
+                problem = _problem_of_event(event)
+            except ValueError:  # not UTF-8, or no JSON
+                problem = "not one JSON object"
+            if problem:
+                raise ValueError(
+                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
+                    f"({problem}); probably a write was interrupted; delete the line"
+                )
+            events.append(event)
+    return events
+
+
+def _problem_of_event(event: Any) -> str:
+    """What is wrong with an event of a metrics.jsonl; "" if nothing is."""
+    kind = event.get("event") if isinstance(event, dict) else None
+    if not isinstance(kind, str):
+        return "it names no event"
+    if kind not in ("train", "eval"):
+        return ""
+    if type(event.get("step")) is not int:
+        return "its step is no whole number"
+    wrong = [name for name, value in event.items() if "loss" in name and type(value) not in (int, float, NoneType)]
+    return f"{wrong[0]} is no number" if wrong else ""
+
+
+@contextmanager
+def well_formed(place: Path, detail: str = "") -> Iterator[None]:
+    """Turn an error about the form of a run's records into a sentence that names the folder or the file.
+
+    Args:
+        detail: where in the file, such as "line 3".
+
+    Raises:
+        ValueError: the records are not in the form that a run writes.
+    """
+    try:
+        yield
+    except MALFORMED as error:
+        if isinstance(error, ValueError) and str(place) in str(error):
+            raise  # a sentence of ours
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise ValueError(
+            f"{place}{detail and ', '}{detail}: not in the form that a run writes ({reason}); copy it again. python -m "
+            "training verify with the folder of the run says which of its files have changed"
+        ) from error
+
+
+def nearly_equal(one: Any, other: Any) -> bool:
+    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(nearly_equal, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+    return bool(one == other) or (one != one and other != other)  # both are NaN

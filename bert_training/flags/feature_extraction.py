@@ -1,0 +1,35 @@
+"""The flags of extract_features.py."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bert_training.flags.checks import at_least
+from bert_training.flags.natures import flag
+
+
+@dataclass
+class FeatureArguments:
+    """The flags of extract_features.py."""
+
+    model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name; also an old one."})
+    input_file: str = field(
+        metadata={
+            "help": "Text file (also .gz, .xz) with one input per line; ' ||| ' separates the two texts of a pair."
+        }
+    )
+    output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})
+    tokenizer_name: str | None = flag(None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.")
+    layers: str = flag("-1,-2,-3,-4", "Layers to write: -1 is the last of 12, -12 the first, -13 the embeddings.")
+    pooling: Literal["none", "cls", "mean"] = flag("none", "Vectors to write: of all tokens, of [CLS], or their mean.")
+    max_seq_length: int = flag(128, "Largest number of tokens in one input of the model.")
+    long_lines: Literal["error", "window", "cut"] = flag(
+        "error",
+        "What to do with longer lines: refuse them, split them into windows, or cut them as google-research/bert does.",
+    )
+    batch_size: int = flag(32, "Number of inputs in one forward pass.")
+    model_impl: Literal["repro", "transformers"] = flag(
+        "repro", "The network: that of this project, or that of transformers."
+    )
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "batch_size")

@@ -1,0 +1,270 @@
+"""The flags of the fine-tuning scripts."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bert_training.flags.checks import at_least, refuse_idle
+from bert_training.flags.natures import (
+    AFTERWARDS,
+    CARD,
+    CHOICE,
+    DATA,
+    EVALUATION,
+    FIXED,
+    FREE,
+    SERIES,
+    START,
+    STORED,
+    flag,
+)
+from bert_training.flags.shared import SharedArguments
+
+
+@dataclass
+class FineTuningArguments(SharedArguments):
+    """The flags of all fine-tuning scripts."""
+
+    model_name_or_path: str | None = flag(
+        None, "A pre-trained checkpoint: folder or Hub name; also an old one.", CARD | START
+    )
+    config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
+    tokenizer_name: str | None = flag(
+        None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.", START
+    )
+    dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
+    train_file: str | None = flag(None, "Your own training data.", DATA)
+    validation_file: str | None = flag(None, "Your own validation data.", DATA)
+    max_train_samples: int | None = flag(None, "Use only this many training examples, the first ones.", FIXED)
+    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.", EVALUATION)
+    group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", FIXED)
+    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
+    metric_for_best_model: str | None = flag(
+        None, "Metric that decides which evaluation is the best. Default: the paper's.", CHOICE
+    )
+    early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
+    seeds: int | None = flag(
+        None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", SERIES
+    )
+    compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", SERIES)
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs."""
+        return self.seeds is not None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.model_name_or_path) == bool(self.config_name):
+            raise ValueError(
+                "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
+                "for random weights"
+            )
+        if self.config_name and not self.tokenizer_name:
+            raise ValueError("--config_name (random weights) needs --tokenizer_name DIR")
+        for name in ("max_train_samples", "max_eval_samples"):
+            if getattr(self, name) is not None:
+                at_least(self, 1, name)
+        at_least(self, 0, "early_stopping_patience")
+        if self.early_stopping_patience and not self.load_best_model_at_end:
+            raise ValueError(
+                "--early_stopping_patience needs --load_best_model_at_end: without it the last weights are saved, not "
+                "the best"
+            )
+        if self.seeds is not None:
+            at_least(self, 1, "seeds")
+        if self.compare_to and not self.many_runs:
+            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
+        if self.many_runs and self.push_to_hub:
+            raise ValueError(
+                "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
+                "with bert-repro upload"
+            )
+        if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
+            raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+        chosen = self.load_best_model_at_end or self.many_runs
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name",)),
+            (not chosen and "without --load_best_model_at_end or a series of runs", ("metric_for_best_model",)),
+        )
+
+
+@dataclass
+class GlueArguments(FineTuningArguments):
+    """The flags of run_glue.py."""
+
+    task_name: str | None = flag(
+        None,
+        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made from the documentation of this "
+        "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
+        FIXED | CARD | DATA | EVALUATION,
+    )
+    data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
+    test_file: str | None = flag(
+        None, "Your own data to predict; it is scored if every row has a label that the model knows.", AFTERWARDS
+    )
+    text_column: list[str] | None = flag(
+        None,
+        "Of your own data, the name of the column with the text, or of the two columns with a pair. Default: those "
+        "that the model was trained on, or usual names such as text; or sentence1 and sentence2.",
+        FIXED | EVALUATION,
+        nargs="+",
+    )
+    label_column: str | None = flag(
+        None, "Of your own data, the name of the column with the label. Default: as for the text.", FIXED | EVALUATION
+    )
+    problem_type: Literal["single_label", "regression"] | None = flag(
+        None,
+        "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "
+        "data, classes, unless a label such as 2.5 can only be a score.",
+        FIXED | EVALUATION,
+    )
+    max_seq_length: int = flag(
+        128,
+        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    label_token: Literal["cls", "last"] = flag(
+        "cls",
+        "Token from which the label is read; in a network that attends left to right only the last sees all.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    bilstm_on_top: bool = flag(
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
+    )
+    do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
+    write_submission: bool = flag(
+        False, "Write the predictions for the GLUE server; see bert-repro submission.", AFTERWARDS
+    )
+    paper: bool = flag(
+        False,
+        "The paper's search: 4 learning rates with --seeds restarts each (default 5); the best run on dev counts.",
+        SERIES,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.write_submission and not self.task_name:
+            raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
+        self.do_predict |= self.write_submission
+        if self.bilstm_on_top and self.label_token != "last":
+            raise ValueError("--bilstm_on_top reads the label from the last token: add --label_token last")
+        if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
+            raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
+        fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
+        refuse_idle(
+            self,
+            (self.task_name and fixed, ("text_column", "label_column", "problem_type")),
+            (not own and "without data of your own", ("text_column", "label_column", "problem_type")),
+        )
+        columns = self.text_column or []
+        if len(columns) > 2 or len({*columns}) < len(columns):
+            raise ValueError(
+                f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
+            )
+        if self.label_column in columns:
+            raise ValueError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs: also with --paper."""
+        return self.paper or super().many_runs
+
+
+@dataclass
+class SquadArguments(FineTuningArguments):
+    """The flags of run_squad.py."""
+
+    version_2_with_negative: bool = flag(
+        False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION | STORED
+    )
+    max_seq_length: int = flag(
+        384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD | EVALUATION | STORED
+    )
+    doc_stride: int = flag(
+        128, "Tokens from the start of one window to the start of the next.", FIXED | CARD | EVALUATION | STORED
+    )
+    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED | EVALUATION | STORED)
+    max_answer_length: int = flag(30, "Longest answer, in tokens.", EVALUATION | STORED)
+    n_best_size: int = flag(20, "Number of candidate answers kept per question.", EVALUATION | STORED)
+    null_score_diff_threshold: float | None = flag(
+        None,
+        "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
+        "without training data the threshold that is stored with the model.",
+        EVALUATION,
+    )
+    bilstm_on_top: bool = flag(
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
+    )
+    answer_alignment: Literal["offsets", "google"] = flag(
+        "offsets",
+        "How tokens are mapped back to text: by character offsets, or as google-research/bert does it.",
+        EVALUATION | STORED,
+    )
+    cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", FREE)
+    num_train_epochs: float = flag(2.0, "Passes over the training windows.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # 0 has no effect either, but it is accepted, because it stands in the records of all runs on SQuAD 1.1.
+        idle = self.null_score_diff_threshold and not self.version_2_with_negative
+        refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
+        # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0, as all records
+        # do.
+        only_evaluates = self.validation_file and not self.train_file
+        if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
+            self.null_score_diff_threshold = 0.0
+
+
+TaggerLayers = Literal[
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
+]
+
+
+@dataclass
+class NerArguments(FineTuningArguments):
+    """The flags of run_ner.py."""
+
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", AFTERWARDS)
+    max_seq_length: int = flag(
+        512,
+        "Length of a row in tokens: a sentence and as much of its document around it as fits.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    context: Literal["document", "sentence"] = flag(
+        "document", "What the model sees around a sentence.", FIXED | CARD | EVALUATION | STORED
+    )
+    mixed_tags: bool = flag(
+        False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
+    )
+    feature_based: TaggerLayers | None = flag(
+        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION | STORED
+    )
+    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD | EVALUATION | STORED)
+    per_device_train_batch_size: int = flag(
+        8, "Rows per device in one forward pass; a row may contain several sentences."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "lstm_size")
+        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
+
+
+@dataclass
+class SwagArguments(FineTuningArguments):
+    """The flags of run_swag.py."""
+
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
+    max_seq_length: int = flag(
+        128,
+        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
+    learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")

@@ -1,0 +1,241 @@
+"""The flags of run_pretraining.py."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
+from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
+from bert_training.flags.parsing import HasOwnDefaults
+from bert_training.flags.phases import phases_of
+from bert_training.flags.recipes import recipe_defaults
+from bert_training.flags.shared import SharedArguments
+
+CONFIG_SIZES = {
+    # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
+    # Source: Turc et al. 2019, "Well-Read Students Learn Better", Table 1; for base and large Devlin et al. 2018.
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+
+@dataclass
+class PretrainingArguments(SharedArguments, HasOwnDefaults):
+    """The flags of run_pretraining.py."""
+
+    train_file: list[str] = flag(
+        [],
+        "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
+        DATA,
+        nargs="+",
+    )
+    validation_file: list[str] = flag(
+        [], "Held-out text. Default: --validation_split of the documents.", DATA, nargs="+"
+    )
+    validation_split: float = flag(0.02, "Share of the documents to hold out if no --validation_file is given.", FIXED)
+    dataset_name: str | None = flag(None, "A data set of the Hub with one document per row.", DATA)
+    text_column: str = flag(
+        "text", "The field or column of the text in .jsonl and .parquet files and data sets.", FIXED | EVALUATION
+    )
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
+    streaming: bool = flag(False, "Stream the data set instead of downloading it.")
+    max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
+    tokenizer_name: str | None = flag(
+        None,
+        "A tokenizer's folder, Hub name or vocab.txt. Default: a vocabulary is learnt from the training text.",
+        START,
+    )
+    vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
+    limit_alphabet: int | None = flag(
+        None,
+        "Number of characters that a learnt vocabulary keeps, the most frequent ones. Default: 1,000, and more where "
+        "rows of it would stay free.",
+    )
+    cased: bool = flag(False, "The same as --do_lower_case false.")
+    do_lower_case: bool | None = flag(None, "Lower the case of the text of a learnt vocabulary. Default: true.")
+    strip_accents: bool | None = flag(
+        None,
+        "Drop accents and all other non-spacing marks, which are vowels in many scripts, with a learnt vocabulary. "
+        "Default: only if the case is lowered, and if that changes few words of the text; the script prints it.",
+    )
+    config_name: str | None = flag(
+        None,
+        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new. Default: mini.",
+        CARD | START,
+    )
+    model_name_or_path: str | None = flag(
+        None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
+    )
+    recipe: Literal["paper", "fast"] = flag(
+        "paper",
+        "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
+        "in a few hours (bert_training/flags/recipes.py); the script prints them.",
+        FREE | CARD,
+    )
+    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
+        "mlm_nsp",
+        "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",
+        FIXED | CARD | INSTANCE | EVALUATION,
+    )
+    max_seq_length: int | None = flag(
+        None, "Largest number of tokens of an instance. Default: 128.", FIXED | CARD | INSTANCE | EVALUATION
+    )
+    phases: str | None = flag(
+        None,
+        "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
+        "128:0.9:32,512:0.1:8x4.",
+    )
+    mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE | EVALUATION)
+    mask_replace_prob: float = flag(
+        0.8, "Share of the predicted tokens to replace with [MASK].", FIXED | INSTANCE | EVALUATION
+    )
+    random_replace_prob: float = flag(
+        0.1,
+        "Share of the predicted tokens to replace with a random one; the remainder stay as they are.",
+        FIXED | INSTANCE | EVALUATION,
+    )
+    whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", FIXED | CARD | INSTANCE | EVALUATION)
+    short_seq_prob: float = flag(
+        0.1, "Share of the instances with a random shorter length.", FIXED | INSTANCE | EVALUATION
+    )
+    max_predictions_per_seq: int | None = flag(
+        None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
+    )
+    max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
+    dropout: float | None = flag(
+        None,
+        "Dropout while this script trains. Default: that of the config, which config.json always keeps for "
+        "fine-tuning.",
+        FIXED | CARD,
+    )
+    initializer_range: float | None = flag(
+        None,
+        "Deviation of the truncated normal distribution of new weights; config.json keeps it. Default: that of the "
+        "config, 0.02 in BERT.",
+        FIXED | CARD,
+    )
+    initial_weights: Literal["random", "counted"] = flag(
+        "random",
+        "New weights. random: all of them (paper). counted: embeddings, output bias, head and attention begin "
+        "with what counts of the training text say about its pieces and their neighbours.",
+        FIXED | CARD,
+    )
+    static_shapes: bool = flag(
+        False,
+        "Give all batches of a phase the same shape, for compilers that need it (meant for TPUs, not tested there).",
+    )
+    verify_invariance: bool = flag(
+        False,
+        "Before training, compute a step with its batch split in several ways, and stop if the results differ.",
+        FREE,
+    )
+    peak_tflops: float | None = flag(
+        None,
+        "Peak TFLOP/s of one device, for the utilisation (MFU). Default: measured at the start with matrix products.",
+        FREE,
+    )
+
+    num_train_epochs: float = flag(1.0, "Passes over the training text.")
+    learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(  # type: ignore[assignment]  # one choice more
+        "adamw",
+        "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction. muon: torch's "
+        "Muon for the matrices of the encoder, and AdamW for the rest; slow on processors without bfloat16.",
+    )
+    muon_learning_rate: float = flag(0.02, "Peak learning rate of Muon's matrices.", FIXED | CARD)
+    warmup_steps: float = flag(
+        0.01, "As a number of steps or, below 1, a share of all steps (paper: 10,000 of 1,000,000)."
+    )
+    decay_steps: float | None = flag(
+        None,
+        "The last steps, a number or below 1 a share, in which the learning rate falls linearly to 0; until then it "
+        "stays at its peak. Default: all steps after the warm-up (paper).",
+        FIXED | CARD,
+    )
+    eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether a learnt vocabulary is lower-cased."""
+        return not self.cased and self.do_lower_case is not False
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that ``--recipe`` changes; ValueError if both ``--phases`` and one length were given."""
+        if "phases" in given and "max_seq_length" in given:
+            raise ValueError("give --phases or --max_seq_length, not both")
+        return recipe_defaults(given, CONFIG_SIZES)
+
+    def recipe_choices(self) -> dict[str, Any]:
+        """What the recipe chooses for this run, also where a flag that was given has won; empty for the paper's."""
+        names = ("recipe", "config_name", "model_name_or_path", "max_steps", "max_seq_length")
+        return recipe_defaults({name: getattr(self, name) for name in names}, CONFIG_SIZES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
+        in_unit_interval(self, "short_seq_prob", "validation_split")
+        at_least(self, 0, "muon_learning_rate")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
+        if self.initializer_range is not None and not 0 < self.initializer_range < 1:
+            raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
+        at_least(self, 1, "max_eval_instances", "vocab_size")
+        bounds = {"max_train_documents": 1, "max_predictions_per_seq": 1, "decay_steps": 0, "limit_alphabet": 1}
+        for name, bound in bounds.items():
+            if getattr(self, name) is not None:
+                at_least(self, bound, name)
+        if not self.validation_file and self.validation_split in (0, 1):
+            raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
+        if self.mlm_probability == 0:
+            raise ValueError("--mlm_probability must be above 0: without masks there is nothing to predict")
+        if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
+            raise ValueError(
+                "--mask_replace_prob and --random_replace_prob add up to more than 1: "
+                f"{self.mask_replace_prob} + {self.random_replace_prob}"
+            )
+        asked = self.max_seq_length
+        self.max_seq_length = 128 if asked is None else asked
+        self.max_seq_length = max(phase.length for phase in phases_of(vars(self)))
+        if asked not in (None, self.max_seq_length):
+            raise ValueError(f"--max_seq_length {asked} is not the largest length of --phases {self.phases}")
+        if self.max_seq_length < 8:
+            raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
+        if self.peak_tflops is not None and not self.peak_tflops > 0:
+            raise ValueError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
+        if self.static_shapes:
+            if self.unpad_inputs == "true":
+                raise ValueError("--static_shapes computes all padding; drop --unpad_inputs true")
+            self.unpad_inputs = "false"
+        if self.train_file and self.dataset_name:
+            raise ValueError("give --train_file or --dataset_name, not both")
+        if self.config_name and self.model_name_or_path:
+            raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.model_name_or_path and not self.tokenizer_name:
+            self.tokenizer_name = self.model_name_or_path
+        if self.cased and self.do_lower_case:
+            raise ValueError("--cased is the same as --do_lower_case false; give one of them")
+        ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
+            (not self._reads_rows() and "without a .jsonl or .parquet file or a data set", ("text_column",)),
+            (
+                self.tokenizer_name and "with a tokenizer that is given",
+                ("vocab_size", "cased", "do_lower_case", "strip_accents", "limit_alphabet"),
+            ),
+            (self.validation_file and "with --validation_file", ("validation_split",)),
+            (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
+            (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
+            (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
+            (ltr, ("whole_word_mask", "max_predictions_per_seq")),
+        )
+
+    def _reads_rows(self) -> bool:
+        files = (*self.train_file, *self.validation_file)
+        plain = all(file.removesuffix(".xz").removesuffix(".gz").endswith(".txt") for file in files)
+        return bool(self.dataset_name) or not plain

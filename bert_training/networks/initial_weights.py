@@ -1,0 +1,170 @@
+"""Load networks with the weights of a checkpoint and compute the hashes of its files; all scripts do it here."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from safetensors import SafetensorError
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.utils import cached_file
+
+from bert_training.files.hashing import sha256
+from bert_training.files.records import check_weights_unchanged
+from bert_training.files.weights_header import files_of_index
+from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
+from bert_training.networks.other_formats import WEIGHT_FILES
+
+# The classes whose head is called "classifier", so that one would be loaded as another, and what opens their folders.
+CLASSIFIERS = {
+    "BertForSequenceClassification": "run_glue.py",
+    "BertForTokenClassification": "run_ner.py, or run_glue.py with --label_token last",
+    "BertForMultipleChoice": "run_swag.py",
+    "BertFeatureTagger": "run_ner.py",
+    "BertBiLSTMForTokenClassification": "run_glue.py with --label_token last --bilstm_on_top",
+}
+OPENED_BY = CLASSIFIERS | {
+    "BertForQuestionAnswering": "run_squad.py",
+    "BertBiLSTMForQuestionAnswering": "run_squad.py with --bilstm_on_top",
+}
+
+
+class NetworkClass(Protocol):
+    """A class of networks, or one of transformers' Auto classes."""
+
+    def from_pretrained(self, pretrained_model_name_or_path: str, *args: Any, **kwargs: Any) -> Any:
+        """The network, or what else the options ask for."""
+        ...
+
+
+class LoadedNetwork(NamedTuple):
+    """A loaded network.
+
+    Attributes:
+        new: names of the weights that were newly initialised.
+        absent: those of ``new`` that the checkpoint lacks; the rest of ``new`` had another shape.
+    """
+
+    model: PreTrainedModel
+    new: list[str]
+    absent: set[str]
+
+
+def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (), **options: Any) -> LoadedNetwork:
+    """The network ``cls`` with the weights of a checkpoint, in float32.
+
+    transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
+    Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of
+    another class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever
+    names the checkpoint has for its tensors, the network is saved with today's.
+
+    Args:
+        name: a folder, a name on the Hub, or an old checkpoint.
+        may_be_new: prefixes of the names of weights that may be newly initialised.
+        options: passed to ``from_pretrained``.
+
+    Raises:
+        ValueError: the checkpoint lacks other weights, holds them in another shape, holds weights of the encoder that
+            the network has no place for, or its files are damaged: they are not those that the finished run in the
+            folder left (``hashes.json``), or a weight is not a finite number.
+    """
+    check_weights_unchanged(Path(name))
+    options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
+    source: Any = name
+    if is_old_checkpoint(name):
+        old = read_old_checkpoint(name)
+        # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
+        source, options = None, {"config": old.config, "state_dict": old.tensors} | options
+    try:
+        model, info = cls.from_pretrained(source, **options)
+    except SafetensorError as error:
+        raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
+    absent = set(info["missing_keys"])
+    mistaken = _classifier_of_another_class(model) - absent
+    new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
+    strange = [key for key in new if not key.startswith(may_be_new)]
+    kind = class_in(model.config)
+    if strange and not may_be_new and kind and kind != type(model).__name__:
+        raise ValueError(
+            f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
+            f"{OPENED_BY[kind]}; give another folder"
+        )
+    if strange:
+        raise ValueError(
+            f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
+            f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
+        )
+    if lost := sorted(key for key in info["unexpected_keys"] if _is_needed(key, model.config.num_hidden_layers)):
+        raise ValueError(
+            f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
+            f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
+        )
+    if broken := [key for key, tensor in model.state_dict().items() if not _is_finite(tensor)]:
+        raise ValueError(
+            f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
+            "be finite; the run that made it diverged, or the file is damaged. Give another checkpoint"
+        )
+    # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
+    vars(model).pop("_weight_conversions", None)
+    return LoadedNetwork(model, new, absent)
+
+
+def class_in(config: PretrainedConfig) -> str | None:
+    """The class of a fine-tuned network that a config.json names; None if it names none that is known here."""
+    names = config.architectures
+    return next((name for name in names if name in OPENED_BY), None) if isinstance(names, list | tuple) else None
+
+
+def _classifier_of_another_class(model: PreTrainedModel) -> set[str]:
+    """Draw the classifier anew if the checkpoint's is that of another class; return the names of its weights."""
+    kind, head = class_in(model.config), getattr(model, "classifier", None)
+    if kind not in CLASSIFIERS or kind == type(model).__name__ or not isinstance(head, torch.nn.Linear):
+        return set()
+    draw_classifier(head, model.config.initializer_range)
+    return {"classifier.weight", "classifier.bias"}
+
+
+def draw_classifier(head: torch.nn.Linear, std: float) -> None:
+    """New weights for a head, as BERT's initialisation draws them."""
+    torch.nn.init.normal_(head.weight, std=std)
+    torch.nn.init.zeros_(head.bias)
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _is_needed(key: str, num_layers: int) -> bool:
+    """Whether the first ``num_layers`` layers would compute something else without this weight."""
+    if not re.match(r"(bert\.)?(encoder|embeddings)\.", key):
+        return False  # a head or the pooler
+    layer = re.search(r"encoder\.layer\.(\d+)\.", key)
+    return layer is None or int(layer[1]) < num_layers
+
+
+def weights_sha256(name: str, **options: Any) -> dict[str, str]:
+    """The SHA-256 of each file of weights in a checkpoint: a folder, a downloaded name on the Hub, or an old one.
+
+    Args:
+        options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
+
+    Raises:
+        ValueError: the checkpoint has no file with weights.
+    """
+    if is_old_checkpoint(name):
+        return {path.name: sha256(path) for path in find_old_files(name).weights}
+    for file in WEIGHT_FILES:
+        try:
+            path = _cached(name, file, **options)
+        except OSError:  # the checkpoint has no file of this name
+            continue
+        if file.endswith(".index.json"):
+            return {part: sha256(_cached(name, part, **options)) for part in files_of_index(path)}
+        return {file: sha256(path)}
+    raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
+
+
+def _cached(name: str, file: str, **options: Any) -> Path:
+    path = cached_file(name, file, **options)
+    assert path is not None  # cached_file raises OSError for a missing file
+    return Path(path)

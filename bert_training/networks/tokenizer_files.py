@@ -1,0 +1,270 @@
+"""Open the tokenizer that a folder, a name on the Hub, a vocab.txt or an old checkpoint has.
+
+transformers reads tokenizer.json where there is one, and vocab.txt only otherwise. Here vocab.txt is compared with it,
+because users edit it, and the case of a vocabulary that stands alone is found out instead of assumed.
+"""
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers.models import WordPiece
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils import CONFIG_NAME, cached_file
+
+from bert_training.files.hashing import HASHES
+from bert_training.files.hub_datasets import is_saved_data_set
+from bert_training.files.json_files import read_object
+from bert_training.files.records import changed_since_finished, warn_of_changes
+from bert_training.networks.claims import TOKENIZER_FILES, check_named_files, check_tokenizer_files
+from bert_training.networks.other_formats import found_instead
+from bert_training.networks.vocabularies import (
+    in_words,
+    named,
+    never_produced,
+    rules,
+    say,
+    use_words,
+    words_of_the_user,
+)
+from tokenization import load_vocab
+from tokenization.bert_tokenizer import forget_calls
+from tokenization.fingerprint import tokenizer_sha256
+
+TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+VOCABULARIES = (TOKENIZER, VOCABULARY, "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+# Classes of transformers, and types of models, whose vocab.txt is one of BERT. Without a name, it is one of BERT too.
+BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
+BERT_TYPES = (None, "bert")
+
+
+def tokenizer_folder(name: str) -> Path | None:
+    """The folder of a tokenizer's files: ``name`` itself, or that of a downloaded name on the Hub; None without any."""
+    if Path(name).exists():
+        return Path(name) if Path(name).is_dir() else None
+    for file in (TOKENIZER, VOCABULARY):
+        try:
+            path = cached_file(name, file, local_files_only=True)
+        except (OSError, ValueError):  # there is none, or no repository can have this name
+            continue
+        if path is not None:
+            return Path(path).parent
+    return None
+
+
+def is_vocabulary_alone(folder: Path) -> bool:
+    """Whether the folder's tokenizer is a vocab.txt of BERT without a tokenizer.json."""
+    if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
+        return False
+    settings, config = _fields(folder / TOKENIZER_CONFIG), _fields(folder / CONFIG_NAME)
+    return settings.get("tokenizer_class") in BERT_CLASSES and config.get("model_type") in BERT_TYPES
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}
+
+
+def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrainedTokenizerBase:
+    """The tokenizer that transformers makes of a folder or a name on the Hub, with the user's words in unused rows.
+
+    Args:
+        quiet: print nothing.
+        options: for ``from_pretrained``.
+
+    Raises:
+        ValueError: there is none, it is damaged, or vocab.txt and tokenizer.json contradict each other.
+        OSError: transformers finds no such folder or name.
+    """
+    folder = Path(name)
+    check_there_is_one(name)
+    if not quiet:
+        warn_of_changes(folder, TOKENIZER_FILES)
+    check_tokenizer_files(folder)
+    if not folder.is_dir():
+        with contextlib.suppress(OSError):  # the next call says what is wrong, or does without the file
+            check_named_files(Path(cached_file(name, TOKENIZER_CONFIG) or ""))
+    tokenizer = _opened(name, options)
+    if (folder / TOKENIZER).is_file():
+        settings = _unstated_rules(folder, tokenizer, quiet)
+        if settings:
+            tokenizer = _opened(name, options | settings)
+    _check_ids(name, tokenizer)
+    _check_length(name, tokenizer)
+    _forget_calls(folder, tokenizer)
+    check_replaced(folder, tokenizer, quiet)
+    if (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
+        _take_words(folder / VOCABULARY, tokenizer, quiet)
+    return tokenizer
+
+
+def check_there_is_one(name: str) -> None:
+    """Raise ValueError if the name can only be that of a folder, and there is no tokenizer."""
+    folder = Path(name)
+    if folder.is_dir() and any((folder / file).is_file() for file in VOCABULARIES):
+        return
+    if is_saved_data_set(folder):
+        found = found_instead(folder)
+    elif folder.is_dir():
+        found = (
+            f"it has neither {TOKENIZER} nor {VOCABULARY}; give --tokenizer_name FOLDER, or copy these files into it"
+        )
+    elif folder.is_absolute() or len(folder.parts) > 2 or folder.parts[:1] == ("..",):
+        found = "there is no such folder; check the path"
+    else:
+        return
+    raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer; {found}")
+
+
+def no_such_place(name: str, error: OSError) -> ValueError:
+    """The error for a name that is no folder, and that cannot be loaded from the Hub either."""
+    return ValueError(
+        f"{name}: there is no such folder, and as a name on the Hub it cannot be loaded "
+        f"({str(error).splitlines()[0]}); check the path, or the name and the network"
+    )
+
+
+def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    try:
+        # False: the code of a folder is never executed, and the user is not asked whether it may be.
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
+    except OSError as error:
+        if Path(name).exists():
+            raise
+        raise no_such_place(name, error) from error
+    except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
+
+
+def _forget_calls(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Forget the truncation and padding in tokenizer.json; the sides that tokenizer_config.json states are kept."""
+    forget_calls(tokenizer)
+    if (folder / TOKENIZER).is_file():
+        stated = _fields(folder / TOKENIZER_CONFIG)
+        for side in ("truncation_side", "padding_side"):
+            setattr(tokenizer, side, stated.get(side, "right"))
+
+
+def _unstated_rules(folder: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> dict[str, Any]:
+    """Rules of tokenizer.json on case and accents that transformers' class replaces by its defaults.
+
+    transformers takes them from tokenizer_config.json. Where that states something else, it is followed, as in every
+    other program, with a warning.
+    """
+    normalizer = _fields(folder / TOKENIZER).get("normalizer")
+    if not isinstance(normalizer, dict) or normalizer.get("type") != "BertNormalizer":
+        return {}
+    lowers, strips = normalizer.get("lowercase"), normalizer.get("strip_accents")
+    there, here = {"do_lower_case": lowers, "strip_accents": lowers if strips is None else strips}, rules(tokenizer)
+    if not here or here == there or None in there.values():
+        return {}
+    stated = _fields(folder / TOKENIZER_CONFIG)
+    if not set(there) & set(stated):
+        return {"do_lower_case": lowers, "strip_accents": strips}
+    if not quiet:
+        say(
+            f"warning: {folder / TOKENIZER} says {in_words(there)}, but {TOKENIZER_CONFIG} makes it {in_words(here)}, "
+            "which transformers follows; correct the one that is wrong"
+        )
+    return {}
+
+
+def _take_words(path: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> None:
+    """Put the words of vocab.txt into rows that tokenizer.json calls unused.
+
+    Raises:
+        ValueError: the files differ in another way, or vocab.txt cannot be read.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or not isinstance(backend.model, WordPiece):
+        return
+    try:
+        pieces = list(load_vocab(path))
+    except ValueError as error:
+        raise ValueError(f"{error}. Or delete {VOCABULARY}: {TOKENIZER} beside it holds the vocabulary, too") from error
+    words = words_of_the_user(path, pieces, tokenizer)
+    if not words:
+        return
+    use_words(tokenizer, words)
+    if quiet:
+        return
+    say(f"{path}: words in {named(words)}, which {TOKENIZER} calls unused; they are used, and saved in both files")
+    if lost := never_produced(tokenizer, words):
+        say(
+            f"warning: {path}: no text ever becomes the words in {named(lost)}, because the tokenizer changes or "
+            "splits them first (case, accents, punctuation, spaces); spell them as the tokenizer does, or register "
+            "them with tokenizer.add_tokens"
+        )
+
+
+def check_replaced(folder: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool = False) -> None:
+    """Compare the tokenizer of a run's folder with the one that the run recorded.
+
+    Raises:
+        ValueError: neither of the two files that hold the vocabulary is the one that the finished run left.
+    """
+    recorded = _fields(folder / "run.json").get("tokenizer_sha256")
+    if recorded is None or recorded in (tokenizer_sha256(tokenizer), _sha256_of_file(folder / TOKENIZER)):
+        return
+    intact = [file for file in (TOKENIZER, VOCABULARY) if not changed_since_finished(folder, file)]
+    if not intact:
+        raise ValueError(
+            f"{folder}: neither {TOKENIZER} nor {VOCABULARY} is the file that the run left, by {HASHES}, so nothing "
+            "shows that their rows are those of the weights; copy both from the run again or, if you have changed "
+            f"them on purpose, delete {folder / HASHES}"
+        )
+    if not quiet and not (folder / HASHES).is_file():  # with hashes, warn_of_changes has said it
+        say(
+            f"warning: {folder}: the tokenizer is not the one with which the weights were trained: its SHA-256 is not "
+            "the tokenizer_sha256 in run.json. If you have not changed it, copy the folder again"
+        )
+
+
+def _sha256_of_file(path: Path) -> str | None:
+    """What ``tokenizer_sha256`` gives for the tokenizer in a tokenizer.json, without opening it."""
+    if not path.is_file():
+        return None
+    content = read_object(path) | {"truncation": None, "padding": None}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _check_length(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise ValueError if the longest input is no number; the library compares lengths with whatever it was given."""
+    if type(length := tokenizer.model_max_length) not in (int, float):
+        raise ValueError(
+            f"{name}: model_max_length in {TOKENIZER_CONFIG} must be a number, got {str(length)[:60]!r}; correct it"
+        )
+
+
+def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Compare the ids of the opened tokenizer with those in its file; the library repairs a damaged file in silence.
+
+    Raises:
+        ValueError: two pieces have one id, an id has no piece, or a special token has another id than in the file.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if len(set(vocabulary.values())) < len(vocabulary):
+        seen: dict[int, str] = {}
+        in_order = sorted(vocabulary.items())  # the library gives another order each time
+        piece, number = next((piece, number) for piece, number in in_order if seen.setdefault(number, piece) != piece)
+        raise ValueError(
+            f"{name}: its tokenizer gives the id {number} to two pieces, {seen[number]!r:.60} and {piece!r:.60}; copy "
+            "or download it again"
+        )
+    path = Path(name) / TOKENIZER
+    added = read_object(path).get("added_tokens") if path.is_file() else None
+    for number, token in enumerate(added or []):
+        if vocabulary.get(token["content"]) != token["id"]:
+            raise ValueError(
+                f"{path}: $.added_tokens[{number}] says that {token['content']!r:.60} has the id {token['id']}, but it "
+                f"gets {vocabulary.get(token['content'])}, because the vocabulary differs; copy or download it again"
+            )
+    ids = set(vocabulary.values())
+    if gap := next((number for number in range(len(ids)) if number not in ids), None):
+        raise ValueError(
+            f"{name}: no piece of its tokenizer has the id {gap}, although there are {len(ids):,} and the last has "
+            f"the id {max(ids):,}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
+            "that the model was trained with"
+        )

@@ -1,0 +1,136 @@
+"""What the tokenizer of a pre-training run loses of its text, and whether anything is left to predict."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.engine.batches import IGNORED
+from bert_training.engine.run import Run
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.documents import read_lines
+from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.text import Text
+from tokenization.coverage import SAMPLE, Coverage, coverage
+
+_BATCH = 256
+# (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
+GIVEN = (
+    "take weights or a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
+    "take a tokenizer that keeps them (strip_accents false in its tokenizer_config.json), or learn a vocabulary "
+    "(no --tokenizer_name)",
+)
+LEARNT = ("give a larger --vocab_size or --limit_alphabet", "give --strip_accents false")
+
+
+def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:
+    """What the user of these flags can do about [UNK], and about stripped accents.
+
+    Args:
+        pieces: of held-out text, the size of the vocabulary. One that was learnt has no characters that the training
+            text lacks, and one that did not fill its rows has all that it was allowed to have.
+    """
+    if args.tokenizer_name:
+        return GIVEN
+    if pieces is None or not args.validation_file:
+        return LEARNT
+    add = "add text like it to --train_file"
+    return add if pieces < args.vocab_size else f"{add}, or {LEARNT[0]}", LEARNT[1]
+
+
+def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check the first million characters of each text before the corpora are built, which may take hours.
+
+    Raises:
+        ValueError: practically all of them become [UNK].
+    """
+    if text.files and text.limit is None:  # a document may be as large as its file
+        lines: Iterable[str | None] = read_lines(text.files, text.args.text_column)
+    else:
+        lines = (paragraph for document in text.documents() for paragraph in document)
+    parts = {text.name: lines}
+    if text.args.validation_file:
+        parts[text.held_out_name] = read_lines(text.args.validation_file, text.args.text_column)
+    for name, part in parts.items():
+        pieces = len(tokenizer) if part is not lines else None
+        coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])
+
+
+def _beginning(lines: Iterable[str | None]) -> Iterator[str]:
+    characters = 0
+    for line in lines:
+        if line is not None:
+            yield line
+            characters += len(line)
+            if characters >= SAMPLE:
+                return
+
+
+def record_coverage(
+    run: Run[PretrainingArguments],
+    tokenizer: PreTrainedTokenizerBase,
+    train: Corpus,
+    held_out: Corpus,
+    evaluated: dict[int, PretrainingInstances],
+) -> None:
+    """Record and print the shares of [UNK] and of stripped accents in both corpora, and warn if they are large.
+
+    The case and the accents of the tokenizer are recorded and printed as well.
+
+    Args:
+        evaluated: the held-out instances by their length.
+
+    Raises:
+        ValueError: there is nothing to predict in the held-out instances.
+    """
+    run.only_main(lambda: check_predictable(run.args, evaluated, len(tokenizer)))
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
+        strips = normalizer.strip_accents
+        strips = lower_case if strips is None else strips
+        run.add_facts(tokenizer={"do_lower_case": lower_case, "strip_accents": strips})
+        case = "lower-cased" if lower_case else "cased"
+        run.say(f"the tokenizer is {case} and {'strips' if strips else 'keeps'} accents")
+    found = {
+        "train": coverage_of_corpus(train, tokenizer),
+        "held_out": coverage_of_corpus(held_out, tokenizer),
+    }
+    run.add_facts(coverage={name: counts.facts() for name, counts in found.items()})
+    for name, counts in found.items():
+        text = f"{name.replace('_', '-')} text"
+        run.say(f"{text}: {counts.summary()}")
+        for warning in counts.warnings(text, *remedies(run.args, len(tokenizer) if name == "held_out" else None)):
+            run.say(warning)
+
+
+def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
+    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes.
+
+    A corpus of an earlier version has no such sample; characters and words are then 0.
+    """
+    counts = Coverage.from_facts(corpus.manifest.get("coverage", {}))
+    unknown = tokenizer.unk_token_id
+    return replace(
+        counts, tokens=corpus.num_tokens, unknown_tokens=0 if unknown is None else int(corpus.unigrams[unknown])
+    )
+
+
+def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:
+    """Check that the held-out instances that are evaluated have something to predict.
+
+    Args:
+        held_out: the instances by their length.
+        pieces: the size of the vocabulary.
+
+    Raises:
+        ValueError: they hold only [UNK] and other special tokens, which are never predicted.
+    """
+    for length, instances in held_out.items():
+        count = min(args.max_eval_instances, instances.epoch_size(0))
+        batches = (instances.batch(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH))
+        if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
+            raise ValueError(
+                f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
+                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
+            )

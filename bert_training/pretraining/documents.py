@@ -1,0 +1,189 @@
+"""Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from bert_training.files.disk_errors import explained
+from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from tokenization.parquet_files import text_rows
+from tokenization.text_files import text_of_row
+from tokenization.text_forms import Recognised, recognised
+
+_KINDS = (".txt", ".jsonl", ".parquet")
+_PARTS = re.compile(r"[^\n]+")
+
+
+def read_documents(files: Iterable[str | Path], text_column: str = "text") -> Iterator[list[str]]:
+    """Yield the documents of ``files`` in order, each as the list of its paragraphs (stripped, non-empty lines).
+
+    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl and .parquet files
+    the field ``text_column`` of each row is a document, and its lines are paragraphs. The output of WikiExtractor and
+    wikitext are read as their articles (``form_of``). Each file may be compressed (.xz, .gz). All text is UTF-8.
+
+    Raises:
+        ValueError: a file is missing, empty, of an unknown kind or damaged, or it has bytes that are not UTF-8 or a
+            row without a string in the field of the text. The message names file and line.
+    """
+    document: list[str] = []
+    for line in without_empty(read_lines(files, text_column)):
+        if line is not None:
+            document.append(line)
+        else:
+            yield document
+            document = []
+
+
+def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterator[str | None]:
+    """Like ``read_documents``, but as one flat stream: paragraphs, and None at the end of each document.
+
+    Memory stays bounded even if a file is a single endless document.
+    """
+    for path in check_files(files):
+        with open_packed(path) as stream:
+            empty = True
+            form, texts = _recognised(path, stream, text_column)
+            for line in row_lines(texts, rows=kind_of(path) != ".txt" and form is None):
+                empty = empty and line is None
+                yield line
+        if empty:
+            raise ValueError(f"{path}: holds no text; remove it from the list of files")
+
+
+def form_of(path: Path, text_column: str = "text") -> str | None:
+    """The form of a file if it is one of those in ``tokenization/text_forms.py``; None for all other files.
+
+    Raises:
+        ValueError: as ``read_documents`` does, if the mistake is at the beginning of the file.
+    """
+    with open_packed(path) as stream:
+        return _recognised(path, stream, text_column).form
+
+
+def row_lines(texts: Iterable[tuple[int, str]], rows: bool) -> Iterator[str | None]:
+    """Paragraphs, and None at the end of each document.
+
+    Args:
+        texts: (number, text), in which a blank text ends a document.
+        rows: whether every text is a document of its own.
+    """
+    for _, text in texts:
+        empty = True
+        for part in _PARTS.finditer(text):  # one at a time, so that a long text is not held twice
+            if line := part[0].strip():
+                empty = False
+                yield line
+        if rows or empty:
+            yield None
+    if not rows:
+        yield None
+
+
+def check_files(files: Iterable[str | Path]) -> list[Path]:
+    """``files`` as paths.
+
+    Raises:
+        ValueError: there are none, or one is missing, empty or of an unknown kind.
+    """
+    paths = [Path(file) for file in files]
+    if not paths:
+        raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path}: expected a file, got a folder; name the files in it")
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        if kind_of(path) not in _KINDS:
+            raise ValueError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
+        if path.stat().st_size == 0:
+            raise ValueError(f"{path}: is empty; remove it from the list of files")
+    return paths
+
+
+def _recognised(path: Path, stream: IO[bytes], column: str) -> Recognised:
+    kind = kind_of(path)
+    if kind == ".txt":
+        return recognised(path, decoded_lines(path, stream))
+    return recognised(path, (_json_rows if kind == ".jsonl" else _parquet_rows)(path, stream, column), rows=True)
+
+
+def _json_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
+    for number, line in decoded_lines(path, stream):
+        if line.strip():
+            yield number, text_of_row(line.strip(), f"{path}:{number}", column)
+
+
+def _parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
+    import pyarrow
+
+    with tempfile.TemporaryFile() as unpacked:
+        try:
+            if path.suffix in PACKED:
+                # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
+                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                    shutil.copyfileobj(stream, unpacked)
+                stream = unpacked
+            for number, row in enumerate(text_rows(path, stream, path.stat().st_size, column), 1):
+                try:
+                    text = row.as_py()
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+                yield number, check_string(text, f"{path}: row {number}", column)
+        except DAMAGE as error:
+            raise damage_error(path, error) from error
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+
+
+def check_string(text: Any, where: str, column: str) -> str:
+    """``text``, the value of the field ``column``.
+
+    Raises:
+        ValueError: it is no string, or has a lone surrogate; the message begins with ``where``.
+    """
+    if not isinstance(text, str):
+        raise ValueError(
+            f"{where}: expected a string in the field `{column}`, got {type(text).__name__}; repair the row"
+        )
+    check_encodable(text, where)
+    return text
+
+
+def without_empty(lines: Iterable[str | None]) -> Iterator[str | None]:
+    """``lines``, paragraphs with None at the end of each document, without documents that have no paragraph."""
+    empty = True
+    for line in lines:
+        if line is not None or not empty:
+            yield line
+        empty = line is None
+
+
+def remedy_of_few(documents: int, sentences: int) -> str:
+    """What to do about a text that has too few documents or too short ones for pairs.
+
+    Args:
+        documents: the number of documents.
+        sentences: the number of sentences of the longest one.
+    """
+    if documents > 1 and sentences == 1:
+        return (
+            "remove the blank lines between the sentences of a document (each document here is a single sentence; a "
+            "row of a table is a document), or put each sentence on a line of its own if these are paragraphs"
+        )
+    return "put blank lines between documents"
+
+
+def check_encodable(text: str, where: str) -> None:
+    """Refuse lone surrogates, for which the library raises a TypeError that does not name them.
+
+    Raises:
+        ValueError: ``text`` has one; the message begins with ``where``.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from error

@@ -1,0 +1,75 @@
+"""The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from bert_training.engine.checkpoint import named_checkpoint
+from bert_training.engine.finished import read_facts
+from bert_training.files.links import refuse_links
+from bert_training.flags.phases import phases_of
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks.checkpoints import check_model_name, checkpoint_config, chosen_tokenizer
+from bert_training.networks.configuration import bert_config, check_fit, check_length
+from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.pretraining.build_corpus import check_text
+
+OF_CORPUS = ("text_column", "max_train_documents", "validation_split")
+OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
+
+
+def check_early(args: PretrainingArguments) -> None:
+    """Check the flags and files that do not depend on the vocabulary.
+
+    They are the flags that an unfinished run in the folder was started with, the shape of the network, the length of
+    its inputs, the checkpoint to start or resume from, the tokenizer if one is given, the folders of corpora that are
+    still to be written, and the held-out text if it is in files of its own.
+
+    Raises:
+        ValueError: one of them is wrong.
+    """
+    check_unfinished(args)
+    if args.model_name_or_path:
+        check_model_name(args.model_name_or_path)
+    else:
+        length = max(phase.length for phase in phases_of(vars(args)))
+        check_length(bert_config(args.config_name or "mini", 1), length)
+    if args.tokenizer_name:
+        tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
+        if args.model_name_or_path and not is_old_checkpoint(args.model_name_or_path):  # whose tensors are read once
+            check_fit(checkpoint_config(args.model_name_or_path, quiet=True), tokenizer, 1, quiet=True)
+    if args.resume_from_checkpoint not in (None, "auto"):
+        named_checkpoint(args.resume_from_checkpoint)
+    for name in ("train", "validation"):
+        corpus = Path(args.output_dir, "corpus", name)
+        if not (corpus / "manifest.json").is_file():  # a finished one is only read
+            refuse_links(corpus)
+    if args.validation_file:
+        check_text(args.validation_file, args.objective == "mlm_nsp", args.text_column)
+
+
+def check_unfinished(args: PretrainingArguments) -> None:
+    """Check that the flags that decide the vocabulary and the corpus are those of the run that is resumed.
+
+    Raises:
+        ValueError: they are not, so that its corpus and its checkpoints would be refused when a vocabulary was learnt.
+    """
+    folder = Path(args.output_dir)
+    begun = (folder / "corpus" / "train" / "manifest.json").is_file() or any(folder.glob("checkpoint-[0-9]*"))
+    if not args.resume_from_checkpoint or not begun or not (folder / "run.json").is_file():
+        return
+    try:
+        flags = read_facts(folder)["flags"]
+    except ValueError:  # the start of the run has warned of it, and nothing else needs it
+        return
+    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(args)}
+    then = defaults | flags  # earlier versions had fewer flags
+    names = [*OF_CORPUS] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
+    if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
+        names += ["cased", "do_lower_case"]
+    changed = [f"{name} {then[name]} -> {now}" for name in names if then[name] != (now := getattr(args, name))]
+    if changed:
+        raise ValueError(
+            f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
+            f"({', '.join(changed)}); give the same flags, or another --output_dir"
+        )

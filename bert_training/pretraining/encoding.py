@@ -1,0 +1,161 @@
+"""Encode lines of text as token ids, sentence by sentence, in one process or several.
+
+The workers are started with ``subprocess`` and import only this module. A worker of ``multiprocessing`` would first
+import the whole script that started it, including torch.
+"""
+
+import itertools
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+
+from bert_training.pretraining.sentences import split_sentences
+
+
+class Encoded(NamedTuple):
+    """T tokens of S sentences, and the ends of D documents among them."""
+
+    tokens: np.ndarray  # (T) int32, ids of all sentences, end to end
+    lengths: np.ndarray  # (S) int64, tokens in each sentence
+    ends: np.ndarray  # (D) int64, for each end of a document the number of sentences before it
+
+
+def load_backend(content: str) -> tokenizers.Tokenizer:
+    """The ``tokenizers`` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
+    backend = tokenizers.Tokenizer.from_str(content)
+    backend.encode_special_tokens = True
+    return backend
+
+
+def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> Encoded:
+    """Split ``lines``, paragraphs with None at the end of each document, into sentences and encode them."""
+    sentences: list[str] = []
+    ends: list[int] = []
+    for line in lines:
+        if line is None:
+            ends.append(len(sentences))
+        else:
+            sentences.extend(split_sentences(line))
+    ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
+    return Encoded(tokens, lengths, np.array(ends, np.int64))
+
+
+def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
+    """Yield (number of lines, their ids) for every chunk, in order.
+
+    At most ``2 * num_workers`` chunks are in memory at a time. If there is only one chunk, this process encodes it,
+    because starting a worker takes longer.
+
+    Args:
+        chunks: lists of lines, with None at the end of each document.
+        content: the content of a tokenizer.json.
+        num_workers: processes to start; with 1 this process does the work.
+    """
+    ahead = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(ahead, chunks)
+    if num_workers == 1 or len(ahead) < 2:
+        backend = load_backend(content)
+        for chunk in chunks:
+            yield len(chunk), encode_lines(backend, chunk)
+        return
+    with ExitStack() as stack:
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        threads = stack.enter_context(ThreadPoolExecutor(num_workers))
+        for _ in range(num_workers):
+            idle.put(stack.enter_context(_Worker(content)))
+
+        def encode(chunk: list[str | None]) -> Encoded:
+            worker = idle.get()
+            try:
+                return worker.encode(chunk)
+            finally:
+                idle.put(worker)
+
+        pending: deque[tuple[int, Future[Encoded]]] = deque()
+        for chunk in chunks:
+            pending.append((len(chunk), threads.submit(encode, chunk)))
+            if len(pending) == 2 * num_workers:
+                size, future = pending.popleft()
+                yield size, future.result()
+        while pending:
+            size, future = pending.popleft()
+            yield size, future.result()
+
+
+class _Worker:
+    """A process that encodes. It reads pickles from its standard input and writes pickles to its standard output."""
+
+    def __init__(self, content: str):
+        root = str(Path(__file__).parents[2])
+        program = (
+            f"import sys; sys.path.insert(0, {root!r}); from bert_training.pretraining.encoding import serve; serve()"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # One thread for each worker, since there are as many workers as cores.
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
+            # Ctrl-C reaches the parent only. When the parent ends, the pipe closes, which ends the worker.
+            start_new_session=True,
+        )
+        self._send(content)
+
+    def _send(self, message: Any) -> None:
+        assert self.process.stdin is not None
+        pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
+        self.process.stdin.flush()
+
+    def encode(self, chunk: list[str | None]) -> Encoded:
+        """The ids of a chunk.
+
+        Raises:
+            RuntimeError: the process has died.
+        """
+        assert self.process.stdout is not None
+        try:
+            self._send(chunk)
+            return pickle.load(self.process.stdout)
+        except (EOFError, BrokenPipeError) as error:
+            status = self.process.wait()
+            raise RuntimeError(
+                f"a tokenising process ended with status {status} (-9: killed, perhaps because memory ran out); run "
+                "again with fewer workers: building continues where it stopped"
+            ) from error
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.process.kill()  # nobody will read its result
+        self.process.communicate()
+
+
+def serve() -> None:
+    """The main function of a worker: encode chunks until standard input ends."""
+    receive, send = sys.stdin.buffer, sys.stdout.buffer
+    backend = load_backend(pickle.load(receive))
+    while True:
+        try:
+            chunk = pickle.load(receive)
+        except EOFError:
+            return
+        pickle.dump(encode_lines(backend, chunk), send, pickle.HIGHEST_PROTOCOL)
+        send.flush()

@@ -1,0 +1,247 @@
+"""Training instances as a pure function of (corpus, settings, position).
+
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=42, max_seq_length=128))
+    batch = instances.batch(2560, 2816)      # optimiser step 10 at a global batch of 256
+
+The epochs, one after the other, form an endless stream of positions. An instance depends on its position alone: not on
+the batches before it, on the number of processes, or on whether the run was interrupted. An instance looks like this
+(docs/data_pipeline.md shows a real one):
+
+    input_ids       [CLS] the man [MASK] to the store [SEP] he bought a gallon [MASK] milk [SEP] [PAD]
+    token_type_ids      0   0   0      0  0   0     0     0  1      1 1      1      1    1     1     0
+    labels              .   .   .   went  .   .     .     .  .      . .      .     of    .     .     .
+    next_sentence_label 0 (IsNext)
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.engine.batches import IGNORED
+from bert_training.flags.natures import INSTANCE
+from bert_training.flags.scripts import flags_with
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.hashed_random import random_bits
+from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
+from bert_training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
+from tokenization.fingerprint import tokenizer_sha256
+from tokenization.special_tokens import check_special_tokens
+
+OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
+# Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
+# of any position. Order and masks are new in every epoch.
+VARIANTS = 10
+_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceSettings(MaskSettings):
+    """The settings on which the instances of a corpus depend, those of the masks included.
+
+    They have the names of google-research/bert's create_pretraining_data.py where it has them.
+
+    Attributes:
+        seed: seed of the segments, of the order and of the masks.
+        max_seq_length: the greatest number of tokens of an instance, special tokens included.
+        objective: ``mlm_nsp``, pairs as in the paper; ``mlm``, sentences of one document packed into one segment;
+            ``ltr``, the same segments, where each position predicts the next token of the segment, and the last one
+            predicts nothing.
+        short_seq_prob: share of the instances with a random shorter length.
+        fixed: every epoch repeats the first one, including its masks, for evaluation.
+        pad_to_max: pad to ``max_seq_length``; otherwise to the longest row of the batch, rounded up to a multiple
+            of 8.
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+
+    seed: int
+    max_seq_length: int
+    objective: str = "mlm_nsp"
+    short_seq_prob: float = 0.1
+    fixed: bool = False
+    pad_to_max: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}")
+        if not 8 <= self.max_seq_length < 1 << 16:
+            raise ValueError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
+        if not 0 <= self.short_seq_prob <= 1:
+            raise ValueError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether instances are pairs of segments, as next-sentence prediction needs them."""
+        return self.objective == "mlm_nsp"
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that fit between the special tokens [CLS] A [SEP] B [SEP] or [CLS] A [SEP]."""
+        return self.max_seq_length - (3 if self.has_pairs else 2)
+
+
+def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
+    """The settings of the instances of a run.
+
+    Args:
+        flags: the flags of the run.
+        max_seq_length: the length of the phase.
+        held_out: whether the instances are those of the held-out text, which do not depend on the seed and never
+            change.
+    """
+    shared = {name: flags[name] for name in flags_with(INSTANCE) if name != "max_seq_length"}
+    seed = 0 if held_out else flags["seed"]
+    return InstanceSettings(seed=seed, max_seq_length=max_seq_length, fixed=held_out, **shared)
+
+
+class PretrainingInstances:
+    """Batches of pre-training instances from a corpus.
+
+    Raises:
+        ValueError: the tokenizer did not make the corpus or lacks a special token, or the corpus has no pairs and the
+            objective needs them.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
+        if tokenizer_sha256(tokenizer) != corpus.manifest["key"]["tokenizer_sha256"]:
+            raise ValueError(f"{corpus.path}: the corpus was made with another tokenizer; build it again with this one")
+        self.corpus, self.settings = corpus, settings
+        self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
+        check_special_tokens(tokenizer)
+        self.rule: MaskingRule | None = None if settings.objective == "ltr" else masking_rule(tokenizer, settings)
+        self.segment_seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
+        self.balance: LabelBalance | None = None
+        if settings.has_pairs:
+            self.balance = label_balance(
+                corpus, self.segment_seed, VARIANTS, settings.capacity, settings.short_seq_prob
+            )
+        self._sizes: dict[int, int] = {}
+        self._plans: OrderedDict[int, EpochPlan] = OrderedDict()
+        self._orders: OrderedDict[int, np.ndarray] = OrderedDict()
+
+    def epoch_size(self, epoch: int) -> int:
+        """Number of instances in an epoch."""
+        variant = 0 if self.settings.fixed else epoch % VARIANTS
+        if variant not in self._sizes:
+            self.plan(epoch)
+        return self._sizes[variant]
+
+    def locate(self, position: int) -> tuple[int, int]:
+        """(epoch, index within it) of a position of the endless stream.
+
+        Raises:
+            ValueError: the position is negative.
+        """
+        if position < 0:
+            raise ValueError(f"position is {position}; expected at least 0")
+        if self.settings.fixed:
+            epoch, index = divmod(position, self.epoch_size(0))
+            return epoch, index
+        # Sizes are computed one by one, so that a run shorter than ten epochs never plans them all.
+        epoch = 0
+        while epoch < VARIANTS and position >= self.epoch_size(epoch):
+            position -= self.epoch_size(epoch)
+            epoch += 1
+        if epoch == VARIANTS:
+            cycles, position = divmod(position, sum(self.epoch_size(variant) for variant in range(VARIANTS)))
+            epoch += cycles * VARIANTS
+            while position >= self.epoch_size(epoch):
+                position -= self.epoch_size(epoch)
+                epoch += 1
+        return epoch, position
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept."""
+        variant = 0 if self.settings.fixed else epoch % VARIANTS
+        if variant not in self._plans:
+            self._plans[variant] = self._make_plan(variant)
+            self._sizes[variant] = len(self._plans[variant])
+            while len(self._plans) > 2:
+                self._plans.popitem(last=False)
+        return self._plans[variant]
+
+    def order(self, epoch: int) -> np.ndarray:
+        """The order of an epoch, shuffled by seed and epoch.
+
+        ``order[i]`` is the row of the plan that is instance i of the epoch (int64, as long as the epoch).
+        """
+        if epoch not in self._orders:
+            bits = random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
+            self._orders[epoch] = np.argsort(bits, kind="stable")
+            while len(self._orders) > 2:
+                self._orders.popitem(last=False)
+        return self._orders[epoch]
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        """The instances at positions [start, stop) of the endless stream.
+
+        The batch has ``input_ids``, ``token_type_ids``, ``attention_mask`` and ``labels``, all (B, L) int64; labels are
+        -100 where nothing is predicted. With ``mlm_nsp`` it also has ``next_sentence_label`` (B): 0 IsNext, 1 NotNext.
+
+        Raises:
+            ValueError: start is not below stop, or the corpus was written to since it was opened.
+        """
+        if stop <= start:
+            raise ValueError(f"batch [{start}, {stop}) is empty; expected stop above start")
+        self.corpus.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
+        parts = []
+        epoch, index = self.locate(start)
+        remaining = stop - start
+        while remaining:
+            count = min(remaining, self.epoch_size(epoch) - index)
+            parts.append(self._rows(epoch, index, index + count))
+            remaining -= count
+            epoch, index = epoch + 1, 0
+        self.corpus.check_unchanged()
+        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if not self.settings.pad_to_max:
+            longest = int(arrays["attention_mask"].sum(1).max())
+            width = min(-(-longest // 8) * 8, self.settings.max_seq_length)
+            arrays = {name: array[:, :width] if array.ndim == 2 else array for name, array in arrays.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+    def _make_plan(self, variant: int) -> EpochPlan:
+        capacity, short_seq_prob = self.settings.capacity, self.settings.short_seq_prob
+        if self.balance is not None:
+            return plan_pairs(self.corpus, self.segment_seed, variant, capacity, short_seq_prob, self.balance)
+        return plan_packed(self.corpus, self.segment_seed, variant, capacity, short_seq_prob)
+
+    def _rows(self, epoch: int, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Instances [start, stop) of one epoch, as arrays (B, L), padded to max_seq_length."""
+        epoch = 0 if self.settings.fixed else epoch
+        rows = self.order(epoch)[start:stop]
+        plan = self.plan(epoch)
+        a_length, b_length = (lengths[rows, None].astype(np.int64) for lengths in (plan.a_length, plan.b_length))
+        column = np.arange(self.settings.max_seq_length)  # (L)
+        in_a = (column >= 1) & (column <= a_length)  # (B, L)
+        in_b = (column >= a_length + 2) & (column < a_length + 2 + b_length)
+        length = a_length + 2 + np.where(b_length > 0, b_length + 1, 0)
+        # the token of each column: the start of its segment in the corpus plus the distance from it
+        offsets = np.where(in_b, plan.b_start[rows, None] - a_length - 2, plan.a_start[rows, None] - 1) + column
+        tokens = self.corpus.tokens[np.where(in_a | in_b, offsets, 0)]
+        attended = column < length
+        input_ids = np.where(in_a | in_b, tokens, np.where(attended, self.sep, self.pad)).astype(np.int64)
+        input_ids[:, 0] = self.cls
+        if self.rule is None:
+            labels = np.full_like(input_ids, IGNORED)
+            labels[:, :-1] = np.where(in_a[:, 1:], input_ids[:, 1:], IGNORED)
+        else:
+            seed = int(random_bits(self.settings.seed, _MASK_STREAM).view(np.int64))
+            index = np.arange(start, stop)
+            input_ids, labels = mask_batch(self.rule, input_ids, seed, epoch, index)
+        arrays = {
+            "input_ids": input_ids,
+            "token_type_ids": (attended & (column >= a_length + 2)).astype(np.int64),
+            "attention_mask": attended.astype(np.int64),
+            "labels": labels,
+        }
+        if self.settings.has_pairs:
+            arrays["next_sentence_label"] = plan.label[rows].astype(np.int64)
+        return arrays

@@ -1,0 +1,44 @@
+"""What the audit of the data and the diagnosis of a plateau both measure: copies in the corpus."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_training.pretraining.corpus import Corpus
+
+_SAMPLE = 200_000  # the largest number of documents or sentences that is inspected
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured: its name, the measurement in words, and whether the measurement is good."""
+
+    name: str
+    text: str
+    good: bool
+
+
+def repeated_documents(corpus: Corpus) -> float:
+    """The share of the documents that are copies of an earlier one."""
+    return repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
+
+
+def repeated_sentences(corpus: Corpus) -> float:
+    """The share of the sentences of 8 tokens or more that are copies of an earlier one."""
+    return repeated_share(corpus.tokens, corpus.sentences, 8)
+
+
+def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
+    """The share of spans that equal an earlier one, among the first `_SAMPLE` spans.
+
+    Args:
+        offsets: span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
+        shortest: spans of fewer tokens are ignored.
+    """
+    seen, count = set(), 0
+    for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
+        if stop - start >= shortest:
+            count += 1
+            seen.add(hashlib.blake2b(tokens[start:stop].tobytes(), digest_size=8).digest())
+    return 1 - len(seen) / count if count else 0.0

@@ -1,0 +1,58 @@
+"""The network that a pre-training run trains."""
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from bert_training.engine.run import Run
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks.checkpoints import checkpoint_config
+from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
+from bert_training.networks.control import as_implementation
+from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.pretraining.masking import check_masking
+from tokenization.special_tokens import check_special_tokens
+
+
+def build_pretraining_network(
+    run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """The network with new weights, or with those of ``--model_name_or_path`` and their file -> SHA-256.
+
+    ``--dropout`` changes the network but not its config, so that the saved folder is fine-tuned with the dropout of the
+    config. The objective decides whether attention is left to right, even if the checkpoint was trained differently.
+
+    Raises:
+        ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
+            ``--max_seq_length``, or the checkpoint lacks weights other than those of the heads and the pooler.
+    """
+    args = run.args
+    left_to_right, initial_weights = args.objective == "ltr", None
+    assert args.max_seq_length is not None  # the flags get their default when they are parsed
+    if left_to_right:
+        check_special_tokens(tokenizer)
+    else:
+        check_masking(tokenizer, args.whole_word_mask)
+    if args.model_name_or_path:
+        config = checkpoint_config(args.model_name_or_path)
+        check_fit(config, tokenizer, args.max_seq_length)
+        before, config.is_decoder = config.is_decoder, left_to_right
+        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), config=config)
+        initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
+        run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
+        if before != left_to_right:
+            ways = ("left to right", "in both directions")
+            now, then = ways if left_to_right else ways[::-1]
+            run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
+    else:
+        config = new_config(args.config_name or "mini", tokenizer)
+        config.is_decoder = left_to_right
+        if args.initializer_range is not None:
+            config.initializer_range = args.initializer_range
+        check_fit(config, tokenizer, args.max_seq_length)
+        model = cls(config)
+    if args.model_impl == "repro":
+        model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
+    model = as_implementation(model, args)
+    if args.dropout is not None:
+        set_dropout(model, args.dropout)
+    prepare_for_training(model, args)
+    return model, initial_weights

@@ -1,0 +1,73 @@
+"""The instances that each optimiser step of a run sees, through all of its phases."""
+
+from collections.abc import Iterator
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.engine.batches import step_batches, steps_for
+from bert_training.engine.run import Run
+from bert_training.flags.phases import Phase, phases_of, with_steps
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.instances import PretrainingInstances, instance_settings
+
+
+def instances_by_length(
+    args: PretrainingArguments, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, held_out: bool = False
+) -> dict[int, PretrainingInstances]:
+    """The instances that the flags ask for, by the length of every phase.
+
+    Args:
+        args: the flags of the run.
+        corpus: the training corpus or the held-out corpus.
+        tokenizer: the tokenizer that made its ids.
+        held_out: whether it is the held-out corpus, whose instances are the same for every seed and every evaluation.
+    """
+    flags = vars(args)
+    return {
+        phase.length: PretrainingInstances(corpus, tokenizer, instance_settings(flags, phase.length, held_out))
+        for phase in phases_of(flags)
+    }
+
+
+def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInstances], world_size: int) -> list[Phase]:
+    """The phases with their optimiser steps: ``--max_steps`` in all, or as many as ``--num_train_epochs`` need.
+
+    Args:
+        args: the flags of the run.
+        train: the training instances by length (``instances_by_length``).
+        world_size: the number of processes.
+
+    Raises:
+        ValueError: a phase would have no step.
+    """
+    phases = phases_of(vars(args))
+    epoch_fraction = 1.0
+    if args.max_steps < 0:
+        sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
+        epoch_fraction = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
+    steps = steps_for(args, epoch_fraction)
+    try:
+        return with_steps(phases, steps)
+    except ValueError as error:
+        if args.recipe == "paper" or args.max_steps > 0:
+            raise
+        raise ValueError(
+            f"--recipe fast: {args.num_train_epochs:g} epochs of this text are {steps} optimiser steps, too few for "
+            f"--phases {args.phases}; give --max_steps, a smaller --per_device_train_batch_size, or "
+            f"--phases {phases[-1].length}:1"
+        ) from error
+
+
+def phase_batches(
+    run: Run[PretrainingArguments], phases: list[Phase], train: dict[int, PretrainingInstances], done: int
+) -> Iterator[list[dict[str, torch.Tensor]]]:
+    """Yield this process's micro-batches, one list for each optimiser step after step ``done``, through all phases.
+
+    Each phase reads the instances of its length from position 0.
+    """
+    for phase in phases:
+        if done < phase.stop:
+            first, total = max(done, phase.start) - phase.start, phase.stop - phase.start
+            yield from step_batches(train[phase.length], run, first, total, phase.size, phase.accumulation)

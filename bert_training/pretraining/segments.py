@@ -1,0 +1,334 @@
+"""The plan of an epoch: the token spans of the corpus from which each training instance is made.
+
+Pairs follow ``create_instances_from_document`` of google-research/bert. Sentences are gathered into a chunk until they
+reach the target length. The first few of them are A. B is the rest (IsNext) or a span of another document (NotNext). In
+the second case the rest goes back and starts the next chunk, so every sentence becomes part of an A or of a true B
+(unless a chunk of one sentence is left out, or a pair is cut). There are five differences:
+
+- Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext and tosses a fair
+  coin for the others, which leaves 34.3 % IsNext when each paragraph of Wikipedia is a document (length 128).
+  Here a chunk has at least two sentences unless only one is left in its stretch (see below), and IsNext is drawn with
+  the probability p <= 3/4 that balances the corpus.
+  If there are so many chunks of one sentence that NotNext still dominates, each epoch omits a random part of them.
+- Documents are divided into stretches of 1,024 sentences, and no chunk crosses the border of a stretch. The last chunk
+  of a stretch may therefore be shorter than its target, or have one sentence, although the document goes on.
+- The B of NotNext always comes from another document.
+- The short target length is drawn for each instance, not for each document.
+- If a pair is too long, its segments lose tokens at both ends, and the cut is split between the ends at a uniformly
+  random point. Google tosses a coin for each token, so nearly equal numbers are lost at both ends.
+
+All random numbers are hashes of (seed, variant, first sentence, turn): there is no generator with a state, and the
+plan does not depend on numpy's version.
+
+Shapes: I instances or chunks, D documents, N stretches of documents.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.hashed_random import below, random_bits, uniform
+
+IS_NEXT, NOT_NEXT = 0, 1
+# Stretches of at most 1,024 sentences bound the passes of the vectorised loop.
+_STRETCH_SENTENCES = 1024
+_BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
+_PILOT_SENTENCES = 200_000
+_MAX_IS_NEXT = 0.75
+# The purpose of a random draw: the last counter of `random_bits`.
+_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = range(9)
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """Token spans of every instance of an epoch.
+
+    Attributes:
+        a_start: (I) where A begins in the tokens of the corpus.
+        a_length: (I) the number of tokens of A.
+        b_start: (I) where B begins.
+        b_length: (I) the number of tokens of B; 0 for instances of a single segment.
+        label: (I) ``IS_NEXT`` or ``NOT_NEXT``; 0 for instances of a single segment.
+        left_out: number of one-sentence chunks that are left out of this epoch to balance the labels.
+    """
+
+    a_start: np.ndarray
+    a_length: np.ndarray
+    b_start: np.ndarray
+    b_length: np.ndarray
+    label: np.ndarray
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.a_start)
+
+    @property
+    def used_tokens(self) -> int:
+        """The number of tokens that occur in an A or in the B that follows it; each of them is in one such segment."""
+        follows = self.label == IS_NEXT
+        return int(self.a_length.sum(dtype=np.int64) + self.b_length[follows].sum(dtype=np.int64))
+
+
+class LabelBalance(NamedTuple):
+    """What makes half of the labels IsNext; see ``label_balance``.
+
+    Attributes:
+        is_next_prob: probability of IsNext for a chunk of two or more sentences.
+        keep_forced_prob: probability that an epoch uses a chunk of one sentence, which can only be NotNext.
+    """
+
+    is_next_prob: float
+    keep_forced_prob: float
+
+
+class _Stretches(NamedTuple):
+    """Runs of at most ``_STRETCH_SENTENCES`` sentences of one document, (N) each."""
+
+    document: np.ndarray  # number of the document
+    first: np.ndarray  # first sentence
+    end: np.ndarray  # the sentence after the last one
+
+
+class _Chunks(NamedTuple):
+    """Runs of sentences that become one pair each, (I) each.
+
+    A is the sentences first .. split - 1. The rest, split .. stop - 1, becomes B (IsNext) or starts the next chunk
+    (NotNext).
+    """
+
+    bits: np.ndarray  # uint64, the seed of the chunk; every draw hashes it
+    document: np.ndarray  # number of the document
+    first: np.ndarray  # first sentence of A
+    split: np.ndarray  # first sentence of the rest
+    stop: np.ndarray  # the sentence after the last one of the rest
+    target: np.ndarray  # wanted length of the pair in tokens
+    not_next: np.ndarray  # bool, B comes from another document
+    forced: np.ndarray  # bool, the chunk has one sentence and can only be NotNext
+
+
+def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
+    """The stretches of the documents with the given numbers (D)."""
+    first, end = corpus.documents[document], corpus.documents[document + 1]
+    counts = -(-(end - first) // _STRETCH_SENTENCES)  # (D) stretches of each document, rounded up
+    # (N) the number of each stretch within its document: 0 .. count - 1 for every document, one after the other.
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = np.repeat(first, counts) + within * _STRETCH_SENTENCES
+    return _Stretches(
+        np.repeat(document, counts), start, np.minimum(start + _STRETCH_SENTENCES, np.repeat(end, counts))
+    )
+
+
+def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
+    """The stretches of the whole corpus, about ``_BLOCK_SENTENCES`` sentences at a time."""
+    marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)  # sentences near which blocks begin
+    # The first document that begins at each mark or after it; a document longer than a block gives equal bounds.
+    bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
+    for first, last in itertools.pairwise(bounds):
+        yield _stretches(corpus, np.arange(first, last))
+
+
+def _targets(bits: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarray:
+    """Wanted lengths in tokens: ``capacity``, or with probability ``short_seq_prob`` uniform from 2 to ``capacity``."""
+    short = uniform(random_bits(bits, _SHORT)) < short_seq_prob
+    return np.where(short, 2 + below(random_bits(bits, _TARGET), capacity - 1), capacity)
+
+
+def _chunk_pairs(
+    corpus: Corpus,
+    stretches: _Stretches,
+    seed: int,
+    variant: int | np.ndarray,
+    capacity: int,
+    short_seq_prob: float,
+    is_next_prob: float,
+) -> _Chunks:
+    """Gather the sentences of all stretches into chunks.
+
+    Vectorised over stretches: pass n of the loop makes chunk n of every stretch.
+
+    Args:
+        corpus: the corpus of the stretches.
+        stretches: the stretches (N) to divide into chunks.
+        seed: seed of all draws.
+        variant: number of the version of the segments, or an array (N) with one for each stretch.
+        capacity: the greatest number of tokens in a pair, special tokens not counted.
+        short_seq_prob: share of the chunks with a random shorter target.
+        is_next_prob: probability of IsNext for a chunk of two or more sentences.
+    """
+    document, position, end = stretches
+    offsets = corpus.sentences
+    # The state is seeded by the stretch's first sentence, so it does not depend on the size of the blocks or on the
+    # sample that `label_balance` takes.
+    state = random_bits(seed, variant, position)
+    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3.
+    # split is 1 or 2; let it be 1, so A is sentence 0. If the label is IsNext, B is the sentences 1 and 2, and the next
+    # chunk begins at 3. If it is NotNext, the next chunk begins at 1.
+    turns: list[_Chunks] = []
+    turn = 0
+    while len(position):
+        bits = random_bits(state, turn)
+        target = _targets(bits, capacity, short_seq_prob)
+        stop = np.searchsorted(offsets, offsets[position] + target, side="left")
+        stop = np.minimum(np.maximum(stop, position + 2), end)
+        count = stop - position
+        split = position + 1 + below(random_bits(bits, _SPLIT), np.maximum(count - 1, 1))
+        forced = count == 1
+        not_next = forced | (uniform(random_bits(bits, _LABEL)) >= is_next_prob)
+        turns.append(_Chunks(bits, document, position, split, stop, target, not_next, forced))
+        position = np.where(not_next, split, stop)
+        active = position < end
+        document, position = document[active], position[active]
+        end, state = end[active], state[active]
+        turn += 1
+    return _Chunks._make(np.concatenate(column) for column in zip(*turns, strict=True))
+
+
+def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
+    """The probabilities that make half of the labels IsNext.
+
+    Finds p in [1/2, 3/4] at which as many IsNext as NotNext are planned; if even 3/4 gives too few, also the share of
+    one-sentence chunks to keep. All ``variants`` of the corpus, or of a sample of it when the corpus is large, are
+    planned with several values of p. The excess of IsNext grows with p, so its root is found by false position.
+
+    Raises:
+        ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
+    """
+    if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
+        raise ValueError(
+            f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
+            "got none such; add text, put blank lines between documents, or use the objective mlm"
+        )
+    stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
+    stretches = _stretches(corpus, np.arange(0, corpus.num_documents, stride))
+    # A few long documents can still exceed the limit; then only every `stride`-th stretch is kept.
+    stride = max(1, int((stretches.end - stretches.first).sum()) * variants // _PILOT_SENTENCES)
+    sample = _Stretches._make(np.tile(column[::stride], variants) for column in stretches)
+    variant = np.repeat(np.arange(variants), len(sample.document) // variants)
+
+    def surplus(is_next_prob: float) -> tuple[int, int]:
+        """(IsNext minus NotNext among chunks that have a choice, number of one-sentence chunks)."""
+        chunks = _chunk_pairs(corpus, sample, seed, variant, capacity, short_seq_prob, is_next_prob)
+        drawn_not_next = chunks.not_next & ~chunks.forced
+        return int((~chunks.not_next).sum() - drawn_not_next.sum()), int(chunks.forced.sum())
+
+    def excess(is_next_prob: float) -> int:
+        """IsNext minus NotNext among all chunks; those of one sentence are NotNext."""
+        free_surplus, forced = surplus(is_next_prob)
+        return free_surplus - forced
+
+    low, high = 0.5, _MAX_IS_NEXT
+    free_surplus, forced = surplus(high)
+    if free_surplus < forced:
+        return LabelBalance(high, max(free_surplus, 0) / forced)
+    excess_low = excess(low)
+    excess_high = free_surplus - forced
+    for _ in range(4):  # the excess is nearly linear in is_next_prob, so few iterations suffice
+        if excess_low >= 0 or excess_high <= 0:
+            break
+        middle = low + (high - low) * excess_low / (excess_low - excess_high)
+        excess_middle = excess(middle)
+        if excess_middle < 0:
+            low, excess_low = middle, excess_middle
+        else:
+            high, excess_high = middle, excess_middle
+    return LabelBalance(low if -excess_low < excess_high else high, 1.0)
+
+
+def plan_pairs(
+    corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float, balance: LabelBalance
+) -> EpochPlan:
+    """Plan A/B pairs over the whole corpus.
+
+    Args:
+        corpus: the corpus from which A and B are taken.
+        seed: seed of all draws.
+        variant: number of the version of the segments (Google's ``dupe_factor`` is the number of versions).
+        capacity: the greatest number of tokens in a pair, special tokens not counted.
+        short_seq_prob: share of the pairs with a random shorter target.
+        balance: the probabilities that balance the labels (``label_balance``).
+    """
+    plans, left_out = [], 0
+    for stretches in _blocks(corpus):
+        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, balance.is_next_prob)
+        kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced_prob)
+        left_out += int((~kept).sum())
+        plans.append(_place_b_and_cut(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
+    return _join_plans(plans, left_out)
+
+
+def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
+    """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to ``capacity``."""
+    bits, offsets = chunks.bits, corpus.sentences
+    a_start, a_end = offsets[chunks.first], offsets[chunks.split]
+    other = below(random_bits(bits, _DOCUMENT), corpus.num_documents - 1)
+    other += other >= chunks.document  # any document but the chunk's own
+    other_first, other_end = corpus.documents[other], corpus.documents[other + 1]
+    start = other_first + below(random_bits(bits, _START), other_end - other_first)
+    wanted = np.maximum(chunks.target - (a_end - a_start), 1)
+    end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
+    b_start = np.where(chunks.not_next, offsets[start], a_end)
+    b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
+
+    a_length, b_length = cut_lengths(a_end - a_start, b_end - b_start, capacity)
+    a_start = a_start + below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)
+    b_start = b_start + below(random_bits(bits, _CUT_B), b_end - b_start - b_length + 1)
+    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
+    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
+
+
+def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths after Google's ``truncate_seq_pair``: the longer segment, B on a tie, loses tokens until both fit.
+
+    Args:
+        a: lengths (I) of A in tokens.
+        b: lengths (I) of B in tokens.
+        capacity: the greatest sum of the lengths that are returned, those of A and those of B.
+    """
+    half = capacity // 2
+    long_a, long_b = a > capacity - half, b > half
+    cut_a = np.where(long_b, capacity - half, capacity - b)
+    cut_b = np.where(long_a, half, capacity - a)
+    fits = a + b <= capacity
+    return np.where(fits | ~long_a, a, cut_a), np.where(fits | ~long_b, b, cut_b)
+
+
+def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+    """Plan single segments of at most ``capacity`` tokens: as many whole sentences of one document as fit.
+
+    A segment may hold several sentences, but of one stretch of a document only. A sentence longer than the target is
+    continued in the next segment, so that every token of the corpus is in exactly one instance.
+    """
+    offsets = corpus.sentences
+    plans = []
+    for stretches in _blocks(corpus):
+        state = random_bits(seed, variant, stretches.first)
+        position, end = offsets[stretches.first], offsets[stretches.end]
+        starts, lengths, turn = [], [], 0
+        while len(position):
+            limit = position + _targets(random_bits(state, turn), capacity, short_seq_prob)
+            whole = offsets[np.searchsorted(offsets, limit, side="right") - 1]
+            stop = np.minimum(np.where(whole > position, whole, limit), end)
+            starts.append(position)
+            lengths.append(stop - position)
+            active = stop < end
+            position, end, state = stop[active], end[active], state[active]
+            turn += 1
+        start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
+        none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
+        plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
+    return _join_plans(plans, 0)
+
+
+def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
+    return EpochPlan(
+        a_start=np.concatenate([plan.a_start for plan in plans]),
+        a_length=np.concatenate([plan.a_length for plan in plans]),
+        b_start=np.concatenate([plan.b_start for plan in plans]),
+        b_length=np.concatenate([plan.b_length for plan in plans]),
+        label=np.concatenate([plan.label for plan in plans]),
+        left_out=left_out,
+    )

@@ -1,0 +1,75 @@
+"""The results of all tasks and their names, in one table for the model card, the training curves and the report."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A row of ``METRICS``.
+
+    Attributes:
+        hub_type: the metric type of the Hub.
+        card_name: the name in the model card. In ``card_name_of`` "F1" becomes "F1, per cent" for SQuAD.
+        table_name: the name in the table of ``bert-repro report``; "" if that table never has it.
+        curve_name: the name in ``training_curves.png``; "" if that picture leaves it out.
+    """
+
+    hub_type: str
+    card_name: str
+    table_name: str = ""
+    curve_name: str = ""
+
+
+# Key in all_results.json and metrics.jsonl -> names. The order is that of the rows of a card and of the curves.
+METRICS = {
+    "eval_loss": Metric("loss", "Loss"),
+    "eval_mlm_loss": Metric("loss", "Masked-piece loss, nats"),
+    "eval_perplexity": Metric("perplexity", "Perplexity of masked pieces"),
+    "eval_mlm_accuracy": Metric("accuracy", "Masked-piece accuracy", curve_name="masked pieces"),
+    "eval_nsp_accuracy": Metric("accuracy", "Next-sentence accuracy (chance 0.5)", curve_name="next sentence"),
+    "eval_accuracy": Metric("accuracy", "Accuracy", "accuracy", "accuracy"),
+    "eval_mnli_m_accuracy": Metric("accuracy", "Accuracy, matched", "accuracy, matched", "matched"),
+    "eval_mnli_mm_accuracy": Metric("accuracy", "Accuracy, mismatched", "accuracy, mismatched", "mismatched"),
+    "eval_matthews_correlation": Metric(
+        "matthews_correlation", "Matthews correlation", "Matthews correlation", "Matthews"
+    ),
+    "eval_pearson": Metric("pearsonr", "Pearson correlation", "Pearson correlation", "Pearson"),
+    "eval_spearmanr": Metric("spearmanr", "Spearman correlation", "Spearman correlation", "Spearman"),
+    "eval_exact_match": Metric("exact_match", "Exact match, per cent", "exact match", "exact match"),
+    "eval_precision": Metric("precision", "Precision", "precision"),
+    "eval_recall": Metric("recall", "Recall", "recall"),
+    "eval_f1": Metric("f1", "F1", "F1", "F1"),
+    "eval_HasAns_f1": Metric("f1", "F1 of questions that have an answer, per cent"),
+    "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
+    "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),
+}
+# The results that neither cards nor pictures nor reports have: the loss of next-sentence prediction; and of SQuAD 2.0
+# the exact scores, the counts, the thresholds and the scores at two of them. The scores of one type of entities or of
+# one category of AX are not listed, because their names depend on the data.
+OTHER_RESULTS = frozenset({
+    "eval_nsp_loss",
+    "eval_exact", "eval_HasAns_exact", "eval_NoAns_exact", "eval_best_exact",
+    "eval_total", "eval_HasAns_total", "eval_NoAns_total",
+    "eval_best_exact_thresh", "eval_best_f1_thresh", "eval_null_score_diff_threshold",
+    "eval_at_0_exact", "eval_at_0_f1", "eval_at_best_exact", "eval_at_best_f1",
+})  # fmt: skip
+
+
+def percent_factor(keys: Iterable[str]) -> int:
+    """The factor that turns scores into per cent: 1 for SQuAD, which records per cent, and 100 for other tasks.
+
+    Args:
+        keys: the keys of the results or of the events of a run.
+    """
+    return 1 if "eval_exact_match" in keys else 100
+
+
+def card_name_of(key: str, factor: int) -> str:
+    """The name of a result in the model card, where scores stand as they are recorded.
+
+    Args:
+        key: a key of METRICS.
+        factor: the ``percent_factor`` of the results.
+    """
+    return "F1, per cent" if key == "eval_f1" and factor == 1 else METRICS[key].card_name

@@ -1,0 +1,182 @@
+"""The columns of labelled texts: which of a table's columns are the text, the label and the index.
+
+The columns of a task of GLUE are those of its official files. In the user's own data, columns are found by their usual
+names, and otherwise by what is certain: one column remains besides the label and the index. Nothing else is guessed,
+because a model that reads a number or a comment in place of the text looks good and is of no use.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bert_training.tasks.classification.glue import OWN_LABELS, OWN_TEXTS, Task
+from bert_training.tasks.classification.labels import NUMBER
+
+INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
+NAME_THE_TEXT = "name the text with --text_column (two names for a pair)"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns to read; the name of the label or the index is None if the file does not have it.
+
+    Attributes:
+        guessed: the text has no usual name, and is the only column that remains.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    index: str | None
+    categories: tuple[str, ...] = ()
+    guessed: bool = False
+
+    def names(self) -> list[str]:
+        """All names, without None."""
+        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
+
+
+def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
+    """The task's columns in a header.
+
+    If the user's own data has none of the usual names, the one column that is neither label nor index is the text.
+
+    Args:
+        labelled: whether there must be a label.
+
+    Raises:
+        ValueError: the header lacks a column, or several columns may be the one.
+    """
+    label = _label(task, header, labelled)
+    texts = _texts(task, header, label)
+    guessed = texts is None
+    if texts is None:
+        texts = _remaining(task, header, label)
+    index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
+    categories = tuple(name for name in task.categories if name in header)
+    return Columns(texts, label, None if index in (*texts, label) else index, categories, guessed)
+
+
+def _label(task: Task, header: list[str], labelled: bool) -> str | None:
+    found = [name for name in task.label_columns if name in header]
+    if not labelled:
+        return found[0] if found else None
+    certain = ("label", task.trained_label)
+    several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain
+    if several:
+        raise ValueError(f"expected one column with labels, got {_listed(found)}; name one with --label_column")
+    if not found:
+        remedy = "rename the label column" if task.files else "name the label column with --label_column"
+        if not task.files and len(header) > 3:
+            remedy += " (several labels for one text, each in a column of its own, cannot be learnt)"
+        raise ValueError(
+            f"expected a column {_or(task.label_columns)}, got {_listed(header)}; {_remedy(task, header, remedy)}"
+        )
+    return found[0]
+
+
+def _texts(task: Task, header: list[str], label: str | None) -> tuple[str, ...] | None:
+    """The names of the text columns by the names that the task knows; None if they are not among them.
+
+    Raises:
+        ValueError: several columns of the user's own data have usual names.
+    """
+    there = [names for names in task.text_columns if set(names) <= set(header)]
+    if task.text_columns is not OWN_TEXTS:
+        return there[0] if there else None
+    # "question" and "sentence" are a pair, and not a single "sentence" as well.
+    there = [names for names in there if label not in names and not any(set(names) < set(other) for other in there)]
+    if len(there) == 1:
+        return there[0]
+    if task.trained_on and set(task.trained_on) <= set(header) - {label}:
+        return task.trained_on
+    if there:
+        raise _several(" and ".join(map(repr, names)) for names in there)
+    return None
+
+
+def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, ...]:
+    """The only column of the user's own data that is neither label nor index. ValueError if there is no such one."""
+    left = [name for name in header if name != label and name.lower() not in INDEX_COLUMNS]
+    own = task.text_columns is OWN_TEXTS
+    if own and len(left) == 1 and not _looks_like_an_example(left):
+        return (left[0],)
+    if own and len(left) == 2 and task.trained_on_two:
+        return (left[0], left[1])
+    if own and len(left) > 1 and not _looks_like_an_example(header):
+        raise _several(map(repr, left))
+    remedy = "is this the right file for the task?" if task.files else NAME_THE_TEXT
+    expected = _or(" and ".join(names) for names in task.text_columns)
+    if not own and task.text_columns[0] == task.trained_on:
+        expected = f"{_or([' and '.join(task.trained_on)])} as in the model's training, or usual names"
+    raise ValueError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
+
+
+BOOLEANS = ("true", "false", "yes", "no", "t", "f", "y", "n")
+# Of dates, times and prices, beside digits and marks.
+NO_WORDS = frozenset(
+    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
+    "october november december mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday "
+    "st nd rd th am pm utc gmt usd eur gbp chf jpy cny inr rs".split()
+)
+VALUES = 0.9  # the share of cells that makes a column one of values; a few may be damaged
+
+
+def not_texts(cells: Sequence[str]) -> str | None:
+    """A cell of a column that has (nearly) only numbers, dates, prices, codes, or yes and no; None for texts."""
+    values = [cell for cell in cells if _is_value(cell)]
+    return values[0] if len(values) >= VALUES * len(cells) else None
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell has no word; a word has two letters, or one that is not ASCII, as in Chinese."""
+    cell = cell.strip()
+    if NUMBER.fullmatch(cell) or cell.lower() in BOOLEANS:
+        return True
+    if cell.isascii() and len(cell.split()) == 1 and any(map(str.isdigit, cell)):
+        return True  # a code, or a date and time without a space
+    words = {word.lower() for word in re.findall(r"[^\W\d_]+", cell) if len(word) > 1 or not word.isascii()}
+    return words <= NO_WORDS and any(map(str.isalnum, cell))
+
+
+def _several(candidates: Iterable[str]) -> ValueError:
+    listed = list(candidates)
+    return ValueError(
+        f"{len(listed)} candidates for the text: {', '.join(listed)}; {NAME_THE_TEXT}; only usual names such as "
+        "'text', or 'premise' and 'hypothesis', need no flag"
+    )
+
+
+def _remedy(task: Task, header: list[str], otherwise: str) -> str:
+    """What to do about a header that lacks a column."""
+    wanted = {name for names in task.text_columns for name in names} | set(task.label_columns)
+    if padded := [name for name in header if name.strip() != name and name.strip() in wanted]:
+        return f"remove the spaces around {padded[0]!r}"
+    if _looks_like_an_example(header):
+        example = {1: "text", 2: "text,label"}.get(len(header), "id,text,label")
+        return f"if the first line is an example, add a header line such as {example} above it; otherwise {otherwise}"
+    return otherwise
+
+
+def _looks_like_an_example(header: list[str]) -> bool:
+    """Whether a header is probably the first example of a file without one."""
+    return any(NUMBER.fullmatch(cell) or len(cell.split()) > 3 or len(cell) > 60 for cell in header)
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in names)
+
+
+def _listed(header: list[str]) -> str:
+    return ", ".join(repr(name if len(name) < 40 else name[:40] + "...") for name in header)
+
+
+def text_problem(text: object) -> str | None:
+    """What is wrong with a cell of a text column; None if it is a text.
+
+    A text of spaces and control characters, which the tokenizer drops, is empty as well.
+    """
+    if not isinstance(text, str):
+        return f"got {text!r:.60}"
+    if not any(character.isprintable() and not character.isspace() for character in text):
+        return f"got the empty {text!r:.60}" if text else "got an empty field"
+    return None

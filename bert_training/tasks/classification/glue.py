@@ -1,0 +1,218 @@
+"""The tasks of GLUE, as a table: files, columns, labels and metrics of each; and the built-in tasks of the same kind.
+
+``bert_training.tasks.classification.sources`` reads the examples of a task, ``labelled_texts`` holds them and makes the
+inputs of the model, and ``scores`` computes the metrics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+PLAIN_FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+MNLI_FILES = {
+    "train": "train.tsv",
+    "validation_matched": "dev_matched.tsv",
+    "validation_mismatched": "dev_mismatched.tsv",
+    "test_matched": "test_matched.tsv",
+    "test_mismatched": "test_mismatched.tsv",
+}
+AX_FILES = {"validation": "diagnostic-full.tsv", "test": "diagnostic.tsv"}
+AX_CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
+COLA_HEADER = ("source", "label", "original_label", "sentence")
+PAIR = ("sentence1", "sentence2")
+PREMISE = ("premise", "hypothesis")
+ENTAILMENT = ("entailment", "not_entailment")
+THREE_WAY = ("entailment", "neutral", "contradiction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
+
+    Attributes:
+        folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
+        text_columns: possible names of the text columns; the first alternative that the file has is used.
+        label_columns: possible names of the label column.
+        labels: names of the classes in the order of their numbers; None for regression.
+        metrics: names in METRICS.
+        spellings: how the files spell the classes, in the order of ``labels``; empty if they use the names.
+        files: the file name of each split in the official layout.
+        header: the column names of official files that have no header line.
+        positive: number of the class whose F1 is computed.
+        ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
+        score_range: the lowest and the highest regression label.
+        categories: columns that define categories: a row belongs to the category if its cell is not empty.
+        trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
+        trained_on_two: whether the model was trained on pairs by a version that did not store their columns.
+        trained_label: of the user's own data, the label column that the model was trained on, if it is known.
+        title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
+    """
+
+    folder: str
+    text_columns: tuple[tuple[str, ...], ...]
+    label_columns: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...]
+    spellings: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+    positive: int = 1
+    ragged_share: float = 0.0
+    score_range: tuple[float, float] = (-np.inf, np.inf)
+    categories: tuple[str, ...] = ()
+    trained_on: tuple[str, ...] = ()
+    trained_on_two: bool = False
+    trained_label: str | None = None
+    title: str = ""
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that the paper's Table 1 reports."""
+        return self.metrics[-1]
+
+
+NUMBERS = ("0", "1")  # how most files spell two classes
+ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
+# Label names and their order are those of nyu-mll/glue. Old copies of QQP contain questions with line breaks.
+GLUE_TASKS: dict[str, Task] = {
+    "cola": Task(
+        folder="CoLA",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("unacceptable", "acceptable"),
+        spellings=NUMBERS,
+        metrics=("matthews_correlation",),
+        files=PLAIN_FILES,
+        header=COLA_HEADER,
+    ),
+    "sst2": Task(
+        folder="SST-2",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("negative", "positive"),
+        spellings=NUMBERS,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "mrpc": Task(
+        folder="MRPC",
+        text_columns=(("#1 String", "#2 String"), PAIR),
+        label_columns=("Quality", "label"),
+        labels=("not_equivalent", "equivalent"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+    ),
+    "stsb": Task(
+        folder="STS-B",
+        text_columns=(PAIR,),
+        label_columns=("score", "label"),
+        labels=None,
+        metrics=CORRELATIONS,
+        files=PLAIN_FILES,
+        score_range=(0, 5),
+    ),
+    "qqp": Task(
+        folder="QQP",
+        text_columns=(("question1", "question2"),),
+        label_columns=("is_duplicate", "label"),
+        labels=("not_duplicate", "duplicate"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+        ragged_share=1e-3,
+    ),
+    "mnli": Task(
+        folder="MNLI",
+        text_columns=(PAIR, PREMISE),
+        label_columns=("gold_label", "label"),
+        labels=THREE_WAY,
+        metrics=ACCURACY,
+        files=MNLI_FILES,
+    ),
+    "qnli": Task(
+        folder="QNLI",
+        text_columns=(("question", "sentence"),),
+        label_columns=("label",),
+        labels=ENTAILMENT,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "rte": Task(
+        folder="RTE",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=ENTAILMENT,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "wnli": Task(
+        folder="WNLI",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=("not_entailment", "entailment"),
+        spellings=NUMBERS,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "ax": Task(
+        folder="AX",
+        text_columns=(PAIR, ("Premise", "Hypothesis"), PREMISE),
+        label_columns=("Label", "label"),
+        labels=THREE_WAY,
+        metrics=("matthews_correlation",),
+        files=AX_FILES,
+        categories=AX_CATEGORIES,
+    ),
+}
+BUILTIN_TASKS: dict[str, Task] = {
+    "builtin_pair": Task(
+        folder="builtin_pair",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=("other_body", "own_body"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+        title="pair task",
+    ),
+    "builtin_classification": Task(
+        folder="builtin_classification",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("class", "function", "method"),
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+        title="class, function or method",
+    ),
+}
+# The former names of the built-in tasks: commands accept them, and older records contain them.
+FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
+
+
+def title_of(name: str) -> str:
+    """The title of the task of this name, as --task_name or an older record spells it; of an unknown name, itself."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(FORMER_NAMES.get(name, name))
+    return (task.title or task.folder) if task else name
+
+
+def server_name(task: Task, split: str = "test") -> str:
+    """The file name that the GLUE server expects for the predictions of a split."""
+    return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
+
+
+# For the user's own data: the usual names, of which a file must have one.
+OWN_TEXTS = (
+    PAIR,
+    PREMISE,
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("text_a", "text_b"),
+    ("text1", "text2"),
+    ("text", "text_pair"),
+    ("sentence",),
+    ("text",),
+)
+OWN_LABELS = ("label", "labels", "gold_label", "score", "similarity_score", "target", "class", "category")

@@ -1,0 +1,398 @@
+"""The sources of examples for text classification.
+
+They are read from the official files (``--task_name``, ``--data_dir``), from the user's own files (``--train_file``,
+``--validation_file``, ``--test_file``; with ``--task_name``, in the layout of that task), from the Hub (``--task_name``
+alone, or ``--dataset_name``), or they belong to a built-in task, which is the default.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bert_training.builtin_data import documentation
+from bert_training.files.hashing import digest, sha256
+from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
+from bert_training.files.tables import read_table
+from bert_training.files.unchanged import unchanged
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
+from bert_training.tasks.classification.glue import (
+    BUILTIN_TASKS,
+    FORMER_NAMES,
+    GLUE_TASKS,
+    OWN_LABELS,
+    OWN_TEXTS,
+    Task,
+)
+from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
+from bert_training.tasks.classification.labels import (
+    FILL_IN,
+    check_cells,
+    encode_labels,
+    infer_task,
+    known_test_labels,
+)
+from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
+from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
+from bert_training.tasks.task_data import own_files, sample_limit
+from tokenization.compressed_files import kind_of
+
+HUB_NAME = "nyu-mll/glue"
+GIVE_FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
+
+
+def load_data(
+    args: GlueArguments, model_labels: tuple[str, ...] | None = None, trained: TrainedFor | None = None
+) -> ClassificationData:
+    """Read the examples that the flags ask for.
+
+    Args:
+        model_labels: the label names of the model, if it has any. If they are the names of the task in another order,
+            the model's order is used, so that a trained head keeps its meaning.
+        trained: what else is known of the model.
+
+    Raises:
+        ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
+    """
+    trained = trained or TrainedFor(model_labels, scores=model_labels is not None and len(model_labels) == 1)
+    files = own_files(args)
+    given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
+                                      ("--train_file, --validation_file or --test_file", files))
+             if there]  # fmt: skip
+    if len(given) > 1:
+        raise ValueError(f"give only one of {' and '.join(given)}")
+    tasks = GLUE_TASKS | BUILTIN_TASKS
+    name = args.task_name or (None if given else "builtin_pair")
+    name = FORMER_NAMES.get(name, name) if name else None
+    if name and name not in tasks:
+        raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
+    if name in BUILTIN_TASKS and given:
+        raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
+    if args.data_dir and not name:
+        raise ValueError("--data_dir needs --task_name: official files differ from task to task")
+    task = tasks[name] if name else None
+    if name in BUILTIN_TASKS:
+        read = {split: _builtin(name, split) for split in ("train", "validation")}
+    elif files:
+        read = _read_own_files(task or _own_task(args, trained, "train" in files), files)
+    elif task and args.data_dir:
+        read = _read_files(task, official_files(task, Path(args.data_dir), args.do_predict))
+    else:
+        read = _read_hub(name, args, trained)
+    training = "train" in read
+    _check_head(args, trained, training)
+    if task is None:
+        task = infer_task(_own_task(args, trained, training), read, args.problem_type, trained, training)
+    elif model_labels and task.labels and set(model_labels) == set(task.labels):
+        task = in_order(task, model_labels)
+    data = ClassificationData(name or "custom", task, read)
+    if not training:
+        _check_task(data, trained)
+    return _check(data, args)
+
+
+def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
+    """The task of the user's own data, with the columns that the flags name, or those that the model was trained on.
+
+    With training data, these are not the first choice: a new table may have its own.
+    """
+    texts: tuple[tuple[str, ...], ...] = OWN_TEXTS
+    labels: tuple[str, ...] = OWN_LABELS
+    if trained.text_columns and not training:
+        texts = (trained.text_columns, *OWN_TEXTS)
+    if trained.label_column:
+        first = ("label", trained.label_column) if training else (trained.label_column,)
+        labels = tuple(dict.fromkeys((*first, *OWN_LABELS)))
+    # Versions that did not store the columns took the two that remained as a pair.
+    began = recorded_texts(Path(args.output_dir)) if training and args.resume_from_checkpoint else None
+    two = began == 2 if training else trained.texts == 2 and not trained.text_columns
+    if args.text_column:
+        texts = (tuple(args.text_column),)
+    if args.label_column:
+        labels = (args.label_column,)
+    return Task(
+        folder="custom",
+        text_columns=texts,
+        label_columns=labels,
+        labels=None,
+        metrics=(),
+        trained_on=trained.text_columns,
+        trained_on_two=two,
+        trained_label=trained.label_column,
+    )
+
+
+def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> None:
+    """Refuse a model whose head cannot be used: it is for something else, or gives a text several labels."""
+    chosen = args.task_name or args.problem_type
+    if trained.several_labels and not (training and chosen):
+        raise ValueError(
+            f"{args.model_name_or_path}: the model gives a text several labels (problem_type "
+            "multi_label_classification in its config.json), which this script does not support"
+            + ("; --problem_type single_label or regression trains a new task from its weights" if training else "")
+        )
+    if trained.other_head and not training:
+        raise ValueError(
+            f"{args.model_name_or_path}: the model is a {trained.other_head}, which has no trained head for texts "
+            f"(--label_token {args.label_token}); give a model that was fine-tuned with run_glue.py, or training data"
+        )
+
+
+def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
+    """Without training data, refuse a model that was trained for other labels or for another number of texts."""
+    task, names = data.task, trained.class_names
+    by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
+    if task.labels is not None and (set(task.labels) != set(names) or not names) and not by_number:
+        advice = f"Give a model fine-tuned on {'MNLI' if data.name == 'ax' else 'this task'}, or training data"
+        if trained.unnamed:
+            advice = f"Name them there, in the order of the model's outputs. {advice}"
+        raise ValueError(
+            "without training data the model's config must name the labels "
+            f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(names or ['none'])}. {advice}"
+        )
+    if task.labels is None and names:
+        raise ValueError(
+            f"without training data the model must predict scores; its classes are {', '.join(names)}. Give a model "
+            "fine-tuned on this task, or training data"
+        )
+    if trained.texts and trained.texts != data.texts_per_example:
+        kinds = {1: "single texts", 2: "pairs of texts"}
+        columns = ", ".join(map(repr, next(iter(data.splits.values())).columns.texts))
+        raise ValueError(
+            f"the model was trained on {kinds[trained.texts]}, expected {kinds[trained.texts]}, got "
+            f"{kinds[data.texts_per_example]} ({columns}); name the text with --text_column (two names for a pair), or "
+            "give another model"
+        )
+
+
+def in_order(task: Task, names: tuple[str, ...]) -> Task:
+    """The task, a classification, with its classes numbered in the order of ``names``."""
+    assert task.labels is not None
+    spellings = tuple(task.spellings[task.labels.index(name)] for name in names) if task.spellings else ()
+    return replace(task, labels=tuple(names), spellings=spellings, positive=names.index(task.labels[task.positive]))
+
+
+def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
+    """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use."""
+    if args.do_predict and not data.to_predict:
+        raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
+    if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
+        raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
+    for split, examples in data.splits.items():
+        if examples.labels is not None:
+            to_predict = split.startswith("test")
+            examples.labels = (known_test_labels if to_predict else encode_labels)(examples, data.task)
+        data.splits[split] = examples.first(sample_limit(args, split))
+    for examples in (data.splits[split] for split in data.to_predict):
+        check_ids(examples.index, examples.where, examples.columns.index)
+        for label in data.task.labels or ():
+            check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
+    train = data.splits.get("train")
+    if train and train.labels and len(set(train.labels)) == 1:
+        label = data.task.labels[train.labels[0]] if data.task.labels else train.labels[0]
+        raise ValueError(
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            "the file, or raise --max_train_samples"
+        )
+    return data
+
+
+# --- sources ---------------------------------------------------------------------------------------------
+
+
+def read_examples(task: Task, path: str | Path, labelled: bool, may_be_labelled: bool = False) -> Examples:
+    """Read one file in the layout of ``task``.
+
+    Unless ``labelled``, a label column is ignored: in the official files to predict it contains placeholders.
+
+    Args:
+        may_be_labelled: whether the labels are read where they are there, with null for a hidden one.
+
+    Raises:
+        ValueError: with file and line: a column is missing, or a cell holds no text or label.
+    """
+    read = labelled or may_be_labelled
+
+    def chosen(header: list[str]) -> list[str]:
+        columns = find_columns(task, header, labelled)
+        return [name for name in columns.names() if read or name != columns.label]
+
+    with unchanged(path):
+        hidden = () if labelled else task.label_columns
+        table = read_table(path, chosen, task.header, task.ragged_share, may_be_null=hidden)
+        facts: dict = {"source": str(path), "sha256": sha256(table.path)}
+    columns = find_columns(task, list(table.columns), labelled)
+    if table.skipped:
+        facts["broken_lines_left_out"] = table.skipped
+    may_be_empty = bool(task.files) and kind_of(Path(path)) == ".tsv"
+    return _examples(table.columns, columns, table.where, facts, labelled, may_be_empty)
+
+
+def _examples(
+    table: dict[str, list],
+    columns: Columns,
+    where: Callable[[int], str],
+    facts: dict,
+    labelled: bool,
+    may_be_empty: bool,
+) -> Examples:
+    """The examples of a table, from a file or the Hub, after the checks of all cells.
+
+    Args:
+        table: the columns that were read.
+        labelled: whether every row must have a label.
+        may_be_empty: whether a text may be empty. Some are in the official release of QQP, whose scores are those of
+            all rows.
+    """
+    texts = tuple(table[name] for name in columns.texts)
+    empty = []
+    for name, column in zip(columns.texts, texts):
+        for row, text in enumerate(column):
+            problem = text_problem(text)
+            if problem and may_be_empty and isinstance(text, str):
+                empty.append(row)
+            elif problem:
+                raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
+    if columns.guessed and (value := not_texts(texts[0])):
+        raise ValueError(
+            f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
+            f"numbers, dates, prices, codes, or yes and no, such as {value!r:.60}; {NAME_THE_TEXT}"
+        )
+    labels = table.get(columns.label) if columns.label else None
+    if labels is not None:
+        check_cells(labels, str(columns.label), where, may_be_null=not labelled)
+    index = as_ids(table[columns.index] if columns.index else range(len(texts[0])))
+    categories = {name: table[name] for name in columns.categories}
+    notes = (
+        [f"empty texts are kept, as in the official release: {len(empty)}, first {where(empty[0])}"] if empty else []
+    )
+    return Examples(texts, labels, index, where, facts, columns, categories, notes=notes)
+
+
+def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
+    """The path of every split, in ``folder`` or in its sub-folder with the official name; plain, .xz or .gz.
+
+    Raises:
+        ValueError: the folder or one of its files is missing.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"--data_dir {folder}: no such folder")
+    paths, missing = {}, []
+    for split, name in task.files.items():
+        if split.startswith("test") and "train" in task.files and not with_test:
+            continue
+        folders = (folder, folder / task.folder, *([folder / "diagnostic"] if task.folder == "AX" else []))
+        places = [place / (name + end) for place in folders for end in ("", ".xz", ".gz")]
+        path = next((place for place in places if place.is_file()), None)
+        if path:
+            paths[split] = path
+        else:
+            missing.append(name)
+    # The diagnostics have no training set, and users often have only one of the two files.
+    if missing and ("train" in task.files or not paths):
+        raise ValueError(
+            f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
+            f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
+        )
+    return paths
+
+
+def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:
+    return {split: read_examples(task, path, not split.startswith("test")) for split, path in files.items()}
+
+
+def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
+    """Read the user's own files, whose column names are those of the first file; files for MNLI are its matched half.
+
+    ``task`` need not be in the table; see ``load_data``.
+    """
+    if task.files and "train" not in task.files and "train" in files:
+        raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
+    splits: dict[str, Examples] = {}
+    for split, path in files.items():
+        examples = read_examples(task, path, split != "test", may_be_labelled=split == "test")
+        task = _with_columns(task, examples.columns)
+        matched = split + "_matched"
+        splits[matched if task.files and matched in task.files else split] = examples
+    return splits
+
+
+def _with_columns(task: Task, columns: Columns) -> Task:
+    """The task of the user's own data with these columns, which all of its splits must have; GLUE's tasks as they are.
+
+    In the official files of a task, the columns may differ from split to split.
+    """
+    if task.files:
+        return task
+    label_columns = (columns.label,) if columns.label else task.label_columns
+    return replace(task, text_columns=(columns.texts,), label_columns=label_columns)
+
+
+def _builtin(name: str, split: str) -> Examples:
+    task = BUILTIN_TASKS[name]
+    make = {
+        "builtin_pair": documentation.pair_examples,
+        "builtin_classification": documentation.classification_examples,
+    }
+    rows = make[name](split)
+    columns = Columns(task.text_columns[0], "label", None)
+    texts = tuple([row[column] for row in rows] for column in columns.texts)
+    facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
+    index = list(map(str, range(len(rows))))
+    return Examples(texts, [row["label"] for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
+
+
+def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dict[str, Examples]:
+    if args.dataset_name:
+        dataset_name, config = args.dataset_name, args.dataset_config_name
+    else:
+        dataset_name, config = HUB_NAME, name
+    source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
+    dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
+    task = GLUE_TASKS[name] if name else _own_task(args, trained, "train" in dataset)
+    wanted = tuple(task.files) if name else ("train", "validation", "test")
+    named = {split: split for split in dataset} | _usual_splits(dataset_name, dataset)
+    chosen = {
+        split: named[split]
+        for split in wanted
+        if split in named and (not split.startswith("test") or args.do_predict or "train" not in wanted)
+    }
+    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in named):
+        chosen["validation"] = "test"
+    splits = {}
+    for split, of_hub in chosen.items():
+        source = f"{dataset_name} {config or ''} {of_hub}"
+        splits[split] = _hub_examples(task, dataset[of_hub], source, not split.startswith("test"))
+        task = _with_columns(task, splits[split].columns)
+    if not splits:
+        predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
+        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
+    if args.dataset_name and "train" in splits and not any(split.startswith("validation") for split in splits):
+        raise ValueError(
+            f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
+            f"{', '.join(dataset)}; {AS_FILES}"
+        )
+    return splits
+
+
+def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
+    try:
+        return usual_splits(dataset)
+    except ValueError as error:
+        raise ValueError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
+
+
+def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
+    try:
+        columns = find_columns(task, rows.column_names, labelled)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    facts: dict = {"source": source, "fingerprint": rows._fingerprint}
+    read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
+    table = {name: rows[name][:] for name in read}
+    if columns.label in table and (names := getattr(rows.features[columns.label], "names", None)):
+        numbers = table[columns.label]
+        table[columns.label] = [names[number] if number is not None and number >= 0 else number for number in numbers]
+        facts["class_names"] = list(names)
+    return _examples(table, columns, lambda row: f"{source} row {row}", facts, labelled, bool(task.files))

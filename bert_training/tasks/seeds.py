@@ -1,0 +1,379 @@
+"""A single run, or a series of runs with statistics: ``--seeds N``, ``--paper``, ``--compare_to DIR``.
+
+Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
+again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
+``summary.json`` in the output folder contains every run, the statistics over the seeds of each learning rate, the best
+run on the development set, and the comparison.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from transformers.utils import is_torch_xla_available
+
+from bert_training.engine.best import deciding_metric, goodness
+from bert_training.engine.finished import changed_flags, read_facts, read_results, remove_rest
+from bert_training.engine.output_folder import is_main_process, lock_output_dir
+from bert_training.files.atomic import json_text, write_json
+from bert_training.files.hashing import digest
+from bert_training.files.links import guard, refuse_links
+from bert_training.files.records import RESULTS, read_record
+from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.networks.initial_weights import weights_sha256
+from bert_training.tasks.student_t import mean_interval, t_test
+from bert_training.tasks.task_data import TaskData
+
+PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
+PAPER_BATCH = 32
+RESTARTS = 5  # the paper says "several"
+CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
+INTERVAL = "95 % confidence interval of the mean (Student's t)"
+
+Args = TypeVar("Args", bound=FineTuningArguments)
+
+
+@dataclass(frozen=True)
+class Series:
+    """What the runs of a series have in common; a single run is a series of one.
+
+    Attributes:
+        name: the name of the task or of the data.
+        facts: the description of the data, as in run.json; "splits" has an entry for each split.
+        metric: the key of the results by which the best run is chosen.
+        baselines: for each key of the results that is in the table, the score of a model with constant predictions.
+    """
+
+    name: str
+    facts: dict
+    metric: str
+    baselines: dict[str, float]
+
+
+def series_of(args: FineTuningArguments, data: TaskData) -> Series:
+    """The series of the runs that the flags ask for on this data.
+
+    Raises:
+        ValueError: as in ``deciding_metric``.
+    """
+    metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
+    return Series(data.name, data.facts(), metric, data.baselines())
+
+
+def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None:
+    """Do the run, or the series of runs, that the flags describe.
+
+    Args:
+        run_one: does one run with the flags that it is given, and returns the results.
+
+    Raises:
+        ValueError: as ``run_series`` does; or a single run would go into the folder of a series.
+    """
+    if args.many_runs:
+        run_series(args, series, run_one)
+        return
+    if (Path(args.output_dir) / "summary.json").exists():
+        raise ValueError(
+            f"--output_dir {args.output_dir} holds a series of runs (summary.json), which bert-repro report "
+            "would show in place of a single one; give another folder"
+        )
+    run_one(args)
+
+
+def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> dict:
+    """Do the runs that are not finished yet; write, print and return the summary.
+
+    Raises:
+        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); another process is at
+            work in the folder; or the runs of --compare_to are not comparable.
+    """
+    folder, plans = Path(args.output_dir), planned_runs(args)
+    guard(folder)
+    for plan in plans:
+        refuse_links(Path(plan.output_dir))
+    weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
+    other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    _check_summary(folder, plans)
+    if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
+        lock_output_dir(folder)
+    earlier = [results_of_finished(plan, series, weights) for plan in plans]
+    runs = []
+    for number, (plan, results) in enumerate(zip(plans, earlier), 1):
+        name = Path(plan.output_dir).name
+        _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
+        if results is not None and is_main_process():
+            remove_rest(Path(plan.output_dir))
+        if results is None:
+            torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
+            results = run_one(plan)
+        runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
+    summary = summarise(runs, series)
+    if other:
+        shared = [name for name in series.baselines if name in other["baselines"]]
+        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
+    if is_main_process():
+        target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
+            write_json(target, content)
+        print(table(summary), flush=True)
+        remove_rest(folder)
+    return summary
+
+
+def _check_summary(folder: Path, plans: Sequence[FineTuningArguments]) -> None:
+    """Raise ValueError if the folder has the summary of a series with other runs, which would be overwritten."""
+    if not (folder / "summary.json").is_file():
+        return
+    try:
+        runs = [run["folder"] for run in read_summary(folder)["runs"]]
+    except (ValueError, KeyError, TypeError):
+        return  # it is damaged, and is made again from the records of the runs
+    if lost := sorted({*map(str, runs)} - {Path(plan.output_dir).name for plan in plans}):
+        raise ValueError(
+            f"--output_dir {folder} holds a series to which {lost[0]} belongs, and its summary would be overwritten by "
+            "one without that run; give another folder, or flags that include all of its runs"
+        )
+
+
+def planned_runs(args: Args) -> list[Args]:
+    """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
+    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
+    paper = getattr(args, "paper", False)
+    if paper and size != PAPER_BATCH:
+        raise ValueError(
+            f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
+            "--gradient_accumulation_steps x processes); change one of these"
+        )
+    plans = []
+    for rate in PAPER_RATES if paper else (args.learning_rate,):
+        for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
+            name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
+            plan: dict[str, Any] = {
+                "output_dir": str(Path(args.output_dir) / name),
+                "seed": seed,
+                "learning_rate": rate,
+            }
+            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
+            plan |= {"paper": False} if paper else {}
+            plans.append(dataclasses.replace(args, **plan))
+    return plans
+
+
+def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
+    """The results of a finished run; None if it was not started or not finished.
+
+    Raises:
+        ValueError: the folder holds a run with other flags, processes, precision or initial weights, or on other data.
+    """
+    folder = Path(plan.output_dir)
+    if not (folder / "run.json").is_file():
+        return None
+    try:
+        facts = read_facts(folder)
+    except ValueError:
+        if (folder / RESULTS).is_file():
+            raise
+        return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
+    changed = changed_flags(facts["flags"], plan)
+    # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
+    changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
+    if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
+        changed = ["the data"]
+    if changed:
+        raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
+    return read_results(folder)
+
+
+def _circumstances(plan: FineTuningArguments, weights: dict | None) -> dict:
+    """What a run depends on besides its flags and data, with the keys of run.json."""
+    precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    circumstances: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
+    if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
+        circumstances["processes"] = _processes()
+    return circumstances
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+def summarise(runs: list[dict], series: Series) -> dict:
+    """The content of ``summary.json`` without the comparison."""
+    constant, metric = series.baselines, series.metric
+    by_rate = []
+    for rate in dict.fromkeys(run["learning_rate"] for run in runs):
+        group = [run["results"] for run in runs if run["learning_rate"] == rate]
+        values = {name: [results[name] for results in group] for name in constant}
+        metrics = {name: statistics(values[name], constant[name]) for name in constant}
+        by_rate.append({"learning_rate": rate, "metrics": metrics})
+    best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
+    best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
+    facts = {"task": series.name, "metric": metric, "validation": _validation(series), "baselines": constant}
+    return facts | {"settings": by_rate, "best": best, "runs": runs}
+
+
+def statistics(values: list[float | None], constant: float) -> dict:
+    """Statistics of one metric over runs that differ in the seed only.
+
+    Args:
+        values: one per run; None (the correlation of constant predictions) counts as 0.
+        constant: the score of constant predictions. A run that is not better is degenerate.
+
+    Returns:
+        n (the number of runs), mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence
+        interval of the mean, Student's t), degenerate (the share of degenerate runs), undefined (the number of None
+        values). std and interval are None for a single run.
+    """
+    known = np.array([0.0 if value is None else value for value in values])
+    return {
+        "n": len(known),
+        "mean": float(known.mean()),
+        "std": float(known.std(ddof=1)) if len(known) > 1 else None,
+        "median": float(np.median(known)),
+        "max": float(known.max()),
+        "interval": mean_interval(known),
+        "degenerate": float(np.mean(known <= constant + 1e-9)),
+        "undefined": sum(value is None for value in values),
+    }
+
+
+def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
+    """Paired differences, ours minus theirs, of runs with equal seeds and, if a seed has several runs, learning rates.
+
+    Returns:
+        pairs (the number of pairs), and for every metric: mean_difference, interval (its 95 % confidence interval,
+        Student's t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all
+        differences are equal).
+    """
+    pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
+    compared: dict = {"pairs": len(pairs)}
+    for name in metrics:
+        differences = np.array([(run[name] or 0.0) - (other[name] or 0.0) for run, other in pairs])
+        wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
+        compared[name] = {
+            "mean_difference": float(differences.mean()),
+            "interval": mean_interval(differences),
+            "wins": wins,
+            "losses": losses,
+            "sign_test_p": sign_test(wins, losses),
+            "t_test_p": t_test(differences),
+        }
+    return compared
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The two-sided p-value of the exact binomial test that wins and losses are equally likely."""
+    trials = wins + losses
+    return min(1.0, 2 * sum(math.comb(trials, rarer) for rarer in range(min(wins, losses) + 1)) / 2**trials)
+
+
+def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
+    unique = all(len({run["seed"] for run in runs}) == len(runs) for runs in (ours, theirs))
+    keys = ("seed",) if unique else ("learning_rate", "seed")
+    partners = {tuple(run[key] for key in keys): run for run in theirs}
+    return [(run, partners[key]) for run in ours if (key := tuple(run[name] for name in keys)) in partners]
+
+
+def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
+    path = Path(folder) / "summary.json"
+    if not path.is_file():
+        raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
+    other = read_summary(Path(folder))
+    if other["validation"] != _validation(series):
+        raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
+    if not set(series.baselines) & set(other["baselines"]):
+        names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
+        raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
+    runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
+    if not _pairs(runs, other["runs"]):
+        raise ValueError(
+            f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
+        )
+    return other
+
+
+def _validation(series: Series) -> dict:
+    """What identifies the examples that the runs are evaluated on."""
+    facts = series.facts["splits"]
+    splits = [split for split in facts if split.startswith("validation")]
+    names = ("examples", "sha256", "fingerprint")
+    return {split: {name: facts[split].get(name) for name in names} for split in splits}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json`` in the folder of a series.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    path, remedy = folder / "summary.json", "delete it, and the command of the series writes it again"
+    summary = read_record(path, remedy, needs=("runs",))
+    checksum = summary.pop(CHECKSUM, None)
+    if checksum is not None and checksum != digest(summary):  # older versions wrote none
+        raise ValueError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
+    return summary
+
+
+# --- the table -------------------------------------------------------------------------------------------
+
+
+def table(summary: dict) -> str:
+    """The summary as a text table, with one line per metric and learning rate."""
+    rows = [["learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate"]]
+    for one_rate in summary["settings"]:
+        for name, values in one_rate["metrics"].items():
+            numbers = (values["mean"], values["std"], values["median"], values["max"])
+            row = [f"{one_rate['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
+            rows.append([*row, _interval(values["interval"]), f"{values['degenerate']:.0%}"])
+    best, metric = summary["best"], summary["metric"]
+    lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
+    if "comparison" in summary:
+        compared = dict(summary["comparison"])
+        lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
+        rows = [["metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)"]]
+        for name, values in compared.items():
+            row = [name, f"{values['mean_difference']:+.4f}", _interval(values["interval"], "+"), str(values["wins"])]
+            rows.append([*row, str(values["losses"]), _number(values["sign_test_p"]), _number(values["t_test_p"])])
+        lines += _aligned(rows)
+    return "\n".join(lines)
+
+
+def _undefined(summary: dict) -> list[str]:
+    """A line for each metric that is undefined in some runs; the table counts these as 0."""
+    counts: dict[str, int] = {}
+    for one_rate in summary["settings"]:
+        for name, values in one_rate["metrics"].items():
+            counts[name] = counts.get(name, 0) + values["undefined"]
+    return [
+        f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _interval(bounds: list[float] | None, sign: str = "") -> str:
+    return "-" if bounds is None else " to ".join(f"{bound:{sign}.4f}" for bound in bounds)
+
+
+def _say(text: str) -> None:
+    if is_main_process():
+        print(text, flush=True)

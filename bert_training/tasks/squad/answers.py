@@ -1,0 +1,313 @@
+"""Find one answer for every question, and its n best spans, from the start and end logits of all windows.
+
+A span (window, first token, last token) lies inside the context part of a window, is at most max_answer_length tokens
+long, and it begins at a token that counts in that window (``max_context``). Its score is start logit + end logit. The
+search covers ALL such spans. Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
+window; if these form no valid pair, it invents the answer "empty".
+
+SQuAD 2.0: the null score is the smallest start + end logit of the [CLS] over the windows; the null odds are the
+null score minus the score of the best span. If they are above the threshold, the answer is the empty string.
+
+A question without any span (its context has no tokens) gets the empty string and, in version 1.1, an empty n-best
+list.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.files.atomic import write_text
+from bert_training.tasks.squad import metrics
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.threshold import find_threshold_to_store, gives_no_answer
+from bert_training.tasks.squad.windows import Windows, max_context
+
+WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
+WHITE_SPACE = re.compile(f"[{WHITE}]")
+
+Realign = Callable[[np.ndarray, str, int, int], str]
+
+
+@dataclass
+class Answers:
+    """The answers and their scores, by question id.
+
+    Attributes:
+        predictions: the answer; in version 2 empty where the null odds are above the threshold.
+        span_predictions: the text of the best span, regardless of the threshold; empty if there is no span.
+        nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, start and end (the
+            first character of the span in the context and the one after its last); best first. In version 2, one of
+            the entries has the text "".
+        null_odds: version 2 only; the answer is empty where they are above ``threshold``.
+    """
+
+    predictions: dict[str, str] = field(default_factory=dict)
+    span_predictions: dict[str, str] = field(default_factory=dict)
+    nbest: dict[str, list[dict]] = field(default_factory=dict)
+    null_odds: dict[str, float] = field(default_factory=dict)
+    threshold: float = 0.0
+
+    def score(self, questions: Sequence[Question]) -> dict[str, float]:
+        """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
+
+        In version 2, the best scores over all thresholds are computed from ``span_predictions``, because the search
+        must start from unfiltered answers. ``null_score_diff_threshold`` is the threshold to store with the model
+        (``threshold.find_threshold_to_store``); ``at_best_...`` are the scores with it and ``at_0_...`` those with 0.
+        ``best_f1`` can exceed ``at_best_f1``: the official search may stop between equal null odds, a threshold cannot.
+        """
+        gold = {question.id: [text for text, _ in question.answers] for question in questions}
+        if not self.null_odds:
+            return metrics.score(gold, self.predictions)
+        scores = metrics.score(gold, self.span_predictions, True, self.null_odds, self.threshold)
+        results = {"exact_match": scores["exact"], **scores}
+        f1 = {id_: metrics.score_answer("f1", answers, self.span_predictions[id_]) for id_, answers in gold.items()}
+        best = find_threshold_to_store(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
+        for name, threshold in (("at_0", 0.0), ("at_best", best)):
+            scores = metrics.score(gold, self.span_predictions, True, self.null_odds, threshold)
+            results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
+        return results | {"null_score_diff_threshold": best}
+
+    def write(self, folder: str | Path) -> None:
+        """Write predictions.json and nbest_predictions.json, and in version 2 two more files.
+
+        These are null_odds.json and span_predictions.json, the answers before the threshold is applied, which the
+        official search for a threshold needs.
+        """
+        files = {"predictions": self.predictions, "nbest_predictions": self.nbest}
+        if self.null_odds:
+            files |= {"null_odds": self.null_odds, "span_predictions": self.span_predictions}
+        for name, content in files.items():
+            text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+            write_text(Path(folder) / f"{name}.json", text + "\n")
+
+
+def find_answers(
+    questions: Sequence[Question],
+    windows: Windows,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    version_2_with_negative: bool = False,
+    null_score_diff_threshold: float = 0.0,
+    realign: Realign | None = None,
+) -> Answers:
+    """Search every question's windows for its best spans.
+
+    Args:
+        windows: the result of ``build_windows`` for these questions.
+        start_logits, end_logits: for every window one number per token; numbers for padding after them are ignored.
+        max_answer_length: in tokens.
+        realign: returns the text of an answer from the token ids of the span, the context, the first character and the
+            one after the last; ``slice_of_context`` (the default) or a ``GoogleRealign``.
+
+    Raises:
+        ValueError: the logits do not fit the windows or are not finite, or a limit is below 1.
+    """
+    _check_logits(windows, start_logits, end_logits)
+    if n_best_size < 1 or max_answer_length < 1:
+        raise ValueError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
+    realign = realign or slice_of_context
+    bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
+    answers = Answers(threshold=null_score_diff_threshold)
+    for question, first, after in zip(questions, bounds[:-1], bounds[1:]):
+        rows = range(first, after)
+        entries = _best_spans(
+            question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length, realign
+        )
+        best = entries[0] if entries else None
+        text = best["text"] if best else ""
+        answers.span_predictions[question.id] = answers.predictions[question.id] = text
+        if version_2_with_negative:
+            null = _null_entry(rows, start_logits, end_logits)
+            # Without any span, "no answer" is certain; JSON has no infinity, so the largest float stands for it.
+            odds = _score(null) - _score(best) if best else sys.float_info.max
+            if gives_no_answer(odds, null_score_diff_threshold):
+                answers.predictions[question.id] = ""
+            answers.null_odds[question.id] = odds
+            entries = sorted([*entries, null], key=_score, reverse=True)
+        answers.nbest[question.id] = _with_probabilities(entries)
+    return answers
+
+
+def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
+    for name, rows in zip(("start", "end"), logits):
+        if len(rows) != len(windows):
+            raise ValueError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
+        for window, (row, ids) in enumerate(zip(rows, windows.input_ids)):
+            if len(row) < len(ids):
+                raise ValueError(f"window {window} has {len(ids)} tokens but {len(row)} {name} logits")
+            if not np.isfinite(row[: len(ids)]).all():
+                raise ValueError(
+                    f"window {window} has {name} logits that are not finite: training diverged; lower --learning_rate"
+                )
+
+
+def _score(entry: dict) -> float:
+    return entry["start_logit"] + entry["end_logit"]
+
+
+def _null_entry(rows: range, start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]) -> dict:
+    row = min(rows, key=lambda window: float(start_logits[window][0]) + float(end_logits[window][0]))
+    start, end = float(start_logits[row][0]), float(end_logits[row][0])
+    return {"text": "", "start_logit": start, "end_logit": end, "start": 0, "end": 0}
+
+
+def _with_probabilities(entries: list[dict]) -> list[dict]:
+    if not entries:
+        return []
+    scores = np.array([_score(entry) for entry in entries])
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    return [{"text": entry.pop("text"), "probability": float(share), **entry} for entry, share in zip(entries, shares)]
+
+
+def _best_spans(
+    question: Question,
+    windows: Windows,
+    rows: range,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    n_best_size: int,
+    max_answer_length: int,
+    realign: Realign,
+) -> list[dict]:
+    """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
+    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
+    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the
+    # pipeline is copied into saved folders, which open without `bert_training`; and the code of the tasks may not
+    # import `modeling_bert_repro`.
+    scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
+    offsets = windows.offsets[windows.question[rows[0]]]
+    entries: dict[str, dict] = {}  # by text
+    for place in _descending(scores.ravel(), n_best_size):
+        row, first, offset = np.unravel_index(place, scores.shape)  # offset: from the first token to the last
+        window = rows[row]
+        token = windows.first_token[window] + first
+        begin, end = int(offsets[token, 0]), _with_accents(question.context, int(offsets[token + offset, 1]))
+        at = windows.context_begin[window] + first
+        text = realign(windows.input_ids[window][at : at + offset + 1], question.context, begin, end)
+        if text and text not in entries:
+            entries[text] = {
+                "text": text,
+                "start_logit": float(start_logits[window][at]),
+                "end_logit": float(end_logits[window][at + offset]),
+                "start": begin,
+                "end": end,
+            }
+            if len(entries) == n_best_size:
+                break
+    return list(entries.values())
+
+
+def _span_scores(
+    windows: Windows,
+    rows: range,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    max_answer_length: int,
+) -> np.ndarray:
+    """The scores of one question's spans, (windows, first token in the window's context, length - 1).
+
+    -inf where there is no such span.
+    """
+    size = int(windows.num_tokens[rows].max())
+    starts = np.full((len(rows), size), -np.inf)
+    ends = np.full((len(rows), size + max_answer_length - 1), -np.inf)
+    counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
+    for row, window in enumerate(rows):
+        begin, count = windows.context_begin[window], windows.num_tokens[window]
+        starts[row, :count] = np.where(counted[row], start_logits[window][begin : begin + count], -np.inf)
+        ends[row, :count] = end_logits[window][begin : begin + count]
+    if size == 0:
+        return np.empty((len(rows), 0, max_answer_length))
+    return starts[:, :, None] + np.lib.stride_tricks.sliding_window_view(ends, max_answer_length, axis=1)
+
+
+def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
+    """Yield the indices of the finite scores, highest first and equal scores in order; sort only what is consumed."""
+    done = np.inf
+    left = int(np.isfinite(scores).sum())
+    while left > 0:
+        # Texts repeat, so take 4 times as many, then 16 times, ...
+        wanted = min(4 * wanted, left)
+        below = np.where(scores < done, scores, -np.inf)
+        bound = np.partition(below, -wanted)[-wanted]
+        batch = np.flatnonzero(below >= bound)
+        yield from batch[np.argsort(-below[batch], kind="stable")]
+        left -= len(batch)
+        done = bound
+
+
+# --- from tokens back to text ----------------------------------------------------------------------------
+
+
+def slice_of_context(ids: np.ndarray, context: str, begin: int, end: int) -> str:
+    """The characters of the context from ``begin`` to ``end``; the token ids are not used."""
+    return context[begin:end]
+
+
+def _with_accents(context: str, end: int) -> int:
+    # An uncased tokenizer drops combining accents, so a token can end before the accent of its last letter.
+    while end < len(context) and unicodedata.category(context[end]) == "Mn":
+        end += 1
+    return end
+
+
+def aligner(name: str, tokenizer: PreTrainedTokenizerBase) -> Realign:
+    """The function for a value of ``--answer_alignment``: "google" or "offsets"."""
+    return GoogleRealign(tokenizer) if name == "google" else slice_of_context
+
+
+class GoogleRealign:
+    """Google's ``get_final_text``: find the tokens of a span in its white-space words, and align letter by letter.
+
+    If the two cannot be aligned, the answer consists of the whole words. The tokenizer must be a fast BERT tokenizer,
+    whose normaliser and pre-tokeniser correspond to Google's BasicTokenizer.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+        self._tokens: dict[str, list[str]] = {}
+
+    def __call__(self, ids: np.ndarray, context: str, begin: int, end: int) -> str:
+        pieces = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        predicted = " ".join(" ".join(pieces).replace(" ##", "").replace("##", "").split())
+        while begin > 0 and context[begin - 1] not in WHITE:
+            begin -= 1
+        while end < len(context) and context[end] not in WHITE:
+            end += 1
+        words = [word for word in WHITE_SPACE.split(context[begin:end]) if word]
+        tokens = [token for word in words for token in self._basic_tokens(word)]
+        return get_final_text(predicted, " ".join(words), " ".join(tokens))
+
+    def _basic_tokens(self, word: str) -> list[str]:
+        if word not in self._tokens:
+            backend = self.tokenizer.backend_tokenizer
+            pieces = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(word))
+            self._tokens[word] = [piece for piece, _ in pieces]
+        return self._tokens[word]
+
+
+def get_final_text(predicted: str, words: str, tokenized: str) -> str:
+    """The part of the text ``words`` from which ``predicted``, a part of the normalised text ``tokenized``, was made.
+
+    Returns ``words`` if the texts cannot be aligned (Google's function of this name).
+    """
+    begin = tokenized.find(predicted)
+    if begin < 0:
+        return words
+    in_words = [index for index, char in enumerate(words) if char != " "]
+    in_tokenized = [index for index, char in enumerate(tokenized) if char != " "]
+    if len(in_words) != len(in_tokenized):
+        return words
+    matching = dict(zip(in_tokenized, in_words))  # the n-th character that is no space -> the n-th one of the words
+    return words[matching[begin] : matching[begin + len(predicted) - 1] + 1]

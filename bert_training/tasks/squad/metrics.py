@@ -1,0 +1,238 @@
+"""The official SQuAD scores, 1.1 (evaluate-v1.1.py) and 2.0 (evaluate-v2.0.py), as plain functions.
+
+Answers are compared as bags of words after lower-casing and after removing punctuation and articles; a prediction
+is compared with the gold answer that gives the best score. Predictions and gold answers are keyed by question id; an
+empty string means "there is no answer".
+"""
+
+import json
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
+from tokenization.compressed_files import read_text
+from tokenization.json_text import parse_json
+
+if TYPE_CHECKING:  # machines that only train may lack this package
+    import evaluate
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation, articles and extra white space, in this order."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """1.0 if the two are equal after normalisation, otherwise 0.0."""
+    return float(normalize_answer(prediction) == normalize_answer(gold))
+
+
+def f1_v1(prediction: str, gold: str) -> float:
+    """Word-overlap F1 of SQuAD 1.1: 0 if either side is empty after normalisation, even if both are."""
+    predicted, expected = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    common = sum((Counter(predicted) & Counter(expected)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def f1_v2(prediction: str, gold: str) -> float:
+    """Word-overlap F1 of SQuAD 2.0: as in 1.1, but 1 if both sides are empty after normalisation."""
+    if not normalize_answer(prediction) or not normalize_answer(gold):
+        return exact_match(prediction, gold)
+    return f1_v1(prediction, gold)
+
+
+def score(
+    gold: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    version_2_with_negative: bool = False,
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float | None = None,
+) -> dict[str, float]:
+    """The scores of the official script, in per cent, under its names.
+
+    Args:
+        gold: the answers of every question; in version 2 an unanswerable question has none.
+        predictions: one answer per question; with ``null_odds``, the answers before any threshold is applied.
+        null_odds: version 2: larger for questions that are more likely to have no answer.
+        threshold: version 2: predictions whose null odds are above it count as empty.
+
+    Returns:
+        Version 1.1: exact_match, f1 over all questions. Version 2: exact, f1, total, the same with the prefixes
+        HasAns_ and NoAns_ if there are such questions, and with ``null_odds`` also best_exact, best_exact_thresh,
+        best_f1, best_f1_thresh.
+
+    Raises:
+        ValueError: predictions or null odds are missing (in version 1.1, a missing prediction scores 0 with a warning
+            on stderr, as in the official script); or all of them belong to other questions; or arguments of
+            version 2 are given for version 1.1.
+    """
+    _check_ids(gold, predictions, "predictions", need_all=version_2_with_negative)
+    if not version_2_with_negative:
+        if null_odds is not None or threshold is not None:
+            raise ValueError("null odds and their threshold belong to SQuAD 2.0: set version_2_with_negative")
+        return _score_v1(gold, predictions)
+    if null_odds is None:
+        if threshold is not None:
+            raise ValueError("a null score threshold needs null odds to compare with")
+    else:
+        _check_ids(gold, null_odds, "null odds", need_all=True)
+    return _score_v2(gold, predictions, null_odds, threshold)
+
+
+def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None:
+    if not gold:
+        raise ValueError("there is no question to score")
+    missing = [id_ for id_ in gold if id_ not in given]
+    if missing and (need_all or len(missing) == len(gold)):
+        raise ValueError(
+            f"{what} of {len(missing)} of {len(gold)} questions are missing, the first is {missing[0]!r}; "
+            "give one for every question id of the data"
+        )
+    if missing:
+        print(
+            f"warning: {len(missing)} questions have no prediction and score 0, as in the official script",
+            file=sys.stderr,
+        )
+    others = len(given) - (len(gold) - len(missing))
+    if others:
+        print(f"warning: {others} {what} for questions that the data does not have are ignored", file=sys.stderr)
+
+
+def _score_v1(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
+    exact, f1 = 0.0, 0.0
+    for id_, answers in gold.items():
+        if not answers:
+            raise ValueError(f"question {id_!r} has no answer: score it with version_2_with_negative")
+        if id_ in predictions:
+            exact += max(exact_match(predictions[id_], answer) for answer in answers)
+            f1 += max(f1_v1(predictions[id_], answer) for answer in answers)
+    return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
+
+
+def _score_v2(
+    gold: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None,
+    threshold: float | None,
+) -> dict[str, float]:
+    has_answer = {id_: bool(answers) for id_, answers in gold.items()}
+    exact, f1 = (
+        {id_: score_answer(name, answers, predictions[id_]) for id_, answers in gold.items()}
+        for name in ("exact", "f1")
+    )
+    exact_now = apply_threshold(exact, null_odds, has_answer, threshold)
+    f1_now = apply_threshold(f1, null_odds, has_answer, threshold)
+    result = _averages(exact_now, f1_now, list(gold))
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        ids = [id_ for id_ in gold if has_answer[id_] is wanted]
+        if ids:
+            result |= {f"{prefix}_{name}": value for name, value in _averages(exact_now, f1_now, ids).items()}
+    if null_odds is not None:
+        for name, scores in (("exact", exact), ("f1", f1)):
+            best, at = find_best_threshold(predictions, scores, null_odds, has_answer)
+            result |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return result
+
+
+def score_answer(name: str, gold: Sequence[str], prediction: str) -> float:
+    """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
+    measure = exact_match if name == "exact" else f1_v2
+    # As in the official script, gold answers that are empty after normalisation are skipped; if none is left, "" is
+    # right.
+    answers = [answer for answer in gold if normalize_answer(answer)] or [""]
+    return max(measure(prediction, answer) for answer in answers)
+
+
+def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
+    total = len(ids)
+    return {
+        "exact": 100.0 * sum(exact[id_] for id_ in ids) / total,
+        "f1": 100.0 * sum(f1[id_] for id_ in ids) / total,
+        "total": total,
+    }
+
+
+def read_predictions(path: str | Path) -> dict[str, str]:
+    """Read a JSON object of question id -> answer text. Raises ValueError for anything else."""
+    return _read_object(path, (str,), "an answer text")
+
+
+def read_numbers(path: str | Path) -> dict[str, float]:
+    """Read a JSON object of question id -> number. Raises ValueError for anything else."""
+    return _read_object(path, (int, float), "a number")
+
+
+def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
+    try:
+        content = parse_json(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: cannot be read as JSON at column {error.colno} ({error.msg}); expected one "
+            f"object, question id -> {what}"
+        ) from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
+    for id_, value in content.items():
+        finite = isinstance(value, str) or (type(value) in kinds and abs(value) <= sys.float_info.max)
+        if type(value) not in kinds or not finite:
+            raise ValueError(f"{path}, question {id_!r:.80}: expected {what}, got {value!r:.60}")
+        try:
+            f"{id_}{value}".encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
+    return content
+
+
+def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
+    """An ``evaluate.Metric`` that works offline and is called like ``evaluate.load("squad")`` and "squad_v2".
+
+    ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
+    {"text": [...], "answer_start": [...]}}])``; version 2 also accepts ``no_answer_threshold`` (default 1.0).
+    """
+    import datasets  # imported here because machines that only train may lack these two packages
+    import evaluate
+
+    prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
+    if version_2_with_negative:
+        prediction["no_answer_probability"] = datasets.Value("float64")
+    answers = datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")})
+    columns = {"predictions": prediction, "references": {"id": datasets.Value("string"), "answers": answers}}
+
+    class SquadMetric(evaluate.Metric):
+        """The scores of ``score`` for lists of predictions and references."""
+
+        def _info(self) -> evaluate.MetricInfo:
+            return evaluate.MetricInfo(
+                description=__doc__,
+                citation="Rajpurkar et al., 2016 and 2018",
+                inputs_description=squad_metric.__doc__,
+                features=datasets.Features(columns),
+            )
+
+        def _compute(
+            self, predictions: list[dict], references: list[dict], no_answer_threshold: float = 1.0
+        ) -> dict[str, float]:
+            for rows in (predictions, references):
+                ids = Counter(row["id"] for row in rows)
+                if ids.total() > len(ids):
+                    id_ = ids.most_common(1)[0][0]
+                    raise ValueError(f"question {id_!r:.80}: expected each id once, got it {ids[id_]} times")
+            gold = {row["id"]: row["answers"]["text"] for row in references}
+            texts = {row["id"]: row["prediction_text"] for row in predictions}
+            if not version_2_with_negative:
+                return score(gold, texts)
+            odds = {row["id"]: row["no_answer_probability"] for row in predictions}
+            return score(gold, texts, True, odds, no_answer_threshold)
+
+    return SquadMetric()

@@ -1,0 +1,139 @@
+"""The questions of SQuAD 1.1 and 2.0, and of other files in this form: reading and checking them.
+
+An article has paragraphs, and a paragraph has a context and questions about it. An answer stands in the context:
+
+    {"data": [{"title": "Travel", "paragraphs": [{
+        "context": "the man went to the store and bought a gallon of milk",
+        "qas": [{"id": "q1", "question": "what did he buy",
+                 "answers": [{"text": "a gallon of milk", "answer_start": 37}]}]
+    }]}]}
+
+``bert_training.tasks.squad.sources`` says which questions a run has, and ``bert_training.tasks.squad.windows`` makes
+inputs of them.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tokenization.compressed_files import read_text
+from tokenization.json_text import parse_json
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about one context.
+
+    Attributes:
+        answers: (text, first character in ``context``) of every gold answer; empty if there is none.
+    """
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[tuple[str, int], ...] = ()
+    title: str = ""
+
+
+def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[Question]:
+    """The questions of a SQuAD JSON file (.json, .json.xz, .json.gz), in file order.
+
+    Raises:
+        ValueError: the file cannot be read, or violates a rule of ``parse_squad``.
+    """
+    try:
+        document = parse_json(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "
+            "expected one SQuAD object with a field 'data'"
+        ) from error
+    return parse_squad(document, str(path), version_2_with_negative)
+
+
+def parse_squad(document: object, source: str, version_2_with_negative: bool = False) -> list[Question]:
+    """The questions of a SQuAD object, {data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}.
+
+    Args:
+        source: the name of the document in error messages, usually a file name.
+
+    Raises:
+        ValueError: a field is missing or of another type, an id occurs twice, an answer is not the text at
+            its place in the context, a question has no answer (allowed in version 2, where ``is_impossible``
+            must agree), or there is no question at all.
+    """
+    questions, seen = [], set()
+    for article_number, article in enumerate(_get(document, "data", list, source)):
+        place = f"{source}, article {article_number}"
+        title = _get(article, "title", str, place) if isinstance(article, dict) and "title" in article else ""
+        for number, paragraph in enumerate(_get(article, "paragraphs", list, place)):
+            place = f"{source}, article {article_number} ({title!r}), paragraph {number}"
+            context = _get(paragraph, "context", str, place)
+            for position, entry in enumerate(_get(paragraph, "qas", list, place)):
+                id_ = _get(entry, "id", str, f"{place}, question {position}")
+                here = f"{source}, question {id_!r}"
+                if id_ in seen:
+                    raise ValueError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
+                seen.add(id_)
+                text = _get(entry, "question", str, here)
+                answers = [
+                    (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
+                    for answer in _get(entry, "answers", list, here)
+                ]
+                question = Question(id_, text, context, tuple(answers), title)
+                _check(question, entry.get("is_impossible"), here, version_2_with_negative)
+                questions.append(question)
+    if not questions:
+        raise ValueError(f"{source}: expected questions, got none")
+    return questions
+
+
+def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
+    if not isinstance(holder, dict):
+        raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
+    if key not in holder:
+        raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
+    # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
+    value = holder[key]
+    if type(value) is not kind:
+        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(value)}")
+    return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
+    texts = {"question": question.text, "context": question.context, "id": question.id, "title": question.title}
+    for name, text in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
+    if is_impossible is not None and is_impossible is not (not question.answers):  # JSON's 0 is not its false
+        raise ValueError(
+            f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"
+        )
+    if not question.answers and not version_2_with_negative:
+        raise ValueError(f"{here}: has no answer; for data with unanswerable questions give --version_2_with_negative")
+    for text, start in question.answers:
+        end = start + len(text)
+        if not text.strip():
+            raise ValueError(f"{here}: has an empty answer; leave 'answers' empty for an unanswerable question")
+        if start < 0 or end > len(question.context):
+            raise ValueError(
+                f"{here}: answer {_short(text)} at characters {start} to {end} lies outside its context of "
+                f"{len(question.context)} characters; correct 'answer_start'"
+            )
+        if question.context[start:end] != text:
+            place = question.context.find(text)
+            hint = f"it occurs at {place}" if place >= 0 else "it does not occur in the context"
+            raise ValueError(
+                f"{here}: expected answer {_short(text)} at character {start}, the context has "
+                f"{_short(question.context[start:end])} there; {hint}; correct 'answer_start' or the text"
+            )

@@ -1,0 +1,57 @@
+"""The lengths that a model was fine-tuned and evaluated with, stored in its config so that later questions use them.
+
+They are in ``config.question_answering``, beside the no-answer threshold (``threshold.py``). The question-answering
+pipeline of ``modeling_bert_repro`` reads both; the other flags are stored by ``bert_training/tasks/stored_flags.py``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from bert_training.flags.fine_tuning import SquadArguments
+
+FIELD = "question_answering"
+# All are in tokens except n_best_size.
+STORED = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
+DEFAULTS: dict[str, int] = {name: getattr(SquadArguments, name) for name in STORED}
+
+
+def store_settings(config: PretrainedConfig, args: SquadArguments) -> None:
+    """Write to ``config`` the lengths with which its model is fine-tuned and evaluated."""
+    setattr(config, FIELD, {name: getattr(args, name) for name in STORED})
+
+
+def stored_settings(config: PretrainedConfig, place: str = "config.json") -> dict[str, int]:
+    """The stored settings; for a model without them ``DEFAULTS``, reduced to fit its position embeddings.
+
+    Args:
+        place: the file of the config, for error messages.
+
+    Raises:
+        ValueError: as in ``checked_settings``.
+    """
+    longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
+    query = min(DEFAULTS["max_query_length"], longest // 4)
+    stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))
+    fitting = {"max_seq_length": longest, "max_query_length": query, "doc_stride": stride}
+    return DEFAULTS | fitting | checked_settings(config.to_dict(), place)
+
+
+def checked_settings(config: Mapping[str, Any], place: str) -> dict[str, int]:
+    """The stored settings in the content of a config.json, which may come from somebody else; {} if there are none.
+
+    Args:
+        place: the file, for error messages.
+
+    Raises:
+        ValueError: they are no positive whole numbers, they have other names, or the length has too few positions.
+    """
+    stored, longest = config.get(FIELD, {}), config.get("max_position_embeddings", 512)
+    fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
+    if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > longest:
+        raise ValueError(
+            f"{place}: {FIELD!r} must hold positive whole numbers for {', '.join(DEFAULTS)}, with a length of at most "
+            f"{longest}; got {str(stored)[:120]}; correct it, or delete the field"
+        )
+    return dict(stored)

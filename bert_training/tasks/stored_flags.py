@@ -1,0 +1,231 @@
+"""The flags that a model was fine-tuned with, stored in its config so that later commands feed it in the same way.
+
+They are the flags of nature STORED, for example the length. ``config.fine_tuning`` holds the name of the script and
+its flags; others may be added there:
+
+    {"script": "run_glue.py", "max_seq_length": 256, "label_token": "cls", "bilstm_on_top": false}
+
+Those flags of ``run_squad.py`` that the question-answering pipeline of ``modeling_bert_repro`` reads are in
+``config.question_answering`` instead (``squad/settings.py``), where older folders have them, too.
+
+A command that begins with the weights of such a model takes the stored values as its defaults, if the head is one of
+the same script. A flag that is given wins, and a line of the output says what differs.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from transformers import BertConfig, PretrainedConfig
+
+from bert_training.engine.finished import read_facts, read_results
+from bert_training.engine.run import Run
+from bert_training.files.json_files import read_object
+from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
+from bert_training.flags.natures import STORED, Dataclass, natures
+from bert_training.flags.scripts import SCRIPTS
+from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.tasks.squad import settings
+from bert_training.tasks.squad.threshold import FIELD as THRESHOLD
+
+FIELD = "fine_tuning"
+FACT = "stored_with_the_model"
+HEADS = {  # script: the classes of its models, as config.json names them
+    "run_glue.py": (
+        "BertForSequenceClassification",
+        "BertForTokenClassification",  # --label_token last
+        "BertBiLSTMForTokenClassification",
+    ),
+    "run_squad.py": ("BertForQuestionAnswering", "BertBiLSTMForQuestionAnswering"),
+    "run_ner.py": ("BertForTokenClassification", "BertFeatureTagger"),
+    "run_swag.py": ("BertForMultipleChoice",),
+}
+
+
+# --- to the config, and from it ----------------------------------------------------------------------------
+
+
+def store_flags(config: PretrainedConfig, args: FineTuningArguments) -> None:
+    """Write to ``config`` how its model is fine-tuned, and remove what an earlier fine-tuning has left there."""
+    cls = type(args)
+    vars(config).pop(settings.FIELD, None)
+    elsewhere: tuple[str, ...] = ()
+    if isinstance(args, SquadArguments):
+        settings.store_settings(config, args)
+        elsewhere = settings.STORED
+    else:
+        vars(config).pop(THRESHOLD, None)
+    named = {name: getattr(args, name) for name in stored_names(cls) if name not in elsewhere}
+    named = {name: value for name, value in named.items() if value is not None}
+    setattr(config, FIELD, {"script": script_of(cls)} | named)
+
+
+def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The flags that a model was fine-tuned with by the script of ``cls``; {} if it has no head of this script.
+
+    Args:
+        cls: the flags of the script, such as ``GlueArguments``.
+        config: the content of config.json.
+        place: the file, for error messages.
+
+    Raises:
+        ValueError: a value cannot be one of its flag; the file may come from somebody else.
+    """
+    script = script_of(cls)
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*HEADS[script]}:
+        return {}
+    found: dict[str, Any] = {}
+    if cls is SquadArguments and settings.FIELD in config:
+        found |= settings.checked_settings(config, place)
+        found["version_2_with_negative"] = config.get(THRESHOLD) is not None  # unless FIELD says more, see below
+    own = config.get(FIELD) or {}
+    if not isinstance(own, dict):
+        raise ValueError(
+            f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field"
+        )
+    if own.get("script") == script:
+        found |= {name: own[name] for name in stored_names(cls) if name in own}
+    kinds = get_type_hints(cls)
+    for name, value in found.items():
+        if problem := _problem(value, kinds[name]):
+            raise ValueError(
+                f"{place}: {FIELD}.{name} must be {problem}, got {str(value)[:60]!r}; correct it, or delete the field"
+            )
+    longest = config.get("max_position_embeddings", BertConfig().max_position_embeddings)
+    if found.get("max_seq_length", 1) > longest:
+        raise ValueError(
+            f"{place}: the stored max_seq_length is {found['max_seq_length']}, over the {longest} positions of the "
+            "network; correct it, or delete the field"
+        )
+    return {name: found[name] for name in stored_names(cls) if name in found}
+
+
+def stored_length(config: PretrainedConfig) -> int | None:
+    """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
+    own = getattr(config, FIELD, None)
+    own = own if isinstance(own, dict) else {}
+    length, heads = own.get("max_seq_length"), HEADS.get(str(own.get("script")), ())
+    known = type(length) is int and length > 0 and {*(config.architectures or ())} & {*heads}
+    return length if known else None
+
+
+def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
+    """The flags of a script that are stored with its models."""
+    return tuple(name for name, found in natures(cls).items() if found & STORED)
+
+
+def script_of(cls: type[Dataclass]) -> str:
+    """The script that has these flags."""
+    return next(name for name, found in SCRIPTS.items() if found is cls)
+
+
+def _problem(value: object, kind: Any) -> str | None:
+    """What a flag of this type must be, in words; None if the value is that."""
+    if kind is bool:
+        return None if isinstance(value, bool) else "true or false"
+    if kind is int:
+        return None if type(value) is int and value > 0 else "a positive whole number"
+    literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    choices = [choice for literal in literals for choice in get_args(literal)]
+    return None if value in choices else f"one of {', '.join(choices)}"
+
+
+# --- in a command -------------------------------------------------------------------------------------------
+
+
+def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that come with the model, for ``parse_arguments``.
+
+    A command that continues a run takes the defaults with which that run began, whatever has become of the model.
+
+    Args:
+        given: the flags on the command line.
+
+    Raises:
+        ValueError: as in ``stored_flags``.
+    """
+    found = _begun_with(given)
+    if found is None:
+        found = _read_stored(cls, given.get("model_name_or_path"))
+    if given.get("train_file") or not given.get("validation_file"):
+        # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
+        found.pop("version_2_with_negative", None)
+    return {name: value for name, value in found.items() if name in stored_names(cls)}
+
+
+def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The stored flags in the run.json of the run that a command continues; None if it begins one.
+
+    A run that an older version has begun took none.
+    """
+    asked, folder = given.get("resume_from_checkpoint"), Path(given["output_dir"])
+    places = [folder] if asked else []
+    if asked and asked != "auto":
+        places.append(Path(asked).parent)
+    if given.get("seeds") is not None or given.get("paper"):  # a series continues without being asked
+        places += sorted(path.parent for path in folder.glob("*/run.json"))
+    for place in places:
+        if (place / "run.json").is_file():
+            try:
+                facts = read_facts(place)
+            except ValueError:
+                continue  # of a damaged run.json nothing else is needed, either
+            found = facts.get(FACT)
+            return found if isinstance(found, dict) else {}
+    return None
+
+
+def _read_stored(cls: type[Dataclass], name: str | None) -> dict[str, Any]:
+    """The stored flags of a folder or a name on the Hub; {} where there is no config, which ``load_config`` reports."""
+    if name is None or is_old_checkpoint(name):
+        return {}
+    path = Path(name) / "config.json"
+    if path.is_file():
+        return stored_flags(cls, read_object(path), str(path))
+    try:
+        config, _ = BertConfig.get_config_dict(name)
+    except (OSError, ValueError):
+        return {}
+    return stored_flags(cls, config, f"{name}, config.json")
+
+
+def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
+    """Print which flags are those of the model's fine-tuning and which are not, and record both.
+
+    Args:
+        config: the config of the checkpoint.
+    """
+    cls = type(run.args)
+    stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
+    instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
+    run.add_facts(**{FACT: stored, "given_instead": instead})
+    if not stored and (flags := _recorded_differences(run.args)):
+        run.say(
+            f"warning: by its run.json the model was fine-tuned with {', '.join(flags)}, which is not stored in its "
+            "config.json, as an older version wrote that; give these flags to feed it as in its training"
+        )
+    if same := [_words(name, stored[name]) for name in stored if name not in instead]:
+        run.say(f"as the model was fine-tuned: {', '.join(same)}")
+    for name, value in instead.items():
+        run.say(
+            f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
+            f"--{_words(name, stored[name])} feeds it as in its training"
+        )
+
+
+def _recorded_differences(args: FineTuningArguments) -> list[str]:
+    """The stored flags, as words of a command, with which the folder of the model was trained, and these are not."""
+    cls, folder = type(args), Path(args.model_name_or_path or "")
+    try:
+        facts, results = read_facts(folder), read_results(folder) or {}
+    except (ValueError, OSError):
+        return []
+    if facts.get("script") != script_of(cls) or not results.get("train_steps"):
+        return []
+    then = {name: facts["flags"].get(name) for name in stored_names(cls)}
+    return [f"--{_words(name, value)}" for name, value in then.items() if value not in (None, getattr(args, name))]
+
+
+def _words(name: str, value: object) -> str:
+    return f"{name} {str(value).lower() if isinstance(value, bool) else value}".strip()

@@ -1,0 +1,281 @@
+"""Multiple choice: read SWAG or other data in its layout, make inputs of the model, and write predictions.
+
+A row of SWAG's val.csv (some columns left out) becomes one input for each ending (paper, section 4.4):
+
+    sent1                                sent2    ending0            ending1            ...   label
+    A man takes a violin from its case.  The man  begins to play it  boils it in water        0
+
+    choice 0  [CLS] a man takes a violin from its case . [SEP] the man begins to play it [SEP]
+    choice 1  [CLS] a man takes a violin from its case . [SEP] the man boils it in water [SEP]
+    type ids    0   0  0    0   0   0     0    0    0  0   0    1   1    1    1   1    1   1
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.engine.batches import Features
+from bert_training.files.atomic import whole_file
+from bert_training.files.hashing import digest, sha256
+from bert_training.files.hub_datasets import load_from_hub
+from bert_training.files.tables import read_table
+from bert_training.files.unchanged import unchanged
+from bert_training.flags.fine_tuning import SwagArguments
+from bert_training.tasks.classification.metrics import accuracy
+from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.prediction_files import as_ids, check_ids
+from bert_training.tasks.task_data import files_or_hub, sample_limit
+from tokenization.special_tokens import text_tokenizer
+
+CONTEXT, START, LABEL = "sent1", "sent2", "label"
+INDEX = ("", "id", "index", "ind")
+GIVE_FILES = (
+    "give --train_file and --validation_file in SWAG's layout (.csv, .tsv, .jsonl: sent1, sent2, ending0, ..., label)"
+)
+
+
+@dataclass
+class SwagExamples:
+    """One split. Each row of ``endings`` has C texts; ``labels`` are the indices of the right ones, None if hidden.
+
+    ``cut`` says which were longer than --max_seq_length; ``features`` fills it in.
+    """
+
+    contexts: list[str]
+    endings: list[list[str]]
+    labels: list[int] | None
+    index: list[str]
+    facts: dict
+    where: Callable[[int], str] = str
+    """The place of a row, counted from 0, for error messages."""
+    index_column: str | None = None
+    cut: CutTexts = CutTexts()
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def first(self, count: int | None) -> "SwagExamples":
+        """The first ``count`` examples; all of them for None."""
+        labels = None if self.labels is None else self.labels[:count]
+        contexts, endings = self.contexts[:count], self.endings[:count]
+        return replace(self, contexts=contexts, endings=endings, labels=labels, index=self.index[:count])
+
+
+@dataclass
+class SwagData:
+    """The examples of a run by split, and the name of the data set, "custom" for files.
+
+    Every choice gets one score, so the model has one output.
+    """
+
+    name: str
+    splits: dict[str, SwagExamples]
+    label_names: tuple[str, ...] = ("choice",)
+
+    def facts(self) -> dict:
+        """The facts for run.json: sources, counts and hashes."""
+        return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
+
+    def texts(self, split: str) -> Iterator[str]:
+        """The context and the endings of every example of a split, as one text."""
+        part = self.splits[split]
+        return (" ".join([context, *endings]) for context, endings in zip(part.contexts, part.endings))
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The results by which the best model may be chosen, and the one used by default."""
+        return ["eval_accuracy", "eval_loss"], "eval_accuracy"
+
+    def baselines(self) -> dict[str, float]:
+        """The results of a model that always chooses the same position: the one that is right most often."""
+        labels = self.splits["validation"].labels if "validation" in self.splits else []
+        return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
+
+    def summary(self) -> str:
+        """One line per split for the user."""
+        return "\n".join(
+            f"{split}: {len(part):,} examples of {len(part.endings[0])} endings, "
+            f"{'with' if part.labels else 'without'} labels, {part.facts['source']}"
+            for split, part in self.splits.items()
+        )
+
+
+class ChoiceFeatures(Features):
+    """Tokenised examples with C choices each: a row of ``input_ids`` has C sequences; ``collate`` gives (B, C, L)."""
+
+    def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
+        super().__init__(columns, pad_token_id, seed)
+        self.lengths = np.array([max(map(len, choices)) for choices in columns["input_ids"]])
+
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
+        """The examples at ``indices``, padded on the right to the longest sequence: (B, C, L) and labels (B,)."""
+        names = ("input_ids", "token_type_ids")
+        flat = {name: [choice for index in indices for choice in self.columns[name][index]] for name in names}
+        rows = Features(flat, self.pad_token_id)
+        tensors = rows.collate(range(len(rows)))
+        batch = {name: tensor.view(len(indices), -1, tensor.shape[-1]) for name, tensor in tensors.items()}
+        if "labels" in self.columns:
+            batch["labels"] = torch.tensor([self.columns["labels"][index] for index in indices])
+        return batch
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def load_data(args: SwagArguments) -> SwagData:
+    """Read the examples that the flags ask for.
+
+    Raises:
+        ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
+    """
+    files = files_or_hub(args, GIVE_FILES, "examples")
+    if files:
+        splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
+    elif args.dataset_name:
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
+        splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
+    else:
+        raise ValueError(f"{GIVE_FILES}, or --dataset_name")
+    splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
+    for split, examples in splits.items():
+        if split != "train":  # the others have a file of predictions
+            check_ids(examples.index, examples.where, examples.index_column, in_columns=False)
+    if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
+        raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
+    return SwagData(args.dataset_name or "custom", splits)
+
+
+def read_swag(path: str | Path, labelled: bool = True) -> SwagExamples:
+    """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
+
+    Args:
+        labelled: if False, the label column may be absent, or contain -1 or nothing.
+
+    Raises:
+        ValueError: with file and line, if the file is not such a table.
+    """
+    may_be_null = () if labelled else (LABEL,)
+    with unchanged(path):
+        table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
+        facts = {"source": str(path), "sha256": sha256(Path(path))}
+    return _examples(table.columns, table.where, labelled, facts)
+
+
+def find_columns(header: list[str], labelled: bool) -> list[str]:
+    """The names of the columns to read. Raises ValueError if one is missing."""
+    numbers = sorted(int(name[6:]) for name in header if re.fullmatch(r"ending\d+", name))
+    if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
+        raise ValueError(
+            f"expected the columns {CONTEXT!r}, 'ending0', 'ending1' and so on{f', {LABEL!r}' if labelled else ''}; "
+            f"got {', '.join(map(repr, header))}"
+        )
+    index = next((name for name in INDEX if name in header), None)
+    others = [name for name in (START, LABEL, index) if name in header]
+    return [CONTEXT, *(f"ending{number}" for number in numbers), *others]
+
+
+def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: bool, facts: dict) -> SwagExamples:
+    texts = [name for name in columns if name in (CONTEXT, START) or name.startswith("ending")]
+    for name in texts:
+        for row, text in enumerate(columns[name]):
+            if not isinstance(text, str) or not (text.strip() or name == START):
+                raise ValueError(f"{where(row)}: expected text in {name!r}, got {text!r}")
+    names = [name for name in texts if name.startswith("ending")]
+    starts = columns.get(START, [""] * len(columns[CONTEXT]))
+    endings = [
+        [f"{start} {ending}".strip() for ending in row]
+        for start, row in zip(starts, zip(*(columns[name] for name in names)))
+    ]
+    labels = columns.get(LABEL)
+    if labels and not labelled and all(str(label) in ("", "-1", "None", "nan") for label in labels):
+        labels = None
+    if labels:
+        labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
+    column = next((name for name in INDEX if name in columns), None)
+    index = as_ids(range(len(endings)) if column is None else columns[column])
+    return SwagExamples(columns[CONTEXT], endings, labels, index, facts, where, column)
+
+
+def _label(value: object, choices: int, place: str) -> int:
+    if isinstance(value, bool) or str(value) not in map(str, range(choices)):
+        raise ValueError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
+    return int(str(value))
+
+
+def _from_hub(rows: Any, source: str, split: str) -> SwagExamples:
+    labelled = split != "test"
+    try:
+        names = find_columns(rows.column_names, labelled)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    columns = {name: rows[name][:] for name in names}
+    facts = {"source": source, "sha256": digest(columns)}
+    return _examples(columns, lambda row: f"{source} row {row}", labelled, facts)
+
+
+# --- to the model, and back ------------------------------------------------------------------------------
+
+
+def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, ChoiceFeatures]:
+    """The model's inputs for every split, with labels if there are any.
+
+    If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
+
+    Raises:
+        ValueError: the length leaves no room for text, or no training example has endings that still differ.
+    """
+    tokenizer = text_tokenizer(tokenizer)
+    check_room(max_length, tokenizer, 2)
+    found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
+    for split, part in data.splits.items():
+        refuse_alike(split, part.cut, max_length)
+    return found
+
+
+def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
+    choices = len(examples.endings[0])
+    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    cut: dict[int, None] = {}  # the numbers of the examples, each once
+    for start in range(0, len(examples), 5_000):
+        part = slice(start, start + 5_000)
+        encoded = tokenizer(
+            [context for context in examples.contexts[part] for _ in range(choices)],
+            [ending for endings in examples.endings[part] for ending in endings],
+            truncation="longest_first",
+            max_length=max_length,
+            split_special_tokens=True,
+            return_token_type_ids=True,
+            return_attention_mask=False,
+        )
+        for name, column in columns.items():
+            rows = encoded[name]
+            column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
+        cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded))
+    alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
+    examples.cut = summarise_cut([*cut], len(examples), examples.where, alike)
+    if examples.labels:
+        columns["labels"] = examples.labels
+    return ChoiceFeatures(columns, tokenizer.pad_token_id)
+
+
+def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
+    """The accuracy of logits (rows, C) against the numbers of the right choices, from 0 to 1."""
+    return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
+
+
+def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) -> None:
+    """Write a .csv file: the row's index, the number of the chosen ending, and the probability of each ending."""
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = shifted / shifted.sum(axis=1, keepdims=True)
+    with whole_file(path) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        choices = logits.shape[-1]
+        writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
+        for name, row in zip(examples.index, probabilities, strict=True):
+            writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])

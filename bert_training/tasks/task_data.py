@@ -1,0 +1,162 @@
+"""What every fine-tuning script knows of its data, whatever the task is: one protocol, and what is done with it.
+
+The tasks differ in what an example is (texts and a class, a question about a context, words with tags, endings to
+choose from). So each has its own class, such as ``SquadData``, which keeps its examples in its own form, and its own
+way to the inputs of the model and back. Everything else is the same for the four scripts and goes through ``TaskData``:
+what is recorded, what is printed, which results exist, and what a model without knowledge would reach.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sized
+from typing import Literal, Protocol
+
+from transformers import BertConfig, PreTrainedTokenizerBase
+
+from bert_training.engine.run import Run
+from bert_training.engine.state import Origin
+from bert_training.flags.fine_tuning import FineTuningArguments
+from tokenization.coverage import coverage
+from tokenization.fingerprint import tokenizer_sha256
+
+# What the user can do about [UNK] and about stripped accents.
+OTHER_VOCABULARY = "take a model of this language"
+KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
+ProblemType = Literal["regression", "single_label_classification"]
+
+
+class TaskData(Protocol):
+    """The data of a run: ``ClassificationData``, ``SquadData``, ``NerData`` or ``SwagData``."""
+
+    @property
+    def name(self) -> str:
+        """The name of the task or of the data set, for summaries and the model card."""
+
+    @property
+    def splits(self) -> Mapping[str, Sized]:
+        """The examples of every split.
+
+        The names are "train", which is absent if the model is only evaluated, "validation" and "test"; those of the two
+        halves of MNLI begin with "validation_" and "test_".
+        """
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the model's outputs, in the order of their numbers; they become ``id2label`` of its config."""
+
+    def facts(self) -> dict:
+        """The facts for run.json, by which a resumed run recognises its data.
+
+        "splits" has an entry for every split, with the number of "examples", their source and, where it is known, the
+        "sha256" or "fingerprint" of their content.
+        """
+
+    def summary(self) -> str:
+        """A few lines for the user: what was read from where."""
+
+    def texts(self, split: str) -> Iterator[str]:
+        """All that the model reads of every example of a split, as one text."""
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The keys of the results by which the best model may be chosen, and the one that is used by default."""
+
+    def baselines(self) -> dict[str, float]:
+        """The results of a model with constant predictions, for the keys that the table of a series shows."""
+
+
+def check_vocabulary(data: TaskData, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that there is something to learn in the training split.
+
+    Raises:
+        ValueError: practically all of it becomes [UNK].
+    """
+    if "train" in data.splits:
+        coverage(tokenizer, data.texts("train")).check_usable(f"{data.name} train", OTHER_VOCABULARY)
+
+
+def record_origin(
+    run: Run[FineTuningArguments],
+    data: TaskData,
+    tokenizer: PreTrainedTokenizerBase,
+    initial_weights: dict[str, str] | None,
+) -> Origin:
+    """Record what is trained on what, and print where the data was read from, with ``same_content_warnings``.
+
+    The shares of [UNK] and of stripped accents in every split are recorded and printed as well.
+
+    Args:
+        tokenizer: the tokenizer of the data.
+        initial_weights: file -> SHA-256 of the weights; None if all are new.
+
+    Returns:
+        The part that must be the same in a resumed run.
+    """
+    origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
+    run.add_facts(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
+    for text in (data.summary(), *same_content_warnings(data)):
+        run.say(text)
+    covered = {split: coverage(tokenizer, data.texts(split)) for split in data.splits}
+    run.add_facts(coverage={split: counts.facts() for split, counts in covered.items()})
+    run.say("; ".join(f"{split}: {counts.summary()}" for split, counts in covered.items()))
+    for split, counts in covered.items():
+        for warning in counts.warnings(split, OTHER_VOCABULARY, KEEP_ACCENTS):
+            run.say(warning)
+    return origin
+
+
+def same_content_warnings(data: TaskData) -> list[str]:
+    """One sentence for every split whose content is that of the training split, whatever the files are called."""
+    facts = data.facts()["splits"]
+    content = {split: part.get("sha256") or part.get("fingerprint") for split, part in facts.items()}
+    return [
+        f"warning: the splits train and {split} have the same content, so the results on {split} show what the model "
+        "has memorised, and not how well it does on new data; give another file"
+        for split in content
+        if split != "train" and content[split] and content[split] == content.get("train")
+    ]
+
+
+def with_labels(config: BertConfig, names: tuple[str, ...], problem_type: ProblemType | None = None) -> BertConfig:
+    """A copy of a checkpoint's config for a model with these outputs, whatever those of the checkpoint were."""
+    config = copy.deepcopy(config)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    config.problem_type = problem_type
+    return config
+
+
+def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
+    """The values with their keys in all_results.json: "eval_..." for the validation split, "test_..." for the test."""
+    return {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
+
+
+# --- the flags that name the data --------------------------------------------------------------------------
+
+
+def own_files(args: FineTuningArguments) -> dict[str, str]:
+    """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
+    test_file = getattr(args, "test_file", None)  # run_squad.py has no such flag
+    named = {"train": args.train_file, "validation": args.validation_file, "test": test_file}
+    return {split: path for split, path in named.items() if path}
+
+
+def files_or_hub(args: FineTuningArguments, give_files: str, examples: str) -> dict[str, str]:
+    """The user's own files by split; {} if --dataset_name, or nothing, is given.
+
+    Args:
+        give_files: "give --train_file and --validation_file", with the form that the files must have.
+        examples: what one evaluates on, such as "questions".
+
+    Raises:
+        ValueError: files and --dataset_name are both given, or there is nothing to evaluate on.
+    """
+    files = own_files(args)
+    if args.dataset_name and files:
+        raise ValueError(f"{give_files}, or --dataset_name, not both")
+    if "train" in files and "validation" not in files:
+        raise ValueError(f"--train_file needs --validation_file, the {examples} to evaluate on")
+    return files
+
+
+def sample_limit(args: FineTuningArguments, split: str) -> int | None:
+    """How many examples of a split --max_train_samples and --max_eval_samples allow; None for all of them."""
+    return {"train": args.max_train_samples, "validation": args.max_eval_samples}.get(split.split("_")[0])

@@ -1,0 +1,1 @@
+"""Commands about data, runs and models; `bert-repro` lists them."""

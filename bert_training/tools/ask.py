@@ -1,0 +1,190 @@
+"""Ask a fine-tuned model questions about a text.
+
+    bert-repro ask --model runs/squad --question "Who wrote it?" --context "It was written by Ada."
+    bert-repro ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
+
+A context file contains one or more contexts, separated by blank lines. For every question and context, in their order,
+a line with one JSON object is printed: the answer, its score (the softmax over the n-best spans), its first character
+in the context and the one after its last. A model that was fine-tuned on SQuAD 2.0 may give no answer, that is, "" at
+0, 0. It does so if the null odds are above the threshold that run_squad.py has stored, or above
+--null_score_diff_threshold. Windows have the lengths that the model was fine-tuned with.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from transformers import (
+    AutoModelForQuestionAnswering,
+    BertConfig,
+    BertForQuestionAnswering,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from bert_training.engine.batches import Features
+from bert_training.engine.predict import predict_alone
+from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.configuration import check_fit
+from bert_training.networks.initial_weights import OPENED_BY, class_in, load_network
+from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.networks.other_formats import check_holds_weights
+from bert_training.tasks.squad.answers import Answers, find_answers
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.settings import stored_settings
+from bert_training.tasks.squad.threshold import stored_threshold
+from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
+from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
+from tokenization.compressed_files import numbered_lines
+from tokenization.coverage import coverage
+from tokenization.special_tokens import check_special_tokens
+
+
+def ask(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    questions: Sequence[Question],
+    threshold: float | None = None,
+    batch_size: int = 32,
+    warn: Callable[[str], None] = lambda text: None,
+) -> Answers:
+    """Answer every question from its context; long contexts are split into windows.
+
+    Args:
+        model: an extractive question-answering model with the interface of transformers.
+        questions: with their contexts; the gold answers are not needed.
+        threshold: no answer is given if the null odds are above it. The default is the one stored with the model;
+            a model without a stored threshold (SQuAD 1.1) always answers.
+        batch_size: windows per forward pass.
+        warn: is called with a line for every question that is cut.
+
+    Raises:
+        ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
+    """
+    settings = stored_settings(model.config)
+    lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
+    check_lengths(*lengths)
+    windows = build_windows(questions, tokenizer, *lengths)
+    most = settings["max_query_length"]
+    for question, length in zip(questions, windows.question_lengths):
+        if length > most:
+            warn(
+                f"warning: the question {question.text!r:.60} has {length:,} pieces and is cut after the {most:,} that "
+                "the model was fine-tuned with (max_query_length)"
+            )
+    start_logits, end_logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
+    if threshold is None:
+        threshold = stored_threshold(model.config)
+    return find_answers(
+        questions,
+        windows,
+        start_logits,
+        end_logits,
+        n_best_size=settings["n_best_size"],
+        max_answer_length=settings["max_answer_length"],
+        version_2_with_negative=threshold is not None,
+        null_score_diff_threshold=0.0 if threshold is None else threshold,
+    )
+
+
+def window_logits(
+    model: PreTrainedModel, windows: Windows, pad_token_id: int, batch_size: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Start and end logits of every window: for each window one float32 array (L,)."""
+    logits = predict_alone(model, Features(windows.columns(), pad_token_id), batch_size, model.device)
+    return logits["start_logits"], logits["end_logits"]
+
+
+def answer_records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
+    """Yield the objects to print: question, answer, score, start, end, and in version 2 the null odds."""
+    for question in questions:
+        text, entries = answers.predictions[question.id], answers.nbest[question.id]
+        no_answer = {"probability": 0.0, "start": 0, "end": 0}
+        entry = next((entry for entry in entries if entry["text"] == text), no_answer)
+        record = {"question": question.text, "answer": text, "score": round(entry["probability"], 6)}
+        record |= {"start": entry["start"], "end": entry["end"]}
+        if question.id in answers.null_odds:
+            record["null_odds"] = answers.null_odds[question.id]
+        yield record
+
+
+def read_contexts(path: str | Path) -> list[str]:
+    """The contexts of a text file, separated by blank lines.
+
+    Raises ValueError if there is none or the file is not UTF-8.
+    """
+    contexts = [
+        "\n".join(line for _, line in lines)
+        for blank, lines in itertools.groupby(numbered_lines(path), lambda line: not line[1].strip())
+        if not blank
+    ]
+    if not contexts:
+        raise ValueError(f"{path}: expected contexts with blank lines between them, got no text")
+    return contexts
+
+
+def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer from a folder, the Hub or an old checkpoint.
+
+    Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
+    """
+    if not is_old_checkpoint(name):
+        check_holds_weights(Path(name), f"--model {name}")
+    try:
+        tokenizer = load_tokenizer(name)
+        # An old checkpoint is always a BERT, and transformers' Auto class opens nothing without a folder.
+        cls = BertForQuestionAnswering if is_old_checkpoint(name) else AutoModelForQuestionAnswering
+        model, new, _ = load_network(cls, name, ("qa_outputs.",))
+    except OSError as error:
+        raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
+    if new:
+        kind = class_in(model.config)
+        raise ValueError(
+            f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
+            "give a folder that run_squad.py made" + (f" (this is a {kind}, of {OPENED_BY[kind]})" if kind else "")
+        )
+    check_special_tokens(tokenizer)
+    if isinstance(model.config, BertConfig):
+        check_fit(model.config, tokenizer, 1)
+    return model, tokenizer
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
+    parser = argparse.ArgumentParser(
+        prog="bert-repro ask",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
+    )
+    parser.add_argument("--question", required=True, nargs="+", help="One or more questions, each in quotes.")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--context", help="The text that contains the answer.")
+    source.add_argument("--context_file", help="A UTF-8 text file of contexts that are separated by blank lines.")
+    parser.add_argument(
+        "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this number."
+    )
+    args = parser.parse_args(argv)
+    contexts = read_contexts(args.context_file) if args.context_file else [args.context]
+    model, tokenizer = load(args.model)
+    for warning in coverage(tokenizer, contexts).warnings("the contexts", OTHER_VOCABULARY, KEEP_ACCENTS):
+        print(warning, file=sys.stderr)  # standard output has the answers alone
+    pairs = itertools.product(args.question, contexts)
+    questions = [Question(str(number), question, context) for number, (question, context) in enumerate(pairs)]
+    warned: set[str] = set()  # each question is asked of every context, and warned of once
+
+    def warn(text: str) -> None:
+        if text not in warned:
+            print(text, file=sys.stderr)
+            warned.add(text)
+
+    answers = ask(model, tokenizer, questions, args.null_score_diff_threshold, warn=warn)
+    for record in answer_records(questions, answers):
+        print(json.dumps(record, ensure_ascii=False))

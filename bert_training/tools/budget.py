@@ -1,0 +1,223 @@
+"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine.
+
+    bert-repro plan --config_name base --hours 6
+    bert-repro plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
+    bert-repro plan --config_name mini --hours 1 --recipe fast
+    bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
+
+The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
+optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
+In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others
+counts. The result has two errors: real text fills instances a little more or less than made-up text does, and
+evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
+"""
+
+import argparse
+import functools
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import BertTokenizer
+
+from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
+from bert_training.flags.recipes import FAST, short_to_long
+
+SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
+TIMED_STEPS = 4  # in each phase; the first of them is ignored
+TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
+PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
+SHORT = 0.01  # a plan for less than this share of them is short: for it, the fast recipe is proposed
+PAPER_PHASES = "128:0.9,512:0.1"
+Records = list[dict[str, Any]]
+Facts = dict[str, Any]
+
+
+def write_inputs(folder: Path, vocab_size: int) -> None:
+    """Write a vocabulary of `vocab_size` words to `vocabulary/`, and made-up documents of these words to `text.txt`."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [f"w{number}" for number in range(vocab_size - len(specials))]
+    vocab = {word: number for number, word in enumerate([*specials, *words])}
+    BertTokenizer(vocab=vocab).save_pretrained(folder / "vocabulary")
+    rng = np.random.default_rng(0)
+    lines = []
+    for _document in range(60):
+        lines += [" ".join(words[number] for number in rng.integers(0, len(words), 25)) for _sentence in range(40)]
+        lines.append("")
+    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
+    """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
+
+    Args:
+        launcher: the words before the path of the script.
+    """
+    done = subprocess.run([*launcher, str(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
+
+
+def timed_run(
+    config_name: str,
+    vocab_size: int,
+    phases: Sequence[Phase],
+    script_flags: Sequence[str],
+    run_script: Callable[..., None],
+) -> tuple[Records, Facts, Facts]:
+    """Train a few steps of each phase; returns (training records, all_results.json, run.json).
+
+    Args:
+        script_flags: flags for the script; those of the timing come after them.
+        run_script: runs the script with the flags that it is given; the function of this name, or what a test gives.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_inputs(folder, vocab_size)
+        share = 1 / len(phases)
+        parts = ",".join(f"{phase.length}:{share:.9f}:{phase.size}x{phase.accumulation}" for phase in phases)
+        timing = {
+            "output_dir": folder / "run",
+            "train_file": folder / "text.txt",
+            "validation_file": folder / "text.txt",
+            "tokenizer_name": folder / "vocabulary",
+            "config_name": config_name,
+            "phases": parts,
+            "max_steps": TIMED_STEPS * len(phases),
+            "logging_steps": 1,
+            "eval_steps": 0,
+            "save_steps": 0,
+            "max_eval_instances": 1,
+        }
+        flags = [*script_flags]
+        for flag, value in timing.items():
+            flags += [f"--{flag}", str(value)]
+        run_script(flags)
+        lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        results = json.loads((folder / "run" / "all_results.json").read_text(encoding="utf-8"))
+        facts = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    records = [event for event in map(json.loads, lines) if event["event"] == "train"]
+    return records, results, facts
+
+
+def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts) -> str:
+    """The table of speeds and the training that fits into `hours`, from the records of a timed run.
+
+    Args:
+        phases: without their steps, as `phases_of` returns them.
+        records, results, facts: as `timed_run` returns them.
+
+    Raises:
+        ValueError: not even one step of each phase fits.
+    """
+    table, seconds = _speeds(phases, records, facts["processes"])
+    mean_seconds = sum(phase.share * seconds[phase.length] for phase in phases)
+    total_steps = int(hours * 3600 * TRAINING_SHARE / mean_seconds)
+    try:
+        planned = with_steps(phases, total_steps)
+    except ValueError as error:
+        raise ValueError(
+            f"{hours:g} hours suffice for {total_steps} steps, too few for these phases ({error})"
+        ) from error
+    world = facts["processes"]
+    sequences = tokens = 0
+    for phase in planned:
+        sequences_of_phase = (phase.stop - phase.start) * phase.size * phase.accumulation * world
+        sequences += sequences_of_phase
+        tokens += sequences_of_phase * phase.length
+    parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
+    lines = [
+        f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}",
+        f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process",
+        "",
+        *table,
+        "",
+        f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
+        f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
+        "models' 256 million sequences.",
+        f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}"
+        + (" --recipe fast" if facts["flags"].get("recipe") == "fast" else ""),
+    ]
+    if sequences < SHORT * PUBLISHED and facts["flags"].get("recipe") != "fast":
+        lines.append(
+            f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
+            "(lab/notes/speedrun.md); give it to this command, too, to plan with it."
+        )
+    return "\n".join(lines)
+
+
+def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list[str], dict[int, float]]:
+    """The lines of the table of speeds, and the seconds of a step by the length of its instances.
+
+    Args:
+        world: the number of processes.
+    """
+    table = [f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}"]
+    seconds = {}
+    for phase in phases:
+        timed = [record for record in records if record["max_seq_length"] == phase.length][1:]
+        step_seconds = statistics.median(record["seconds_per_step"] for record in timed)
+        tokens_per_second = statistics.median(record["tokens_per_second"] for record in timed)
+        share_of_peak = statistics.median(record["mfu"] for record in timed)
+        batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
+        table.append(
+            f"{phase.length:6} {batch:>12} {step_seconds:8.3f} {tokens_per_second:10,.0f} {share_of_peak:8.1%}"
+        )
+        seconds[phase.length] = step_seconds
+    return table, seconds
+
+
+def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
+    """Time a few steps and print the plan; a mistake ends the command with status 2 and one line on stderr.
+
+    Args:
+        run_script: runs the script; tests replace it.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    separator = argv.index("--") if "--" in argv else len(argv)
+    parser = argparse.ArgumentParser(
+        prog="bert-repro plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
+    parser.add_argument("--hours", type=float, required=True, help="the hours that are available")
+    parser.add_argument(
+        "--launcher",
+        default=shlex.quote(sys.executable),
+        help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
+    )
+    parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
+    parser.add_argument("--recipe", choices=("paper", "fast"), default="paper", help="as in run_pretraining.py (paper)")
+    parser.add_argument(
+        "--phases",
+        help=f"as in run_pretraining.py; default: {PAPER_PHASES}, and with --recipe fast those of the recipe",
+    )
+    parser.add_argument(
+        "--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8, and with --recipe fast its own)"
+    )
+    parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
+    arguments = parser.parse_args(argv[:separator])
+    if not arguments.hours > 0:
+        raise ValueError(f"--hours is {arguments.hours}; expected above 0")
+    if arguments.vocab_size < 16:
+        raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
+    fast = arguments.recipe == "fast"
+    if arguments.phases is None:
+        arguments.phases = short_to_long(128, -1) if fast else PAPER_PHASES
+    if arguments.per_device_train_batch_size is None:
+        arguments.per_device_train_batch_size = FAST["per_device_train_batch_size"] if fast else 8
+    phases = phases_of(vars(arguments))
+    launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
+    script_flags = ["--recipe", arguments.recipe, *argv[separator + 1 :]]
+    records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
+    print(plan_text(arguments.hours, phases, records, results, facts))

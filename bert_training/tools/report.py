@@ -1,0 +1,353 @@
+"""Put several runs side by side in one table and one picture.
+
+    bert-repro report RUN_FOLDER... --output_dir report      # or: make report RUNS="a b" OUT=report
+
+The table has one row for each fine-tuning task, and one column for each start: random weights, a pre-trained folder,
+transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
+Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
+name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
+of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
+Pre-training runs are listed below, and the training and held-out loss of the first one are drawn beside the bars. The
+command writes report.md and, if matplotlib is installed, report.png.
+"""
+
+import argparse
+import importlib.util
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_training.files.atomic import make_folder, write_text
+from bert_training.files.json_files import is_plain_name
+from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.records.curves import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT_GREY,
+    ORANGE,
+    VERMILION,
+    curve_of,
+    draw_losses,
+    new_figure,
+    save_figure,
+    style_axis,
+)
+from bert_training.records.markdown import plain
+from bert_training.records.metrics import METRICS, percent_factor
+from bert_training.tasks.classification.glue import title_of
+from bert_training.tasks.seeds import read_summary
+from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class ReportedTask:
+    """What a report shows of the runs of a script.
+
+    Attributes:
+        title: the title of the task if the run does not name one.
+        metrics: the keys of METRICS that have rows, in this order. Of those that a task has, only the first is drawn.
+    """
+
+    title: str
+    metrics: tuple[str, ...]
+
+
+FINE_TUNING = {
+    "run_glue.py": ReportedTask(
+        "classification",
+        (
+            "eval_matthews_correlation",
+            "eval_pearson",
+            "eval_spearmanr",
+            "eval_mnli_m_accuracy",
+            "eval_mnli_mm_accuracy",
+            "eval_accuracy",
+            "eval_f1",
+        ),
+    ),
+    "run_squad.py": ReportedTask("question answering", ("eval_exact_match", "eval_f1")),
+    "run_ner.py": ReportedTask("named entities", ("eval_f1", "eval_precision", "eval_recall")),
+    "run_swag.py": ReportedTask("multiple choice", ("eval_accuracy",)),
+}
+# The content of a cell: the score of each run in per cent, or None if it is undefined.
+Scores = list[float | None]
+
+
+@dataclass
+class FinishedRun:
+    """A finished run.
+
+    Attributes:
+        folder: the folder that the user gave: that of the run or of its series.
+        place: the run's own folder.
+        task: the title of its task; None for pre-training.
+        start_label: the weights that it started from, in words.
+        facts: the content of run.json.
+        results: the content of all_results.json.
+    """
+
+    folder: Path
+    place: Path
+    task: str | None
+    start_label: str
+    facts: dict
+    results: dict
+
+
+def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
+    """The run in a folder, or the runs of a series. Raises ValueError with the file if a run is not finished."""
+    folder = Path(folder)
+    if not (folder / "summary.json").is_file():
+        return [read_finished_run(folder)]
+    summary = read_summary(folder)
+    names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
+    if wrong := [name for name in names if not is_plain_name(name)]:
+        raise ValueError(
+            f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
+            "folders of the runs themselves"
+        )
+    return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
+
+
+def _list_in(record: dict, name: str) -> list:
+    return record[name] if isinstance(record.get(name), list) else []
+
+
+def read_finished_run(folder: Path) -> FinishedRun:
+    """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
+    facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
+    with well_formed(folder / "run.json"):
+        return _described(folder, facts, results)
+
+
+def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:
+    flags, script = facts["flags"], facts["script"]
+    if script not in {"run_pretraining.py", *FINE_TUNING}:
+        known = ", ".join(["run_pretraining.py", *FINE_TUNING])
+        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
+    origin = flags.get("model_name_or_path")
+    start_label = f"from {Path(origin).name}" if origin else "random weights"
+    if flags.get("model_impl") == "transformers":
+        start_label += ", transformers' network"
+    task = _task_of(facts) if script in FINE_TUNING else None
+    return FinishedRun(folder, folder, task, start_label, facts, results)
+
+
+def _read_record(path: Path, *needs: str) -> dict:
+    try:
+        return read_record(path, "copy the folder again", needs)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
+
+
+def _task_of(facts: dict) -> str:
+    """The title of the task of a fine-tuning, from the content of its run.json."""
+    name = facts["flags"].get("task_name")
+    if name is None and isinstance(facts.get("data"), dict):
+        name = facts["data"].get("task")
+    if name:
+        return title_of(name)
+    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]].title
+
+
+def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
+    """The fine-tuning runs, in order.
+
+    If runs have the same ``task`` or ``start_label`` but different settings, the differences are appended to it.
+
+    Raises:
+        ValueError: two runs have equal settings and seeds, so that a mean would count one result twice.
+    """
+    runs = [run for run in runs if run.task]
+    labels = with_differences([run.start_label for run in runs], [initial_settings(run.facts) for run in runs])
+    tasks = with_differences([run.task for run in runs if run.task], [compared_settings(run.facts) for run in runs])
+    runs = [replace(run, task=task, start_label=label) for run, task, label in zip(runs, tasks, labels)]
+    seen: dict[tuple, Path] = {}
+    for run in runs:
+        seed = run.facts["flags"].get("seed")
+        key = (run.task, run.start_label, seed)
+        if key in seen:
+            raise ValueError(
+                f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
+                "each run once: leave one of them out"
+            )
+        seen[key] = run.place
+    return runs
+
+
+def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
+    """The scores by (task, metric) and by start, in the order of the runs.
+
+    Args:
+        runs: as ``fine_tuning_runs`` returned them.
+    """
+    table: dict[tuple[str, str], dict[str, Scores]] = {}
+    for run in runs:
+        assert run.task is not None
+        factor = percent_factor(run.results)
+        for key in FINE_TUNING[run.facts["script"]].metrics:
+            if key in run.results:
+                value, row = run.results[key], (run.task, METRICS[key].table_name)
+                scores = table.setdefault(row, {}).setdefault(run.start_label, [])
+                scores.append(None if value is None else factor * value)
+    return table
+
+
+def cell_text(values: Scores | None, digits: int = 1) -> str:
+    """The text of a cell: mean ± standard deviation (number of runs); "" without runs."""
+    if not values:
+        return ""
+    undefined = values.count(None)
+    if undefined == len(values):
+        return "undefined" if undefined == 1 else f"undefined ({undefined})"
+    numbers = [0.0 if value is None else value for value in values]
+    text = f"{statistics.mean(numbers):,.{digits}f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):,.{digits}f} ({len(numbers)})"
+    return f"{text}, {undefined} undefined" if undefined else text
+
+
+def start_labels_of(runs: list[FinishedRun]) -> list[str]:
+    """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
+    labels = sorted({run.start_label for run in runs})
+    random_weights = [label for label in labels if label.startswith("random")]
+    return random_weights + [label for label in labels if label not in random_weights]
+
+
+def tables(runs: list[FinishedRun]) -> str:
+    """The comparison, the pre-training runs and the list of all runs, in Markdown."""
+    lines = []
+    fine_tuning = fine_tuning_runs(runs)
+    if fine_tuning:
+        lines += [*_comparison(fine_tuning), ""]
+    pretraining = [run for run in runs if run.task is None]
+    if pretraining:
+        lines += [
+            "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
+            "|---|---:|---:|---:|---:|---:|",
+            *[pretraining_row(run) for run in pretraining],
+            "",
+        ]
+    lines += _list_of_runs(runs)
+    return "\n".join(lines) + "\n"
+
+
+def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
+    """The lines of the table with a row for each task and metric, and a column for each start."""
+    labels = start_labels_of(fine_tuning)
+    lines = [f"| task | metric, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
+    for (task, metric), scores in cells(fine_tuning).items():
+        lines.append(f"| {plain(task)} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
+    return lines
+
+
+def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
+    """The lines of the table of all runs; the runs of a series that have equal entries share a row."""
+    seconds_of: dict[tuple, list[float | None]] = {}
+    for run in runs:
+        entries = (run.folder, run.results.get("train_steps", 0), run.facts["commit"], run.facts["device"])
+        seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
+    lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
+    for (folder, steps, commit, device), seconds in seconds_of.items():
+        lines.append(f"| {plain(folder)} | {steps:,} | {cell_text(seconds, 0)} | {plain(commit)} | {plain(device)} |")
+    return lines
+
+
+def pretraining_row(run: FinishedRun) -> str:
+    """A row of the table of pre-training runs."""
+    results = run.results
+    nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
+    return (
+        f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
+        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+    )
+
+
+def draw(runs: list[FinishedRun], path: Path) -> None:
+    """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
+    bars: dict[tuple[str, str], dict[str, Scores]] = {}
+    fine_tuning = fine_tuning_runs(runs)
+    for (task, metric), scores in cells(fine_tuning).items():
+        if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
+            bars[task, metric] = scores
+    pretrained = next((run for run in runs if run.task is None), None)
+    figure, axes = new_figure("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
+    if pretrained:
+        events = read_events(pretrained.folder / "metrics.jsonl")
+        entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
+        train, held_out = curve_of(events, "train", "mlm_loss"), curve_of(events, "eval", "eval_mlm_loss")
+        draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
+    if bars:
+        names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
+        draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
+    save_figure(figure, path)
+
+
+def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
+    """Draw horizontal bars of the mean scores, grouped by task.
+
+    Args:
+        bars: (task, metric) -> label of a start -> the scores of its runs.
+        names: label of a start -> its name in the picture.
+    """
+    colours = dict(zip(names, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
+    centres, rows, place = [], [], 0.0
+    for (task, metric), scores in bars.items():
+        first = place
+        for label in (label for label in names if label in scores):
+            known = [score for score in scores[label] if score is not None]
+            mean = statistics.mean(known) if known else 0
+            axis.barh(place, mean, height=0.8, color=colours.get(label, GREY))
+            text = f"{mean:.1f}" if known else "undefined"
+            axis.annotate(
+                f"{text}  {names[label]}",
+                (max(mean, 0), place),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=10,
+                color=INK,
+            )
+            place += 1
+        centres.append((first + place - 1) / 2)
+        rows.append(f"{task}\n{metric}")
+        place += 0.7
+    style_axis(axis, "Fine-tuned: held-out score, per cent")
+    axis.set_xlabel("")
+    axis.grid(visible=False)
+    axis.set_yticks(centres, rows)
+    axis.invert_yaxis()
+    lowest = min(0, *axis.get_xlim())
+    axis.set_xlim(lowest, 140)  # room for the words beside the bars
+    axis.spines["bottom"].set_bounds(lowest, 100)
+    axis.set_xticks([0, 25, 50, 75, 100])
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write and print the report. Raises ValueError for a folder without a finished run."""
+    parser = argparse.ArgumentParser(
+        prog="bert-repro report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
+    parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
+    args = parser.parse_args(argv)
+    runs = [run for folder in args.runs for run in read_finished_runs(folder)]
+    output = Path(args.output_dir)
+    make_folder(output)
+    text = tables(runs)
+    write_text(output / "report.md", text)
+    print(text)
+    if importlib.util.find_spec("matplotlib"):
+        draw(runs, output / "report.png")
+        print(f"table and picture: {output / 'report.md'}, {output / 'report.png'}")
+    else:
+        print(f"table: {output / 'report.md'} (for the picture: pip install matplotlib)")

@@ -1,0 +1,362 @@
+"""The scores of a finished folder, computed again: from its saved predictions, and from its weights.
+
+Data is used only if its SHA-256 is the one in run.json. Weights are evaluated by the run's own script, in a process of
+its own, which gets links to the model's and the tokenizer's files only and writes into a temporary folder.
+"""
+
+import csv
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from bert_training.files.hashing import sha256
+from bert_training.files.records import nearly_equal
+from bert_training.flags.natures import EVALUATION, STORED, natures
+from bert_training.flags.scripts import SCRIPTS
+from bert_training.tasks import swag
+from bert_training.tasks.classification.metrics import accuracy
+from bert_training.tasks.classification.scores import metric_prefix
+from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.sources import read_file
+from bert_training.tasks.ner.tagged_text import Sentence, Split
+from bert_training.tasks.squad.answers import Answers
+from bert_training.tasks.squad.metrics import read_numbers, read_predictions
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
+
+ROOT = Path(__file__).parents[2]
+MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
+               "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")  # fmt: skip
+# Another processor, another number of threads or another version of torch rounds otherwise. A prediction that is
+# almost a tie may then change.
+LOSS_TOLERANCE, SCORE_TOLERANCE = 1e-3, 5e-3
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """A file of data that the run read.
+
+    Attributes:
+        split: its split: train, validation_matched, ...
+        name: the path in run.json.
+        path: the file on this machine if it has the hash in run.json, otherwise None.
+        finding: whether it has.
+    """
+
+    def __init__(self, split: str, name: str, digest: str, given: list[Path]):
+        self.split, self.name = split, name
+        self.path: Path | None = None
+        claim = f"data, {split}"
+        places = [path for path in given if path.name == Path(name).name]
+        for path in [*places, Path(name)]:
+            if path.is_file() and sha256(path) == digest:
+                self.path = path.absolute()
+                self.finding = verified(claim, f"{short_text(str(path))} has the SHA-256 in run.json")
+                return
+        if places:
+            self.finding = differs(claim, f"{short_text(str(places[0]))} does not have the SHA-256 in run.json")
+        elif Path(name).is_file():
+            self.finding = unknown(claim, f"{short_text(name)} on this machine is another file than the run read")
+        else:
+            self.finding = unknown(
+                claim, f"{short_text(name)} is not on this machine; --data names the folder that has it"
+            )
+
+
+def files_in(places: list[str]) -> list[Path]:
+    """The files that ``--data`` names: files, and those in folders at any depth. ValueError if there is no such one."""
+    files: list[Path] = []
+    for place in map(Path, places):
+        if not place.exists():
+            raise ValueError(f"--data {place}: expected a file or a folder, found none")
+        files += sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    return files
+
+
+def sources(run: dict, given: list[Path]) -> list[Source]:
+    """The files of data that a run read, in the order of run.json. Data of the Hub and built-in data have none."""
+    data, flags = run.get("data"), run["flags"]
+    if isinstance(data, list):  # of pre-training
+        paths = [*(flags.get("train_file") or []), *(flags.get("validation_file") or [])]
+        files = [one for one in data if "bytes" in one]
+        named = [path for path in paths if len(paths) == len(files)] or [one["name"] for one in files]
+        pairs = zip(files, named, strict=True)
+        return [Source(one.get("split", "train"), name, one["sha256"], given) for one, name in pairs]
+    listed = []
+    for split, facts in ((data or {}).get("splits") or {}).items():
+        own = flags.get(f"{split.split('_')[0]}_file")
+        name = own or (facts.get("source") if flags.get("data_dir") else None)
+        if name and "sha256" in facts:
+            listed.append(Source(split, name, facts["sha256"], given))
+    return listed
+
+
+# --- from the saved predictions --------------------------------------------------------------------------------------
+
+
+def check_predictions(folder: Path, run: dict, results: dict, data: Mapping[str, Source]) -> Iterator[Finding]:
+    """The metrics of the saved predictions, where the labels are at hand."""
+    script = run["script"]
+    if script == "run_squad.py":
+        yield from _squad(folder, run, results, data.get("validation"))
+    elif script == "run_ner.py":
+        for split in ("validation", "test"):
+            if (folder / f"{split}_predictions.txt").is_file():
+                yield from _ner(folder / f"{split}_predictions.txt", split, run, results, data.get(split))
+    elif script == "run_swag.py":
+        for split in ("validation", "test"):
+            if (folder / f"{split}_predictions.csv").is_file():
+                yield from _swag(folder / f"{split}_predictions.csv", split, run, results, data.get(split))
+    elif script == "run_glue.py":
+        yield unknown("scores from predictions", "run_glue.py saves no predictions of the data it evaluates on")
+
+
+def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
+    names = ("predictions", "nbest_predictions", "null_odds", "span_predictions")
+    if not (folder / "predictions.json").is_file():
+        yield unknown("scores from predictions", "the folder has no predictions.json")
+        return
+    there = {name: folder / f"{name}.json" for name in names if (folder / f"{name}.json").is_file()}
+    answers = Answers(read_predictions(there["predictions"]))
+    # The flag is None if the threshold is the one that the evaluated model stores.
+    answers.threshold = run.get("null_score_diff_threshold") or run["flags"].get("null_score_diff_threshold") or 0.0
+    if "null_odds" in there and "span_predictions" in there:
+        answers.null_odds, answers.span_predictions = (
+            read_numbers(there["null_odds"]),
+            read_predictions(there["span_predictions"]),
+        )
+    if "nbest_predictions" in there:
+        yield _nbest(answers, read_json(there["nbest_predictions"]))
+    if source is None or source.path is None:
+        yield unknown("scores from predictions", "the questions with their answers are not at hand")
+        return
+    flags = run["flags"]
+    questions = read_squad(source.path, bool(flags.get("version_2_with_negative")))[: flags.get("max_eval_samples")]
+    yield from _same_scores("eval_", answers.score(questions), results, "predictions.json")
+
+
+def _nbest(answers: Answers, nbest: dict[str, list[dict]]) -> Finding:
+    """Whether the answers are the best ones of nbest_predictions.json, or empty where the null odds say so."""
+    claim = "predictions.json"
+    if answers.predictions.keys() != nbest.keys():
+        return differs(claim, "its questions are not those of nbest_predictions.json")
+    for id_, entries in nbest.items():
+        texts = [entry["text"] for entry in entries if entry["text"]]
+        expected = texts[0] if texts else ""
+        if answers.null_odds and answers.span_predictions[id_] != expected:
+            return differs(
+                "span_predictions.json", f"question {short_text(id_)}: not the best of nbest_predictions.json"
+            )
+        if answers.null_odds and answers.null_odds[id_] > answers.threshold:
+            expected = ""
+        if answers.predictions[id_] != expected:
+            return differs(claim, f"question {short_text(id_)}: not the best answer of nbest_predictions.json")
+    return verified(claim, f"its {len(nbest)} answers are the best of nbest_predictions.json")
+
+
+def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
+    blocks = [block.split("\n") for block in path.read_text(encoding="utf-8").split("\n\n") if block.strip("\n")]
+    rows = [[line.split("\t") for line in block if line] for block in blocks]
+    predicted = [[row[-1] for row in sentence] for sentence in rows]
+    tagged = len(rows[0][0]) == 3
+    part = Split(str(path), [Sentence([row[0] for row in sentence], [row[1] for row in sentence] if tagged else None, 0,
+                                      str(path)) for sentence in rows])  # fmt: skip
+    labels = f"{path.name}, with the tags that it repeats itself"
+    if source is not None and source.path is not None:
+        data = read_file(source.path, bool(run["flags"].get("mixed_tags")))
+        data.sentences = data.sentences[: run["flags"].get("max_eval_samples") if split == "validation" else None]
+        # Sentences without words have no block in the file, only a blank line.
+        given = [(one.words, one.tags) for one in data.sentences if one.words]
+        if given != [(one.words, one.tags) for one in part.sentences]:
+            yield differs(path.name, f"its words or tags are not those of {short_text(str(source.path))}")
+            return
+        labels = f"{path.name} and {short_text(str(source.path))}"
+    if tagged:
+        yield from _same_scores(_prefix(split), tagged_text.score(part, predicted), results, labels)
+    else:
+        yield unknown(path.name, "the data has no tags to score it with")
+
+
+def _swag(path: Path, split: str, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
+    with open(path, encoding="utf-8", newline="") as file:
+        header, *rows = list(csv.reader(file))
+    chosen = [int(row[1]) for row in rows]
+    shares = [[float(cell) for cell in row[2:]] for row in rows]
+    wrong = [row[0] for row, choice, share in zip(rows, chosen, shares) if share[choice] != max(share)]
+    if wrong or header[:2] != ["index", "prediction"]:
+        yield differs(
+            path.name, f"row {short_text(', '.join(wrong[:3]))}: the chosen ending is not the most probable one"
+        )
+    if source is None or source.path is None:
+        yield unknown(f"{_prefix(split)}accuracy from predictions", "the labels are not at hand")
+        return
+    data = swag.read_swag(source.path, labelled=split != "test")
+    if split == "validation":
+        data = data.first(run["flags"].get("max_eval_samples"))
+    if [row[0] for row in rows] != data.index:
+        yield differs(path.name, f"its rows are not those of {short_text(str(source.path))}")
+    elif data.labels:
+        scores = {"accuracy": accuracy(chosen, data.labels)}
+        yield from _same_scores(_prefix(split), scores, results, f"{path.name} and the labels")
+    else:
+        yield unknown(path.name, "the data has no labels to score it with")
+
+
+def _prefix(split: str) -> str:
+    return "eval_" if split == "validation" else f"{split}_"
+
+
+def _same_scores(prefix: str, scores: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
+    """Whether the results that begin with ``prefix`` are exactly these scores."""
+    same = []
+    for name, value in scores.items():
+        if prefix + name in results and nearly_equal(results[prefix + name], value):
+            same.append(prefix + name)
+        else:
+            said = short_text(results.get(prefix + name))
+            yield differs(prefix + name, f"all_results.json says {said}, but {source} give {short_text(value)}")
+    if same:
+        yield verified("scores from predictions", f"{', '.join(same)}: computed from {source}")
+
+
+# --- from the weights ------------------------------------------------------------------------------------------------
+
+
+def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) -> Iterator[Finding]:
+    """The scores of the weights, by an evaluation of the run's own script."""
+    claim = "scores from the weights"
+    if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
+        yield unknown(claim, "the folder has no model (config.json, model.safetensors)")
+        return
+    pretraining = run["script"] == "run_pretraining.py"
+    needed = [one for one in data if pretraining or one.split.startswith("validation")]
+    if not needed or any(one.path is None for one in needed):
+        yield unknown(claim, "the data is not at hand as a file that has the SHA-256 in run.json")
+        return
+    if pretraining:
+        yield from _close_scores(folder, run, results, _pretraining_flags(run, needed), "eval_", "eval_")
+        return
+    for one in needed:
+        test = [other for other in data if other.split.startswith("test") and other.path]
+        paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
+        recorded_prefix = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
+        evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
+        scored = run["script"] != "run_glue.py" or any(name.startswith("test_") for name in results)
+        paths = paths if scored else paths[:1]
+        flags = [*evaluation_flags(run), *paths]
+        yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
+
+
+def evaluation_flags(run: dict) -> list[str]:
+    """The flags of nature EVALUATION that differ from their defaults, as words of a command.
+
+    Those of nature STORED are always given, because the model may bring other defaults.
+
+    The precision is that of run.json, because it may come from accelerate's configuration instead of the flag. fp16 is
+    left out: it needs a GPU, and float32 gives the same scores up to rounding.
+    """
+    cls = SCRIPTS[run["script"]]
+    flags = run["flags"] | {"mixed_precision": run.get("mixed_precision") or run["flags"].get("mixed_precision")}
+    given = []
+    for one in fields(cls):
+        value = flags.get(one.name)
+        nature, usual = natures(cls)[one.name], (None, "fp16", one.default)
+        decides = nature & EVALUATION and value not in usual
+        if not decides and not (nature & STORED and value is not None):
+            continue
+        if isinstance(value, list):
+            given += [f"--{one.name}", *map(str, value)]
+        else:
+            given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
+    return given
+
+
+def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
+    """The flags of a run of one step whose learning rate is 0, because the script does not evaluate without one."""
+    flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]])}
+    given = [
+        "--learning_rate=0",
+        "--warmup_steps=0",
+        "--weight_decay=0",
+        "--max_steps=1",
+        "--eval_steps=0",
+        "--peak_tflops=1",
+        *evaluation_flags(run),
+    ]
+    held_out = [str(one.path) for one in data if one.split == "validation"]
+    if not held_out and flags.get("validation_split") != defaults["validation_split"]:
+        given.append(f"--validation_split={flags['validation_split']}")
+    given += ["--train_file", *(str(one.path) for one in data if one.split == "train")]
+    return [*given, *(["--validation_file", *held_out] if held_out else [])]
+
+
+def _close_scores(
+    folder: Path, run: dict, results: dict, flags: list[str], recorded_prefix: str, evaluated_prefix: str
+) -> Iterator[Finding]:
+    """The recorded results, against those of an evaluation, whose names may have another prefix.
+
+    Args:
+        recorded_prefix: the beginning of the results' names in all_results.json.
+        evaluated_prefix: the beginning of their names in the evaluation.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        evaluation = _evaluate(folder, run["script"], flags, Path(place))
+    if isinstance(evaluation, Finding):
+        yield evaluation
+        return
+    same = []
+    for name, value in results.items():
+        if not name.startswith((recorded_prefix, "test_")):
+            continue
+        has_prefix = name.startswith(recorded_prefix)
+        name_there = evaluated_prefix + name.removeprefix(recorded_prefix) if has_prefix else name
+        again = evaluation.get(name_there, "")
+        if again == "":
+            yield unknown(f"{name} from the weights", "the evaluation does not give it")
+        elif is_close(name, value, again, run["script"]):
+            same.append(f"{name} {short_text(again)}")
+        else:
+            yield differs(name, f"all_results.json says {short_text(value)}, but the weights give {short_text(again)}")
+    if same:
+        yield verified("scores from the weights", f"{', '.join(same)}: computed again by {run['script']}")
+
+
+def is_close(name: str, one: Any, other: Any, script: str) -> bool:
+    """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score."""
+    if not isinstance(one, int | float) or not isinstance(other, int | float):
+        return bool(one == other)
+    if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable
+        return math.isclose(one, other, rel_tol=0.02, abs_tol=0.1)
+    if name.endswith("loss"):
+        return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)
+    return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * (100 if script == "run_squad.py" else 1))
+
+
+def _evaluate(folder: Path, script: str, flags: list[str], place: Path) -> dict | Finding:
+    """The results of the script on the folder's weights, or the reason why there are none."""
+    model = place / "model"
+    model.mkdir()
+    # run.json says what an older version did not store in config.json, such as that the texts are pairs.
+    for path in {path for pattern in (*MODEL_FILES, "run.json") for path in folder.glob(pattern)}:
+        (model / path.name).symlink_to(path.resolve())
+    module = script.removesuffix(".py")
+    words = [sys.executable, "-m", module, f"--model_name_or_path={model}", f"--output_dir={place / 'run'}"]
+    words += ["--save_steps=0", *flags]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"}
+    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=place)
+    results = place / "run" / "all_results.json"
+    if done.returncode or not results.is_file():
+        lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
+        refused = differs if done.returncode == 2 else unknown  # 2: the script refuses the folder
+        return refused("scores from the weights", f"the evaluation stopped: {short_text(lines[-1])}")
+    return dict(read_json(results))

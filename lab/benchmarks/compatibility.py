@@ -1,0 +1,111 @@
+"""Run the tests with other people's packages and record what each of them found.
+
+    python lab/benchmarks/compatibility.py
+
+This needs pip install -e '.[train,dev,ecosystem]' and pip's index, which is asked about the packages of NOT_INSTALLED.
+Every test in TESTS with the mark `tried` is a row of the record, results/compatibility.json. Nothing is recorded if a
+test fails or is skipped. The table of docs/compatibility.md is then written anew.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.benchmarks.provenance import ROOT, provenance, sha256, source_files
+
+TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
+RESULTS = ROOT / "lab" / "records" / "compatibility.json"
+PAGE = ROOT / "docs" / "compatibility.md"
+# Packages that were considered, but whose requirements contradict ours.
+NOT_INSTALLED = ("spacy-transformers",)
+
+
+class Recorder:
+    """A plugin of pytest that collects one row for every test function with the mark `tried`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.skipped: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo) -> Any:
+        """Add the outcome of a test's call, and what it measured, to the row of its function."""
+        report = yield
+        mark = item.get_closest_marker("tried")
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped.append(item.nodeid)
+        if call.when == "call" and mark is not None:
+            package, tried = mark.args
+            test = item.nodeid.partition("[")[0]
+            row = {"package": package, "version": importlib.metadata.version(package), "tried": tried, "test": test}
+            row = self.rows.setdefault(test, row | {"works": True, "ways": [], "cases": 0, "measured": {}})
+            row["cases"] += 1
+            if hasattr(report, "wasxfail"):
+                row |= {"works": False, "reason": report.wasxfail.removeprefix("reason: ")}
+            way = item.callspec.params.get("way") if hasattr(item, "callspec") else None
+            if way is not None and way not in row["ways"]:
+                row["ways"].append(way)
+            for name, value in item.user_properties:
+                choose = min if name.startswith("smallest") else max
+                row["measured"][name] = choose(value, row["measured"].get(name, value))
+        return report
+
+
+def conflict(package: str) -> dict[str, Any]:
+    """The newest version of a package that is not installed, and those of its requirements that cannot be met.
+
+    Raises:
+        ValueError: pip finds no such package, or it could be installed.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--ignore-installed"]
+    done = subprocess.run([*command, "--report", "-", package], capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"pip does not find {package}:\n{done.stderr}")
+    metadata = json.loads(done.stdout)["install"][0]["metadata"]
+    unmet = []
+    for text in metadata["requires_dist"]:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            try:
+                version = importlib.metadata.version(requirement.name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            if version not in requirement.specifier:
+                unmet.append(f"{requirement.name}{requirement.specifier}, not {version}")
+    if not unmet:
+        raise ValueError(f"{package} {metadata['version']} can be installed: test it")
+    return {"package": package, "version": metadata["version"], "requires": unmet}
+
+
+def main() -> None:
+    """The command."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    os.environ["BERT_REPRO_ECOSYSTEM"] = "required"
+    os.chdir(ROOT)
+    record = provenance("lab/benchmarks/compatibility.py")
+    conflicts, recorder = [conflict(package) for package in NOT_INSTALLED], Recorder()
+    if pytest.main(["-q", "-m", "tried", *TESTS], plugins=[recorder]) or recorder.skipped:
+        sys.exit("nothing is recorded, because of the tests that are listed above")
+    rows = sorted(recorder.rows.values(), key=lambda row: row["package"])
+    record |= {"sources": {name: sha256(ROOT / name) for name in source_files("lab/benchmarks/compatibility.py")}}
+    record |= {"results": rows, "not_installed": conflicts}
+    RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    from lab.benchmarks.pages import (
+        put_table,
+    )  # Not at the top: it would be among the files whose changes make the record old.
+
+    put_table(PAGE, RESULTS.name)
+
+
+if __name__ == "__main__":
+    main()

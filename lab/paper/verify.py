@@ -1,0 +1,116 @@
+"""The record of a table of the paper: its report is recomputed from the results of the runs that the record holds."""
+
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_training.engine.versions import commit
+from bert_training.files.hashing import sha256
+from bert_training.files.records import nearly_equal
+from bert_training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
+from lab.paper.data import find_tasks, find_text, scale_of
+from lab.paper.flags import PaperArguments
+from lab.paper.places import CELLS, RECORD
+from lab.paper.plan import Outline, make_plan
+from lab.paper.record import outline_of, plain_outline, results_of
+from lab.paper.report import content, markdown
+
+
+def check_record(folder: Path) -> Iterator[Finding]:
+    """The files of a recorded table, from the results of its runs to the words of its report."""
+    record = read_json(folder / RECORD)
+    yield from _files(folder, record["sha256"])
+    yield from _cells(folder, record["cells"])
+    yield from _means(record["cells"])
+    outline = outline_of(record)
+    yield from _outline(outline, record)
+    numbers = content(outline, results_of(record["cells"]))
+    report = read_json(folder / "report.json")
+    if nearly_equal(report, numbers):
+        claims, contrasts = report["claims"], sum(len(claim["contrasts"]) for claim in report["claims"])
+        reason = f"means, intervals and {len(claims)} verdicts on {contrasts} contrasts follow from {RECORD}"
+        yield verified("report.json", reason)
+    else:
+        wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
+        yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
+    expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
+    yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
+
+
+def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:
+    same = []
+    for name, digest in recorded.items():
+        if not (folder / name).is_file():
+            yield unknown(name, "it is not here")
+        elif sha256(folder / name) != digest:
+            yield differs(name, "the file has changed since the report was written")
+        else:
+            same.append(name)
+    if same:
+        yield verified("files", f"{', '.join(same)} have the hashes in {RECORD}")
+
+
+def _cells(folder: Path, cells: dict[str, Any]) -> Iterator[Finding]:
+    """The results in the record, against the files of the runs where these are here."""
+    present = 0
+    for name, cell in cells.items():
+        path = folder / CELLS / name / ("summary.json" if "runs" in cell else "all_results.json")
+        if path.is_file():
+            present += 1
+            if sha256(path) != cell["sha256"]:
+                yield differs(f"{CELLS}/{name}", f"{path.name} has changed since the report was written")
+    if present:
+        yield verified("runs", f"the results of {present} were compared with those in {RECORD}")
+    if absent := len(cells) - present:
+        yield unknown("runs", f"{absent} are not here; their results are taken from {RECORD}")
+
+
+def _means(cells: dict[str, Any]) -> Iterator[Finding]:
+    """The mean results of the series, from those of their runs."""
+    series = {name: cell for name, cell in cells.items() if "runs" in cell}
+    for name, cell in series.items():
+        for metric, mean in cell["results"].items():
+            again = statistics.fmean(run["results"].get(metric) or 0.0 for run in cell["runs"])
+            if not nearly_equal(mean, again):
+                yield differs(f"{CELLS}/{name}", f"{metric} is {mean}, but its runs have the mean {again}")
+    if series:
+        yield verified("series", f"{len(series)} means were computed again from their runs")
+
+
+def _outline(outline: Outline, record: dict[str, Any]) -> Iterator[Finding]:
+    """Which score comes from which run, against the plan that this version makes."""
+    if outline.scale not in ("builtin", "smoke"):
+        yield unknown("plan", "it depends on the data, which is not here")
+        return
+    args = PaperArguments(outline.table, "", seeds=len(outline.seeds), smoke=outline.scale == "smoke")  # type: ignore[arg-type]
+    scale = scale_of(args)
+    plan = make_plan(outline.experiment, scale, find_tasks(args, scale), find_text(args).flags, args.seeds)
+    if plain_outline(plan) == record["outline"] and set(record["cells"]) == {cell.name for cell in plan.cells}:
+        yield verified("plan", "rows, columns and runs are those that this version of lab/run_paper.py plans")
+    else:
+        yield unknown("plan", "this version of lab/run_paper.py plans other runs or columns")
+
+
+def _page(expected: str, page: str, record: dict[str, Any]) -> Iterator[Finding]:
+    """report.md, whose words are those of the version that wrote it and whose figures must be those of the record."""
+    if page == expected:
+        yield verified("report.md", f"its {len(page.splitlines())} lines are those that {RECORD} gives")
+        return
+    figures = re.compile(r"[-+]?\d[\d,.]*")
+    by_words: dict[str, set[str]] = {}
+    for line in expected.splitlines():
+        by_words.setdefault(figures.sub("#", line), set()).add(line)
+    worded = wrong = 0
+    for number, line in enumerate(page.splitlines(), 1):
+        known = by_words.get(figures.sub("#", line))
+        if known is None:
+            worded += 1
+        elif line not in known:
+            wrong += 1
+            yield differs(f"report.md line {number}", f"{short_text(line)}, but the record gives other figures")
+    if worded or not wrong:
+        then = record["report_made_with"]["commit"]
+        reason = f"{worded} lines have other words than this version writes, or lines are missing"
+        yield unknown("report.md", f"{reason} (commit {commit()}; the report: {then})")

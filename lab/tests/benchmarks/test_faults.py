@@ -1,0 +1,87 @@
+"""lab/faults.py: every row counts its faults, and a row that is not whole is not recorded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import tables
+from tests.helpers.repository import ROOT
+
+TESTS = """
+import pytest
+from lab.tests.helpers.fault_campaign import faults
+
+@faults("signals", 50)
+def test_stopped(seed, record_property):
+    assert {outcome}
+    record_property("outcome", "stopped" if seed % 2 else "stopped | twice")
+
+@faults("no network", 1)
+def test_alone(seed, record_property):
+    record_property("refused connections", 0)
+
+@faults("hostile input", 1)
+def test_of_another_row(seed):
+    raise ValueError
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from lab import faults
+faults.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
+faults.RESULTS = Path({results!r})
+faults.put_table = lambda page, name: None
+sys.argv = ["faults.py", "--rows", "no network", "signals"]
+faults.main()
+"""
+
+
+def campaign(folder: Path, outcome: str) -> tuple[int, str]:
+    """Run a campaign of two rows. Return the exit status and what was printed."""
+    (folder / "test_some.py").write_text(TESTS.replace("{outcome}", outcome))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    faults\n    slow\n")
+    names = {"tests": folder / "test_some.py", "config": folder / "pytest.ini", "results": folder / "found.json"}
+    program = PROGRAM.format(root=str(ROOT), **{key: str(path) for key, path in names.items()})
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_rows_are_recorded_and_others_stay(tmp_path):
+    (tmp_path / "found.json").write_text(json.dumps({"a long run": {"faults": 1}, "signals": {"faults": 2}}))
+    status, printed = campaign(tmp_path, "True")
+    assert status == 0, printed
+    record = json.loads((tmp_path / "found.json").read_text())
+    assert list(record) == ["signals", "no network", "a long run"]  # in the order of ROWS
+    signals = record["signals"]
+    assert signals["faults"] == 50 and signals["outcomes"] == {"stopped | twice": 25, "stopped": 25}
+    ((test, number),) = signals["seeds"].items()
+    assert test.endswith("test_some.py::test_stopped") and number == 50
+    assert {"modeling_bert_repro", "bert_training", "run_glue.py", "lab/faults.py"} <= set(signals["sources"])
+    assert record["no network"]["measured"] == {"refused connections": 0}
+    assert record["a long run"] == {"faults": 1}
+    del record["a long run"]
+    assert tables.faults(record).splitlines()[2:] == [
+        "| signals | 25 stopped \\| twice; 25 stopped | 50 |",
+        "| no network | refused connections: 0 | 1 |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("seed != 7", ["failed or skipped: test_some.py::test_stopped[7]", "expected 50 faults, got 49"]),
+        (
+            "pytest.skip('no disk')",
+            ["failed or skipped: test_some.py::test_stopped[49]", "expected 50 faults, got 0"],
+        ),
+    ],
+)
+def test_a_row_with_a_failed_or_skipped_test_is_not_recorded(outcome, expected, tmp_path):
+    status, printed = campaign(tmp_path, outcome)
+    lines = printed.splitlines()
+    assert status == 1 and "not recorded: signals" in lines and lines[-2:] == [f"  {line}" for line in expected]
+    assert list(json.loads((tmp_path / "found.json").read_text())) == ["no network"]

@@ -1,0 +1,189 @@
+"""Damage in a finished folder, when a fine-tuning starts from it, when its command is given again, and in commands."""
+
+import json
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.paper_plans import write_table
+from tests.helpers import short_runs
+from tests.helpers.damage import KINDS, copied, damage, judge
+from tests.helpers.fault_runs import Ended, run
+from tests.helpers.squad_examples import squad_content
+
+QUESTION = ("--question", "where ?", "--context", "the old house by the river .")
+
+
+class Finished(NamedTuple):
+    """Finished folders, and two more of each, with other seeds, from which swapped files come."""
+
+    data: Path
+    folders: dict[str, Path]
+    others: dict[str, Path]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, pretrained) -> Finished:
+    place = tmp_path_factory.mktemp("finished")
+    data = place / "data"
+    data.mkdir()
+    short_runs.write_data(data)
+    (data / "run_squad.json").write_text(json.dumps(squad_content(12, negative=True)))
+    found: dict[str, dict[str, Path]] = {"first": {}, "second": {}}
+    for seed, (name, folders) in enumerate(found.items(), 1):
+        for script in ("run_pretraining", "run_glue", "run_squad"):
+            flags = short_runs.flags(script, data, place / name / script, pretrained, "--seed", seed)
+            flags += ["--version_2_with_negative"] if script == "run_squad" else []
+            ended = run(script, flags, place, pictures=True)
+            assert ended.status == 0, ended.printed
+            folders[script] = place / name / script
+    return Finished(data, *found.values())
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a finished folder and of its corpus, without the code and the curves."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".npz", ".html")]
+    return sorted(path for path in found if "vocabulary" not in str(path))
+
+
+def damaged_copy(draw: random.Random, finished: Finished, script: str, place: Path, names: tuple = ()) -> tuple:
+    """A copy of a finished folder with one damaged file; returns the copy and the file."""
+    folder = copied(finished.folders[script], place / script)
+    path = draw.choice([path for path in files_in(folder) if not names or path.name in names])
+    other = finished.others[script] / path.relative_to(folder)
+    content = path.read_bytes()
+    while path.is_file() and path.read_bytes() == content:  # a vocabulary can be swapped for the same one
+        damage(path, draw.choice(KINDS), draw, other if other.is_file() else None)
+    return folder, path
+
+
+@pytest.fixture(scope="module")
+def tuned(finished, tmp_path_factory) -> bytes:
+    """The weights of a fine-tuning that starts from the undamaged folder."""
+    place = tmp_path_factory.mktemp("tuned")
+    copied(finished.folders["run_pretraining"], place / "run_pretraining")
+    assert tune(finished, place).status == 0
+    return (place / "run/model.safetensors").read_bytes()
+
+
+def tune(finished: Finished, place: Path) -> Ended:
+    flags = short_runs.flags("run_glue", finished.data, Path("run"), "run_pretraining")
+    return run("run_glue", flags, place)
+
+
+@faults("damaged files", 30)
+def test_the_folder_that_a_fine_tuning_starts_from(seed, finished, tuned, tmp_path, record_property):
+    """Its weights are compared with hashes.json, its config and tokenizer are named if they changed."""
+    draw = random.Random(seed)
+    names = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "hashes.json")
+    _, path = damaged_copy(draw, finished, "run_pretraining", tmp_path, names if draw.random() < 0.8 else ())
+    ended = tune(finished, tmp_path)
+    named = [path.name, "run_pretraining: expected"] if path.name == "config.json" else [path.name]
+    outcome = judge(ended, named, lambda: (tmp_path / "run/model.safetensors").read_bytes() == tuned)
+    if path.name == "model.safetensors":
+        assert outcome == "refused: the file is named", ended.printed
+    record_property("outcome", outcome)
+
+
+@faults("damaged files", 10)
+def test_a_finished_run_that_is_started_again(seed, finished, tmp_path, record_property):
+    draw = random.Random(1000 + seed)
+    names = ("run.json", "all_results.json", "hashes.json", "metrics.jsonl")
+    folder, path = damaged_copy(draw, finished, "run_glue", tmp_path, names)
+    before = {file: file.read_bytes() for file in files_in(folder)}
+    original = finished.folders["run_glue"]
+    flags = short_runs.flags("run_glue", finished.data, original, finished.data.parent / "model", "--seed", "1")
+    facts = json.loads((original / "run.json").read_text())
+    flags[flags.index("--model_name_or_path") + 1] = facts["flags"]["model_name_or_path"]
+    flags[flags.index("--output_dir") + 1] = str(folder)
+    ended = run("run_glue", [*flags, "--resume_from_checkpoint", "auto"], tmp_path)
+    outcome = judge(ended, path.name, lambda: {file: file.read_bytes() for file in files_in(folder)} == before)
+    record_property("outcome", outcome)
+
+
+def command_of(name: str, folder: Path, data: Path) -> list[str]:
+    """The words of a command about the folder; what it writes goes into the current folder."""
+    words = {
+        "report": [folder.name, "--output_dir", "out"],
+        "show": [folder.name, "--step", "1"],
+        "verify": [folder.name, "--skip_evaluation"],
+        "ask": ["--model", folder.name, *QUESTION],
+        "app": ["--model", folder.name, "--space", "out"],
+        "upload": [folder.name, "--hub_model_id", "somebody/model", "--hub_dry_run"],
+        "score": [str(data / "run_squad.json"), f"{folder.name}/span_predictions.json", "--version_2_with_negative",
+                  "--na_prob_file", f"{folder.name}/null_odds.json"],
+    }  # fmt: skip
+    return [name, *words.get(name, [folder.name])]
+
+
+def output(name: str, folder: Path, ended: Ended) -> tuple:
+    """What a command printed and wrote."""
+    kinds = {"curves": f"{folder.name}/training_curves.png", "audit": f"{folder.name}/data_audit*.png"}
+    paths = sorted(folder.parent.glob(kinds.get(name, "out/**/*")))
+    written = [path.read_bytes() for path in paths if path.is_file()]
+    printed = [line for line in ended.printed.splitlines() if "Loading weights" not in line]
+    return ended.status, printed, written
+
+
+COMMANDS = [("run_pretraining", name) for name in ("verify", "report", "curves", "show", "audit", "doctor")]
+COMMANDS += [("run_glue", name) for name in ("verify", "report", "upload", "app")]
+COMMANDS += [("run_squad", name) for name in ("ask", "ask", "upload", "score", "score")]
+READ_BY = {"score": ("span_predictions.json", "null_odds.json", "hashes.json")}
+
+
+@pytest.fixture(scope="module")
+def outputs(finished, tmp_path_factory) -> dict[tuple[str, str], tuple]:
+    """What each command says of the undamaged folder."""
+    found = {}
+    for script, name in dict.fromkeys(COMMANDS):
+        folder = copied(finished.folders[script], tmp_path_factory.mktemp("outputs") / script)
+        ended = run("bert_training", command_of(name, folder, finished.data), folder.parent, pictures=True)
+        found[script, name] = output(name, folder, ended)
+        assert ended.status in (0, 1), ended.printed
+    return found
+
+
+@faults("damaged files", 80)
+def test_commands_about_a_finished_folder(seed, finished, outputs, tmp_path, record_property):
+    """verify names every changed file; every other command names it, or gives what it gave before."""
+    draw = random.Random(2000 + seed)
+    script, name = draw.choice(COMMANDS)
+    folder, path = damaged_copy(draw, finished, script, tmp_path, READ_BY.get(name, ()))
+    ended = run("bert_training", command_of(name, folder, finished.data), tmp_path, pictures=True)
+    named = [path.name]
+    named += ["corpus/train", "corpus/validation"] if "corpus" in str(path.relative_to(tmp_path)) else []
+    named += ["expected a BERT", "ask: error: --model run_squad"] if path.name == "config.json" else []
+    outcome = judge(ended, named, lambda: output(name, folder, ended) == outputs[script, name], statuses=(1, 2))
+    if name == "verify":
+        assert ended.status and path.name in ended.printed, ended.printed
+    record_property("outcome", outcome)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> list[Path]:
+    """Two finished tables of the paper, with scores and no runs."""
+    folders = []
+    for table in ("5", "8"):
+        folders.append(tmp_path_factory.mktemp("tables") / "table")
+        write_table(folders[-1], table)
+    return folders
+
+
+@faults("damaged files", 15)
+def test_a_table_of_the_paper(seed, tables, tmp_path, record_property):
+    """A damaged plan is refused before any run; verify finds every change in the record and in the report."""
+    draw = random.Random(3000 + seed)
+    folder = copied(tables[0], tmp_path / "table")
+    path = folder / draw.choice(["plan.json", "record.json", "report.md", "report.json"])
+    damage(path, draw.choice(KINDS), draw, tables[1] / path.name)
+    if path.name == "plan.json":
+        ended = run("run_paper", ["--table", "5", "--seeds", "2", "--output_dir", "table"], tmp_path)
+        outcome = judge(ended, ["plan.json", "table holds another plan"], lambda: False)
+    else:
+        ended = run("bert_training", ["verify", "table"], tmp_path)
+        outcome = judge(ended, path.name, lambda: False, statuses=(1, 2))
+    assert "refused" in outcome
+    record_property("outcome", outcome)

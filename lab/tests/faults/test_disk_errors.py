@@ -1,0 +1,197 @@
+"""Commands to which the disk gives an error say so in one line, leave the earlier files, and go on later."""
+
+import errno
+import os
+import random
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bert_training.files.disk_errors import AGAIN, REMEDIES
+from lab.tests.helpers.fault_campaign import faults
+from tests.helpers.disk_faults import ERRORS
+from tests.helpers.fault_runs import Ended, run
+from tests.helpers.file_writers import (
+    NAMES,
+    UNFINISHED,
+    Unbroken,
+    check_goes_on,
+    check_whole,
+    draw_growth,
+    draw_moment,
+    files,
+)
+
+FAULTS = "tests.helpers.disk_faults"
+UNREMOVABLE = (errno.EROFS, errno.EACCES)  # with which drafts cannot be removed either
+
+
+def only_error(ended: Ended) -> str:
+    """The only error message, and no traceback. Another process may say that the first one has ended."""
+    lines = [line for line in ended.printed.splitlines() if not line.startswith("[rank1]:")]
+    assert not any("Traceback" in line for line in lines), ended.printed
+    (message,) = {line for line in lines if "error:" in line}
+    return message
+
+
+def check_one_line(ended: Ended, error: int | None) -> None:
+    """Check that the status is 2 and that one line names the reason and the remedy.
+
+    Args:
+        error: None if torch's message, which lacks the reason, is accepted, too.
+    """
+    assert ended.statuses[0] == 2 and not ended.left_behind, ended.printed
+    line = only_error(ended)
+    numbers = [error] if error else [errno.ENOSPC, errno.EFBIG]
+    reasons = [os.strerror(number) for number in numbers] + ["basic_ios", "unexpected pos"] * (error is None)
+    remedies = [REMEDIES[number].partition(AGAIN)[0].rpartition(". ")[2] for number in numbers]
+    assert re.search("(out|finished)[^ ]* could not be (written|removed)", line), line
+    assert any(reason in line for reason in reasons), line
+    assert any(remedy[1:] in line for remedy in remedies) or "give another folder" in line, line
+
+
+def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | None, number: int = 0) -> str:
+    """Check what a command left to which the disk gave an error, and start it again; return what happened."""
+    left = [name for name in files(folder) if UNFINISHED.search(name) and ".building/" not in name]
+    if {*ended.statuses} == {0}:  # The error came when something was removed, which may fail.
+        assert left == [] or error in UNREMOVABLE
+        check_whole(folder, unbroken.earlier, unbroken.folders)
+        return "not needed"
+    check_one_line(ended, error)
+    parts = [name for name in left if not re.search(r"\.shares-|\.old\.incomplete/", name)]
+    assert parts == [] or error in UNREMOVABLE, f"drafts are left: {parts}"
+    return f"one line, then {check_goes_on(unbroken, folder, number)}"
+
+
+@faults("errors of the disk", 60)
+def test_an_error_at_a_call_of_the_system(seed, unbroken, folder, record_property):
+    draw = random.Random(seed)
+    chosen = unbroken(draw.choice(NAMES))
+    error = draw.choice(list(ERRORS))
+    number = draw_moment(draw, chosen.moments, ERRORS[error][0])
+    arguments: dict[str, Any] = {"trace": "../trace", "number": number, "error": error, "short": draw.random() < 0.5}
+    chosen.writer.earlier(folder)
+    ended = chosen.start(folder, [(f"{FAULTS}:error_at_moment", arguments)])
+    record_property("outcome", check_survived(chosen, folder, ended, error, number))
+
+
+@faults("errors of the disk", 20)
+def test_a_file_that_may_not_grow(seed, unbroken, folder, record_property):
+    """The system refuses every byte beyond a size, as with ulimit -f, whoever writes it."""
+    draw = random.Random(seed)
+    chosen = unbroken(draw.choice(NAMES))
+    number, size = draw_growth(draw, chosen.moments)
+    arguments: dict[str, Any] = {"trace": "../trace", "number": number, "size": size, "kill": False}
+    chosen.writer.earlier(folder)
+    ended = chosen.start(folder, [(f"{FAULTS}:limit_at_moment", arguments)])
+    assert ended.statuses[0] == 2, ended.printed
+    record_property("outcome", check_survived(chosen, folder, ended, None, number))
+
+
+class Disk:
+    """A small disk in memory, on which commands are started."""
+
+    def __init__(self, place: Path):
+        self.place = place
+        self.mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", place)
+
+    def mount(self, *words: str | Path) -> None:
+        subprocess.run(["mount", *map(str, words)], check=True, capture_output=True)
+
+    def pages(self) -> tuple[int, int]:
+        """The size of a page, and the number of pages that are taken."""
+        found = os.statvfs(self.place)
+        return found.f_frsize, found.f_blocks - found.f_bfree
+
+    def become(self, options: str) -> None:
+        """Set its size ("size=64k"), or make it "ro" or "rw"."""
+        self.mount("-o", f"remount,{options}", self.place)
+
+
+@pytest.fixture
+def disk(folder) -> Iterator[Disk]:
+    try:
+        made = Disk(folder)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"nothing can be mounted here ({error})")
+    yield made
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@faults("errors of the disk", 20)
+def test_a_disk_that_is_really_full(seed, unbroken, disk, record_property):
+    """Nothing is simulated: the files of an unbroken run need more room than a disk of a random size has."""
+    draw = random.Random(seed)
+    chosen = unbroken(draw.choice([name for name in NAMES if name != "run_paper"]))  # whose cells a test writes
+    chosen.writer.earlier(disk.place)
+    page, taken = disk.pages()
+    whole = sum(-(-path.stat().st_size // page) for path in files(chosen.folders[0]).values())
+    disk.become(f"size={page * max(1, taken + draw.randrange(max(1, whole - taken)))}")  # 0 would be no limit
+    ended = chosen.start(disk.place, [])
+    disk.become("size=64m")
+    record_property("outcome", check_survived(chosen, disk.place, ended, None))
+    assert ended.statuses[0] == 2
+
+
+@faults("errors of the disk", 10)
+def test_a_disk_that_can_only_be_read(seed, unbroken, disk, record_property):
+    chosen = unbroken(random.Random(seed).choice(NAMES))
+    chosen.writer.earlier(disk.place)
+    disk.become("ro")
+    ended = chosen.start(disk.place, [])
+    disk.become("rw")
+    assert ended.statuses[0] == 2, ended.printed
+    line = only_error(ended)
+    assert re.search("Read-only file system|you may not write", line) and "another" in line, line
+    record_property("outcome", f"one line, then {check_goes_on(chosen, disk.place)}")
+
+
+def _a_file_above(folder: Path) -> str:
+    (folder / "file").write_text("kept")
+    return "file/out"
+
+
+def _a_link_to_nowhere(folder: Path) -> str:
+    (folder / "link").symlink_to("nowhere")
+    return "link"
+
+
+def _a_link_to_itself(folder: Path) -> str:
+    (folder / "link").symlink_to("link")
+    return "link"
+
+
+def _a_file(folder: Path) -> str:
+    (folder / "file").write_text("kept")
+    return "file"
+
+
+# What stands where a command shall write -> what the error message says.
+PLACES: dict[Callable[[Path], str], str] = {
+    lambda folder: "n" * 300: "File name too long|too long",
+    _a_file_above: "a file|Not a directory",
+    _a_link_to_nowhere: "link",
+    _a_link_to_itself: "link",
+    _a_file: "a file|exists|not an empty folder",
+}
+
+
+@faults("errors of the disk", 20)
+def test_a_place_where_nothing_can_be_written(seed, unbroken, folder, record_property):
+    draw = random.Random(seed)
+    chosen = unbroken(draw.choice([name for name in NAMES if name != "curves"]))
+    chosen.writer.earlier(folder)
+    make, says = draw.choice(list(PLACES.items()))
+    place = make(folder)
+    before = {name: path.read_bytes() for name, path in files(folder).items()}
+    flags = [place + word.removeprefix("out") if word.startswith("out") else word for word in chosen.writer.flags]
+    ended = run(chosen.writer.script, flags, folder, prepare=chosen.writer.prepare)
+    assert ended.statuses[0] == 2, ended.printed
+    line = only_error(ended)
+    assert place in line and re.search(says, line) and re.search("(?i)give|another|make", line), line
+    assert {name: path.read_bytes() for name, path in files(folder).items()} == before
+    record_property("outcome", "refused")

@@ -1,0 +1,314 @@
+"""Malformed models: config.json, tokenizers, manifests, and checkpoints of TensorFlow 1 and of old PyTorch."""
+
+import json
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from bert_training.engine.checkpoint import named_checkpoint
+from bert_training.files.atomic import sealed_folder
+from bert_training.files.hashing import sha256
+from bert_training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
+from bert_training.flags.phases import phases_of
+from bert_training.networks.checkpoints import checkpoint_config, load_tokenizer
+from bert_training.networks.configuration import bert_config, config_labels
+from bert_training.networks.old_checkpoints import read_old_checkpoint
+from bert_training.pretraining.corpus import read_manifest
+from lab.tests.helpers.fault_campaign import faults
+from tests.helpers.malformed import judged, require
+from tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
+from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
+
+ROW = "malformed input"
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+SIZES += ("max_position_embeddings", "type_vocab_size")
+# A field of a config or a setting of a tokenizer has no line: the message names the field.
+VALUES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act", "pad_token_id")
+TOKENIZER = "with a tokenizer|to two pieces|no piece of its|tokenizer_config.json|tokenizer.json"
+REFUSED = ("transformers refuses it", "expected a BERT", "expected a JSON object")
+FIELD = "|".join((*SIZES, *VALUES, "num_labels", *REFUSED))
+
+
+def damaged_file(draw: random.Random, path: Path, share: float = 0.8) -> bytes:
+    """Damage a file of JSON, mostly in its values, and return its new content."""
+    content = path.read_bytes()
+    if draw.random() < share:
+        content = damaged_json(draw, json.loads(content), indent=draw.choice((None, 2)))
+    else:
+        content = draw.choice((damaged_bytes, damaged_lines))(draw, content)
+    path.write_bytes(content)
+    return content
+
+
+@faults(ROW, 120)
+def test_configs(seed, tmp_path, record_property, pretrained):
+    draw = random.Random(seed)
+    shutil.copytree(pretrained, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    content = damaged_file(draw, path)
+    name = str(path.parent)
+
+    def read():
+        config = checkpoint_config(name) if seed % 3 else bert_config(name, 99)
+        config_labels(config)
+        return {size: getattr(config, size) for size in SIZES}
+
+    def oracle():
+        fields = json.loads(content.decode("utf-8-sig"), object_pairs_hook=once)
+        known = json.loads((pretrained / "config.json").read_bytes()) | {"max_position_embeddings": 512}
+        known |= {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+        sizes = {
+            size: fields.get(size, (known | {"intermediate_size": 3072, "type_vocab_size": 2})[size]) for size in SIZES
+        }
+        require(all(type(size) is int and size > 0 for size in sizes.values()), "sizes")
+        for field in ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "layer_norm_eps"):
+            require(type(fields.get(field, 0.1)) in (int, float), field)
+        require(fields.get("model_type", "bert") == "bert", "model_type")
+        return sizes if seed % 3 else sizes | {"vocab_size": 99}  # new weights take the size of the tokenizer
+
+    outcome = judged(read, oracle, path.name, FIELD + "|" + r"config\.json", both=False)
+    record_property("outcome", outcome)
+
+
+def once(pairs: list) -> dict:
+    require(len(dict(pairs)) == len(pairs), "a field twice")
+    return dict(pairs)
+
+
+@faults(ROW, 120)
+def test_tokenizers(seed, tmp_path, record_property, tokenizer_folder):
+    """A folder with damaged files either opens with the pieces that its tokenizer.json lists, or is refused."""
+    draw = random.Random(seed)
+    folder = tmp_path / "tokenizer"
+    shutil.copytree(tokenizer_folder, folder)
+    (folder / "vocab.txt").unlink()  # Otherwise most damage would be refused as a difference between the files.
+    path = folder / draw.choice(("tokenizer.json", "tokenizer_config.json"))
+    tree = json.loads(path.read_bytes())
+    if path.name == "tokenizer.json":
+        tree["model"]["vocab"] = dict(list(tree["model"]["vocab"].items())[:60])
+        path.write_text(json.dumps(tree))
+    damaged_file(draw, path)
+
+    def read():
+        tokenizer = load_tokenizer(str(folder))
+        return sorted((piece, number) for piece, number in tokenizer.get_vocab().items())
+
+    def oracle():
+        rules = json.loads((folder / "tokenizer.json").read_bytes().decode("utf-8-sig"))
+        pieces = dict(rules["model"]["vocab"])
+        require(len(set(pieces.values())) == len(pieces), "one id for two pieces")
+        require(all(pieces.get(added["content"]) == added["id"] for added in rules["added_tokens"]), "special tokens")
+        # A special token that tokenizer_config.json names and the vocabulary lacks is added behind it.
+        settings = json.loads((folder / "tokenizer_config.json").read_bytes().decode("utf-8-sig"))
+        for name in sorted(settings):
+            named = (
+                settings[name]["content"]
+                if isinstance(settings[name], dict) and "content" in settings[name]
+                else settings[name]
+            )
+            if name.endswith("_token") and isinstance(named, str) and named not in pieces:
+                pieces[named] = max(pieces.values()) + 1
+        return sorted(pieces.items())
+
+    # transformers reads these files and does not tell the place; the folder and its reason are named.
+    record_property(
+        "outcome",
+        judged(
+            read,
+            oracle,
+            "tokenizer",
+            "with a tokenizer|to two pieces|no piece of its|tokenizer_config.json|tokenizer.json",
+            both=False,
+        ),
+    )
+
+
+@faults(ROW, 60)
+def test_manifests_of_checkpoints(seed, tmp_path, record_property):
+    draw = random.Random(seed)
+    folder = tmp_path / "checkpoint-7"
+    names = ("config.json", "model.safetensors", "training_state.pt")
+    with sealed_folder(folder) as draft:
+        for name in names:
+            (draft / name).write_text(f"content of {name}")
+    content = damaged_file(draw, folder / "manifest.json")
+
+    def oracle():
+        hashes = json.loads(content.decode("utf-8-sig"), object_pairs_hook=once)["sha256"]
+        require(set(names) <= hashes.keys(), "names")
+        require(all("/" not in name and sha256(folder / name) == digest for name, digest in hashes.items()), "hashes")
+        return folder.name
+
+    read = lambda: named_checkpoint(str(folder)).name  # noqa: E731
+    record_property("outcome", judged(read, oracle, "checkpoint-7", r"manifest\.json|missing|does not match|no file"))
+
+
+@faults(ROW, 40)
+def test_manifests_of_corpora(seed, tmp_path, record_property, text_file, tokenizer_folder):
+    draw = random.Random(seed)
+    manifest = {"key": {"format": 3, "sources": [{"name": "a.txt", "bytes": 3}]}, "tokens": 12, "lengths": [1, 2]}
+    import hashlib
+
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(manifest | {"manifest_sha256": digest}))
+    content = damaged_file(draw, path)
+
+    def oracle():
+        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=once)
+        require(found.pop("manifest_sha256") == digest, "digest")
+        require(json.dumps(found, sort_keys=True) == json.dumps(manifest, sort_keys=True), "content")
+        raise ValueError("the format 3 is not that of this version")
+
+    outcome = judged(lambda: read_manifest(tmp_path), oracle, path.name, "damaged or edited|build the corpus again")
+    record_property("outcome", outcome)
+
+
+# --- TensorFlow 1 ----------------------------------------------------------------------------------------------------
+
+
+def resealed(draw: random.Random, index: bytes) -> bytes:
+    """The index with one byte of a data block changed and with a checksum that fits."""
+    footer = index[-FOOTER:]
+
+    def number(data: bytes, place: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value, shift, place = value | (data[place] & 127) << shift, shift + 7, place + 1
+            if data[place - 1] < 128:
+                return value, place
+
+    place = 0
+    handles = []
+    for _ in range(4):
+        value, place = number(footer, place)
+        handles.append(value)
+    offset, size = draw.choice([(0, handles[0]), (handles[2], handles[3])])  # the data lies before all other blocks
+    block = bytearray(index[offset : offset + size + 1])
+    at = draw.randrange(size)
+    block[at] = draw.choice((block[at] ^ 1 << draw.randrange(8), draw.randrange(256), 0, 255))
+    seal = struct.pack("<I", masked_crc32c(bytes(block)))
+    return index[:offset] + bytes(block) + seal + index[offset + size + 5 :]
+
+
+def first_block(index: bytes) -> int:
+    """The size of the first data block, at whose end its checksum is."""
+    for size in range(1, len(index) - FOOTER - 4):
+        if masked_crc32c(index[: size + 1]) == struct.unpack_from("<I", index, size + 1)[0]:
+            return size
+    raise AssertionError("no data block at the beginning")
+
+
+def resealed_block(draw: random.Random, index: bytes) -> bytes:
+    """The index with some bytes of its first data block changed, and with a checksum that fits."""
+    size = first_block(index)
+    block = bytearray(index[: size + 1])
+    for _ in range(draw.choice((1, 1, 2))):
+        at = draw.randrange(size)
+        block[at] = draw.choice((block[at] ^ 1 << draw.randrange(8), draw.randrange(256), 0, 255))
+    return bytes(block) + struct.pack("<I", masked_crc32c(bytes(block))) + index[size + 5 :]
+
+
+def tensors_in(source: Path) -> list[tuple[str, list]]:
+    tensors = read_old_checkpoint(source).tensors
+    return sorted((name, tensor.tolist()) for name, tensor in tensors.items())
+
+
+@faults(ROW, 80)
+def test_checkpoints_of_tensorflow(seed, tmp_path, record_property):
+    """Bytes of index and data are changed, also behind a checksum that is made to fit."""
+    pytest.importorskip("google_crc32c")
+    draw = random.Random(seed)
+    source = WRITTEN / draw.choice(("pretrained", "several_files", "in_parts"))
+    folder = tmp_path / "old"
+    shutil.copytree(source, folder)
+    path = draw.choice(sorted(folder.glob("*ckpt*")))
+    content = path.read_bytes()
+    sealed = path.suffix == ".index" and draw.random() < 0.8
+    path.write_bytes(resealed_block(draw, content) if sealed else damaged_bytes(draw, content))
+
+    def oracle():
+        found, whole = tensors_in(folder), tensors_in(source)
+        if not sealed:
+            return whole
+        # A name or a checksum may have changed with its seal; what is read must have been stored under some name.
+        stored = {json.dumps(values) for _, values in whole}
+        require(all(json.dumps(values) in stored for _, values in found), "other values")
+        return found
+
+    record_property(
+        "outcome",
+        judged(
+            lambda: tensors_in(folder),
+            oracle,
+            "old/",
+            r"damaged|cut short|not found|expected|supported|object-based|no such|\.index",
+            both=False,
+        ),
+    )
+
+
+@faults(ROW, 60)
+def test_old_files_of_pytorch(seed, tmp_path, record_property):
+    draw = random.Random(seed)
+    stored, _ = state_and_config()
+    folder = saved_as(tmp_path / "old", stored)
+    path = folder / draw.choice(("pytorch_model.bin",) * 3 + ("bert_config.json",))
+    if path.suffix == ".json":
+        damaged_file(draw, path)
+    else:
+        content = path.read_bytes()
+        path.write_bytes(damaged_bytes(draw, content))
+
+    def oracle():
+        return sorted((name, tensor.tolist()) for name, tensor in stored.items())
+
+    record_property(
+        "outcome",
+        judged(lambda: tensors_in(folder), oracle, path.name, r"it cannot be read|expected|" + FIELD, both=False),
+    )
+
+
+# --- flags -----------------------------------------------------------------------------------------------------------
+
+
+def phases_oracle(text: str) -> list[tuple[int, float, int, int]]:
+    """(length, share, batch, accumulation) of every phase of --phases, by its grammar."""
+    phases = []
+    for part in text.split(","):
+        length, share, *batch = part.strip().split(":")
+        require(len(batch) < 2, "fields")
+        size, _, accumulation = batch[0].partition("x") if batch else ("", "", "")
+        require(not batch or size, "batch")
+        require("x" not in "".join(batch) or accumulation, "accumulation")
+        digits = [length, size or "4", accumulation or "2"]
+        require(all(number.isascii() and number.isdigit() for number in digits), "digits")
+        require(share.isascii() and set(share) <= set("0123456789.e-"), "share")
+        phases.append((int(length), float(share), int(digits[1]), int(digits[2])))
+    require(all(length >= 8 and 0 < share <= 1 and size and times for length, share, size, times in phases), "range")
+    require(abs(sum(phase[1] for phase in phases) - 1) <= 1e-6, "sum")
+    require(len({phase[0] for phase in phases}) == len(phases), "lengths")
+    return phases
+
+
+@faults(ROW, 60)
+def test_phases(seed, record_property):
+    draw = random.Random(seed)
+    text = draw.choice(("128:0.9:32,512:0.1:8x4", "64:0.5,128:0.5", "8:1", "16:0.25:1x1, 32:0.25:2 ,64:0.5:3x9"))
+    place = draw.randrange(len(text) + 1)
+    new = draw.choice(
+        ["", ":", ",", "x", "-", ".", "0", "1", "e", " ", "\n", "nan", "١", "²", "9" * 5000, ",,", "8:0.5"]
+    )
+    text = text[:place] + new + text[place + draw.randrange(2) :]
+    flags = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "phases": text, "max_seq_length": 9}
+
+    def read():
+        return [(phase.length, phase.share, phase.size, phase.accumulation) for phase in phases_of(flags)]
+
+    record_property(
+        "outcome",
+        judged(read, lambda: phases_oracle(text), "--phases", "is not a phase|out of range|add up|twice|--phases"),
+    )

@@ -1,0 +1,196 @@
+"""Two commands with one output folder: the second is refused with one line, and the first ends as if it were alone."""
+
+import errno
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bert_training.files import locks
+from lab.tests.helpers.fault_campaign import faults
+from tests.helpers import short_runs
+from tests.helpers.fault_runs import run
+from tests.helpers.same_runs import check_same, names
+
+INJECTION = "tests.helpers.fault_injection"
+BUSY = "another process is at work there"
+AUTO = ["--resume_from_checkpoint", "auto"]
+SERIES = ["--seeds", "2"]
+# What is done to the program -> (script, more flags, function and its call during which the second command is given,
+# more flags of the second command, its status, a part of what it prints).
+SECOND = {
+    "while the corpus is built": (
+        "pretraining",
+        [],
+        "bert_training.pretraining.corpus:CorpusWriter.finish",
+        1,
+        [],
+        2,
+        BUSY,
+    ),
+    "to resume while the corpus is built": (
+        *("pretraining", [], "bert_training.pretraining.build_corpus:_write", 2),
+        *(AUTO, 2, BUSY),
+    ),
+    "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),
+    "to resume while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, AUTO, 2, BUSY),
+    "to resume while a checkpoint is written": ("pretraining", [], "torch:save", 1, AUTO, 2, BUSY),
+    "to resume while the results are written": (
+        *("pretraining", [], "bert_training.engine.run:Run.finish", 1),
+        *(AUTO, 2, BUSY),
+    ),
+    "while the network is loaded": ("glue", [], "run_glue:build_network", 1, [], 2, BUSY),
+    "for a series, during its second run": ("glue", SERIES, "bert_training.engine.loop:_update", 5, SERIES, 2, BUSY),
+    "for a series, between its runs": ("glue", SERIES, "run_glue:run_one", 2, SERIES, 2, BUSY),
+    "while the features are written": ("squad", [], "run_squad:shared_windows", 1, [], 2, BUSY),
+    "to resume while predictions are written": ("squad", [], "run_squad:write_page", 1, AUTO, 2, BUSY),
+}
+
+
+@pytest.fixture
+def flags(pretrained, short_data) -> Callable[..., list[str]]:
+    """The flags of a script for 4 steps, without the output folder."""
+
+    def make(script: str, *more: str) -> list[str]:
+        given = short_runs.flags(f"run_{script}", short_data, Path("unused"), pretrained)
+        return [*given[2:], "--max_steps", "4", "--save_steps", "2", *map(str, more)]
+
+    return make
+
+
+def whole(script: str, given: list[str], folder: Path) -> Path:
+    """The output folder of a run that was alone."""
+    ended = run(script, [*given, "--output_dir", folder / "alone" / "run"], folder)
+    assert ended.status == 0, ended.printed
+    return folder / "alone" / "run"
+
+
+def check_refused(status: int, printed: str, expected: str) -> None:
+    assert status == 2 and expected in printed and "Traceback" not in printed, printed
+    assert printed.count("error: ") == 1, printed
+
+
+def a_second_start(seed, flags, tmp_path) -> str:
+    script, first, function, call, second, status, said = SECOND[list(SECOND)[seed]]
+    argv = [f"run_{script}", *flags(script, *second, "--output_dir", tmp_path / "run")]
+    if random.Random(seed).random() < 0.5:  # The folder has two names.
+        (tmp_path / "link").symlink_to(tmp_path / "run")
+        argv[-1] = str(tmp_path / "link")
+    fault = {"function": function, "call": call, "argv": argv, "report": str(tmp_path / "report")}
+    given = flags(script, *first)
+    ended = run(
+        f"run_{script}",
+        [*given, "--output_dir", tmp_path / "run"],
+        tmp_path,
+        prepare=[(f"{INJECTION}:second_run", fault)],
+    )
+    assert ended.status == 0 and not ended.left_behind, ended.printed
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["status"] == status
+    check_refused(report["status"], report["printed"], said)
+    check_same(whole(f"run_{script}", given, tmp_path), tmp_path / "run")
+    return "refused"
+
+
+def a_start_after_a_kill(_, flags, tmp_path) -> str:
+    """The processes that prepared batches for the killed run still live, and have copies of its open files."""
+    given = flags("pretraining")
+    output = ["--output_dir", str(tmp_path / "run"), "--dataloader_num_workers", "2"]
+    argv = ["run_pretraining", *given, *output, *AUTO]
+    fault = {
+        "function": "bert_training.engine.loop:_update",
+        "call": 4,
+        "argv": argv,
+        "report": str(tmp_path / "report"),
+    }
+    prepare = [(f"{INJECTION}:second_run", fault | {"at_death": True})]
+    ended = run("run_pretraining", [*given, *output], tmp_path, prepare=prepare, patience=2)
+    assert ended.status == -signal.SIGKILL
+    end = time.monotonic() + 60
+    while not (tmp_path / "report").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["status"] == 0 and "resuming from" in report["printed"], report["printed"]
+    check_same(whole("run_pretraining", given, tmp_path), tmp_path / "run")
+    return "resumed"
+
+
+def two_processes_are_refused(_, flags, tmp_path) -> str:
+    """The error is printed once, by the main process."""
+    (tmp_path / "run").mkdir()
+    given = [*flags("glue"), "--output_dir", tmp_path / "run"]
+    with locks.held(tmp_path / "run" / ".lock", "busy"):
+        ended = run("run_glue", given, tmp_path, ranks=2, patience=10)
+        assert ended.statuses == [2, 2], ended.printed
+        check_refused(
+            2, ended.printed, f"{BUSY}; wait until it has ended, or give another folder (process {os.getpid()}"
+        )
+        assert names(tmp_path / "run") == {".lock"}
+    return "refused"
+
+
+def vectors_of_two_processes(_, flags, tmp_path) -> str:
+    given = flags("glue")
+    (tmp_path / "in.txt").write_text("the old house\n")
+    model = given[given.index("--model_name_or_path") + 1]
+    argv = ["--model_name_or_path", model, "--input_file", tmp_path / "in.txt", "--max_seq_length", 24, "--layers=-1"]
+    argv += ["--output_file", tmp_path / "out.npz"]
+    with locks.held(tmp_path / ".out.npz.lock", "busy"):
+        ended = run("extract_features", argv, tmp_path)
+        check_refused(ended.status, ended.printed, "another process is writing it; give another name")
+    assert run("extract_features", argv, tmp_path).status == 0
+    assert names(tmp_path) == {"in.txt", "out.npz"}
+    return "refused"
+
+
+def a_file_system_without_locks(seed, flags, tmp_path) -> str:
+    given = flags("glue", *SERIES)
+    fault = {"function": "fcntl:flock", "number": errno.ENOLCK}
+    prepare = [(f"{INJECTION}:failing", fault)]
+    ended = run("run_glue", [*given, "--output_dir", tmp_path / "run"], tmp_path, prepare=prepare)
+    assert ended.status == 0 and f"{tmp_path / 'run'} is on a file system without locks" in ended.printed
+    check_same(whole("run_glue", given, tmp_path), tmp_path / "run")
+    return "survived with a warning"
+
+
+def locks_left_behind(seed, flags, tmp_path) -> str:
+    """Of a run that crashed before it had written anything; a file of this name may also be somebody else's."""
+    script = random.Random(seed).choice(["pretraining", "glue", "squad"])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").write_text("process 1 on another-machine\n" * 9)
+    given = flags(script)
+    ended = run(f"run_{script}", [*given, "--output_dir", tmp_path / "run"], tmp_path)
+    assert ended.status == 0, ended.printed
+    check_same(whole(f"run_{script}", given, tmp_path), tmp_path / "run")
+    return "survived: the lock ended with its process"
+
+
+def a_link_in_place_of_the_lock(_, flags, tmp_path) -> str:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
+    ended = run("run_glue", [*flags("glue"), "--output_dir", tmp_path / "run"], tmp_path)
+    check_refused(ended.status, ended.printed, ".lock")
+    assert (tmp_path / "precious").read_text() == "precious" and names(tmp_path / "run") == {".lock"}
+    return "refused"
+
+
+OTHERS = (
+    a_start_after_a_kill,
+    two_processes_are_refused,
+    vectors_of_two_processes,
+    a_file_system_without_locks,
+    locks_left_behind,
+    a_link_in_place_of_the_lock,
+)
+
+
+@faults("a world that changes", len(SECOND) + len(OTHERS))
+def test_one_output_folder_has_one_run(seed, flags, tmp_path, record_property):
+    fault = a_second_start if seed < len(SECOND) else OTHERS[seed - len(SECOND)]
+    record_property("outcome", fault(seed, flags, tmp_path))

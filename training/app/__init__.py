@@ -1,1 +1,0 @@
-"""The page on which a trained model is tried: ``python -m training app``."""

@@ -1,1 +1,0 @@
-"""Commands about data, runs and models; `python -m training` lists them."""
