@@ -1,7 +1,10 @@
-# Each target sets up .venv by itself. PYTHON chooses the interpreter (3.11 to 3.13). PIP_FLAGS is passed to pip, for
-# example PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a small torch without CUDA.
+# Each target sets up .venv by itself. PYTHON chooses the interpreter (3.11 to 3.13). PIP_FLAGS is passed to pip.
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch, and nothing else, from that index, which has a small one
+# without CUDA. Two indices at once (--extra-index-url) would let either of them replace any package.
 PYTHON ?= python3
 PIP_FLAGS ?=
+TORCH_INDEX ?=
+TORCH_FLAGS := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX))
 BIN := .venv/bin
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
@@ -10,7 +13,7 @@ DEMO_DIR ?= demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
-	@echo "PYTHON chooses the interpreter, PIP_FLAGS is passed to pip; CONTRIBUTING.md says more."
+	@echo "PYTHON chooses the interpreter, PIP_FLAGS is passed to pip, TORCH_INDEX is torch's index; CONTRIBUTING.md says more."
 
 install: .venv/installed ## make .venv with the versions of constraints.txt
 
@@ -18,7 +21,7 @@ install: .venv/installed ## make .venv with the versions of constraints.txt
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version' || \
 		{ echo "Python 3.11 to 3.13 is needed; choose one with PYTHON=python3.12, for example"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) $(TORCH_FLAGS) -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,app,dev]'
 	touch $@
 
@@ -65,4 +68,4 @@ report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=r
 	$(BIN)/python -m bert_training report $(RUNS) --output_dir $(or $(OUT),report)
 
 release: install ## build sdist and wheel of the committed files into dist/ and try them in a clean environment
-	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" .ci/release
+	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" TORCH_FLAGS="$(TORCH_FLAGS)" .ci/release

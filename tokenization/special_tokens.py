@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # purpose of a special token: (its attribute in transformers, its usual spelling)
 NEEDED_TOKENS = {
     "padding": ("pad_token", "[PAD]"),
+    "text that the vocabulary cannot spell": ("unk_token", "[UNK]"),
     "the beginning of every input": ("cls_token", "[CLS]"),
     "the end of every segment": ("sep_token", "[SEP]"),
     "masked-language modelling": ("mask_token", "[MASK]"),
@@ -22,13 +23,13 @@ NEEDED_TOKENS = {
 
 
 def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = False) -> None:
-    """Check that the tokenizer has [PAD], [CLS] and [SEP] and, with ``masking``, [MASK].
+    """Check that the tokenizer has [PAD], [UNK], [CLS] and [SEP] and, with ``masking``, [MASK].
 
     Raises:
         ValueError: one of them is missing.
     """
     for purpose, (name, spelling) in NEEDED_TOKENS.items():
-        if getattr(tokenizer, name) is None and (masking or name != "mask_token"):
+        if not getattr(tokenizer, name) and (masking or name != "mask_token"):
             raise ValueError(
                 f"the tokenizer has no {spelling}, which {purpose} needs; take one whose vocabulary has a row for it, "
                 "or learn one with python -m tokenization.train_wordpiece"
@@ -47,7 +48,7 @@ def text_tokenizer(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokenizer
         encoding only: its ``tokenizer.json`` would differ.
     """
     backend = tokenizer.backend_tokenizer
-    marks = {str(getattr(tokenizer, name)) for name in ("unk_token", *(name for name, _ in NEEDED_TOKENS.values()))}
+    marks = {str(getattr(tokenizer, name)) for name, _ in NEEDED_TOKENS.values()}
     if all(token.content in marks or not token.special for token in backend.get_added_tokens_decoder().values()):
         return tokenizer
     rules = json.loads(backend.to_str())

@@ -33,12 +33,14 @@ from bert_training.app.folder import (
 from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, new_token, start
 from bert_training.app.style import CSS, MONO, SANS
 
+# What is not in a list is refused by `readings`, with a sentence; Gradio would print a traceback as well.
+gr.Dropdown.preprocess = lambda self, payload: payload
 atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True)
 
 # Cuts what is far too long before it is sent; the functions of `readings` then refuse it with a sentence. A character
 # of Python has up to two units in JavaScript.
 CUT = f"(...values) => values.map(v => typeof v === 'string' ? v.slice(0, {2 * readings.CHARACTERS + 2}) : v)"
-LOOK_AT_ALL = "all pieces"
+LOOK_FROM_ALL = -1  # the choice of all pieces instead of one
 
 
 def build(opened: OpenedModel) -> gr.Blocks:
@@ -95,7 +97,8 @@ def launch(
         theme=gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO),
         head=f"<style>{CSS}</style><script>{file_box.SCRIPT}</script>",
     )
-    thread = start(Guard(app, hosts, token), host, port)
+    inputs = {number: len(function.inputs) for number, function in page.fns.items()}
+    thread = start(Guard(app, inputs, hosts, token), host, port)
     return f"http://{host}:{port}/" + (f"?token={token}" if token else ""), thread
 
 
@@ -300,19 +303,18 @@ def _attention(opened: OpenedModel) -> None:
     )
 
     def look(text: str, second: str, layer: int, place: int) -> str:
-        tokens, weights = readings.attention(opened, text, second, int(layer))
-        if place < 0:
-            return drawing.heads(tokens, weights, int(layer))
-        if place >= len(tokens):
-            raise ValueError(f"The text has the pieces 0 to {len(tokens) - 1}; there is no piece {place}.")
-        return drawing.looks(tokens, weights, int(place))
+        tokens, weights = readings.attention(opened, text, second, layer)
+        place = readings.check_number(place, "The piece", LOOK_FROM_ALL, len(tokens) - 1)
+        if place == LOOK_FROM_ALL:
+            return drawing.heads(tokens, weights, layer)
+        return drawing.looks(tokens, weights, place)
 
     def places(text: str, second: str) -> list[tuple[str, int]]:
         try:
             tokens, _ = readings.attention(opened, text, second, 1)
         except ValueError:
             tokens = []  # the notice below says it
-        return [(LOOK_AT_ALL, -1), *((f"{place}: {token}", place) for place, token in enumerate(tokens))]
+        return [("all pieces", LOOK_FROM_ALL), *((f"{place}: {token}", place) for place, token in enumerate(tokens))]
 
     example = (
         "Return the sum of the elements of the array." if opened.builtin else "The animal was too tired to cross it."
@@ -323,12 +325,14 @@ def _attention(opened: OpenedModel) -> None:
     with gr.Row():
         layers = [(f"layer {number}", number) for number in range(1, config.num_hidden_layers + 1)]
         layer = gr.Dropdown(layers, value=1, label="Layer", filterable=False, min_width=140)
-        place = gr.Dropdown(places(example, ""), value=-1, label="Look from", filterable=False, min_width=140)
+        place = gr.Dropdown(
+            places(example, ""), value=LOOK_FROM_ALL, label="Look from", filterable=False, min_width=140
+        )
     _ask("Look inside", [text, second, layer, place], look, output := _html(render=False), [layer, place])
     output.render()
     for box in (text, second):
         box.blur(
-            lambda a, b: gr.Dropdown(choices=places(a, b), value=-1),
+            lambda a, b: gr.Dropdown(choices=places(a, b), value=LOOK_FROM_ALL),
             [text, second], place, js=CUT, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
 

@@ -101,7 +101,9 @@ class Pieces:
 
 def check_text(text: str | None, name: str) -> str:
     """The text itself. Raises ValueError if it is empty, longer than ``CHARACTERS``, or holds half a character."""
-    if not isinstance(text, str) or not text.strip():
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{name} must be a text; write something into the box.")
+    if text is None or not text.strip():
         raise ValueError(f"{name} is empty; write something into the box.")
     if len(text) > CHARACTERS:
         raise ValueError(f"{name} has more than {CHARACTERS:,} characters, the most that this page reads; shorten it.")
@@ -118,6 +120,21 @@ def check_lines(text: str | None, name: str, least: int) -> list[str]:
             f"{name}: write {least} to {LINES} lines; there {'is' if len(lines) == 1 else 'are'} {len(lines)}."
         )
     return lines
+
+
+def check_number(value: object, name: str, least: int, most: int) -> int:
+    """The value itself. Raises ValueError if it is no whole number, below ``least`` or above ``most``."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}; choose one from the list.")
+    return value
+
+
+def _one_or_two(text: str | None, second: str | None) -> list[str]:
+    """The texts of an input, of which the second may be empty."""
+    texts = [check_text(text, "The text")]
+    if second is not None and (not isinstance(second, str) or second.strip()):
+        texts.append(check_text(second, "The second text"))
+    return texts
 
 
 def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
@@ -278,10 +295,8 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
 
     In a multi-label problem, the probabilities are independent of each other.
     """
-    texts = [check_text(text, "The text")]
-    if second and second.strip():
-        texts.append(check_text(second, "The second text"))
-    elif opened.texts == 2:
+    texts = _one_or_two(text, second)
+    if len(texts) == 1 and opened.texts == 2:
         raise ValueError("This model judges pairs; write a second text.")
     names = label_names(opened)
     logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
@@ -356,12 +371,8 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
 
     Row i of a head says how the piece i divides its attention among all pieces; it sums to 1.
     """
-    texts = [check_text(text, "The text")]
-    if second and second.strip():
-        texts.append(check_text(second, "The second text"))
-    layers = opened.model.config.num_hidden_layers
-    if not 1 <= layer <= layers:
-        raise ValueError(f"The model has the layers 1 to {layers}.")
+    texts = _one_or_two(text, second)
+    layer = check_number(layer, "The layer", 1, opened.model.config.num_hidden_layers)
     row = _row(opened, *texts, masks=opened.tokenizer.mask_token is not None)
     if len(row["input_ids"]) > ATTENTION_PIECES:
         raise ValueError(

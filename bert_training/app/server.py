@@ -7,11 +7,12 @@ creates storage on the Hub with the token of whoever started it. ``Guard`` passe
 import hmac
 import http.cookies
 import os
+import re
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,9 +39,11 @@ HEADERS = [
 POLICY_VIOLATION = 1008  # the code with which a websocket is closed (RFC 6455)
 LOCAL = ("127.0.0.1", "localhost")
 # Everything that the page asks for. The files below the two folders are those of Gradio's package.
-PAGE, ASK = ("GET", "/"), ("POST", "/gradio_api/queue/join")
-ROUTES = {PAGE, ("GET", "/theme.css"), ("GET", "/favicon.ico"), ASK, ("GET", "/gradio_api/queue/data")}
+PAGE, ASK, HEAR = ("GET", "/"), ("POST", "/gradio_api/queue/join"), ("GET", "/gradio_api/queue/data")
+ROUTES = {PAGE, ("GET", "/theme.css"), ("GET", "/favicon.ico"), ASK, HEAR}
 FOLDERS = ("/assets/", "/static/")
+SESSION = re.compile(r"[0-9a-zA-Z]{1,32}")  # the name that a page in the browser gives itself
+MOST_SESSIONS = 1000  # that have asked and not yet heard
 
 
 def forget_tokens() -> None:
@@ -58,13 +61,18 @@ class Guard:
     """An ASGI middleware that refuses what the page does not ask for, and adds ``HEADERS`` to the responses.
 
     Args:
+        inputs: the number of a function of the page -> how many values it takes.
         hosts: the names under which the page may be asked for. Another name in a request means that some web page had
             its own name point to this machine (DNS rebinding). None allows all, and requests from other pages.
         token: a secret that the address of the page contains (``?token=...``), and then a cookie. None asks for none.
     """
 
-    def __init__(self, app: App, hosts: tuple[str, ...] | None = LOCAL, token: str | None = None) -> None:
+    def __init__(
+        self, app: App, inputs: Mapping[int, int], hosts: tuple[str, ...] | None = LOCAL, token: str | None = None
+    ) -> None:
         self.app = app
+        self.inputs = inputs
+        self.asked: dict[str, None] = {}  # the sessions that have asked and not yet heard, in their order
         self.hosts = hosts
         self.token = token
 
@@ -84,8 +92,10 @@ class Guard:
             cookies = [(b"set-cookie", f"{_cookie(scope)}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode())]
         if (scope["method"], scope["path"]) == ASK:
             body = await _body(receive)
-            if body is None or not _asks_with_plain_values(body):
-                await _refuse(send, 400, "This page takes texts, numbers and choices only.")
+            if body is None or not self._note_question(body):
+                await _refuse(
+                    send, 400, "This page has no such function, or it takes other texts, numbers and choices."
+                )
                 return
             receive = _again(body, receive)
         await self.app(scope, receive, _with_headers(send, [*HEADERS, *cookies]))
@@ -101,13 +111,39 @@ class Guard:
             return 413, f"A request may have at most {LARGEST_REQUEST:,} bytes."
         if route not in ROUTES and not (scope["method"] == "GET" and scope["path"].startswith(FOLDERS)):
             return 404, "This page has no such address."
-        if self.token is not None and route == PAGE and self._is_token(_token_in_address(scope)):
+        if self.token is not None and route == PAGE and self._is_token(_in_address(scope, "token")):
             return None
         if self.hosts is not None and not _is_from_the_page(headers):
             return 403, "Another web page asked for this; open the page itself."
         if self.token is not None and not self._is_token(_token_in_cookie(scope, headers)):
             return 403, "Open the address that the command printed, with its token."
+        # For a session that it does not know, Gradio would print a traceback.
+        if route == HEAR and self.asked.pop(_in_address(scope, "session_hash"), self) is self:
+            return 404, "Nothing was asked; reload the page."
         return None
+
+    def _note_question(self, body: bytes) -> bool:
+        """Whether a function of the page is asked with plain values, as many as it takes; note who asks.
+
+        For an object, Gradio may fetch the address in it; for other values, it prints a traceback.
+        """
+        try:
+            asked = parse_json(body.decode("utf-8"))
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(asked, dict):
+            return False
+        number, session, values = (asked.get(name) for name in ("fn_index", "session_hash", "data"))
+        if not isinstance(session, str) or not SESSION.fullmatch(session):
+            return False
+        if type(number) is not int or not isinstance(values, list) or len(values) != self.inputs.get(number):
+            return False
+        if not all(isinstance(value, str | int | float | None) for value in values):
+            return False
+        self.asked[session] = None
+        if len(self.asked) > MOST_SESSIONS:
+            del self.asked[next(iter(self.asked))]
+        return True
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), (self.token or "").encode())
@@ -131,8 +167,8 @@ def _cookie(scope: Message) -> str:
     return f"bert-{(scope.get('server') or ('', 0))[1]}"
 
 
-def _token_in_address(scope: Message) -> str:
-    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
+def _in_address(scope: Message, name: str) -> str:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get(name, [""])[0]
 
 
 def _token_in_cookie(scope: Message, headers: dict[bytes, bytes]) -> str:
@@ -154,16 +190,6 @@ async def _body(receive: Receive) -> bytes | None:
             return None
         more = message.get("more_body", False)
     return body
-
-
-def _asks_with_plain_values(body: bytes) -> bool:
-    """Whether the values are texts, numbers and the like; for an object, Gradio may fetch the address in it."""
-    try:
-        asked = parse_json(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return False
-    values = asked.get("data") if isinstance(asked, dict) else None
-    return isinstance(values, list) and all(isinstance(value, str | int | float | None) for value in values)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -29,11 +29,17 @@ UNEXPECTED = (
     "Please report it as an issue, with the command and all lines above."
 )
 
-MORE_MEMORY = (
+MORE_MEMORY = "free some memory, or take a machine with more, and give the same command again"
+# What a script can do with less memory; other commands have no such flag.
+LESS_MEMORY = dict.fromkeys(
+    RESUMING,
     "earlier checkpoints are complete, and --resume_from_checkpoint auto continues from the newest one. Free some "
     "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
-    "--gradient_accumulation_steps gives the same training"
-)
+    "--gradient_accumulation_steps gives the same training",
+) | {
+    "run_paper": "free some memory, or train fewer models at a time (--jobs 1); finished ones are kept",
+    "extract_features": "free some memory, or give a smaller --batch_size, which gives the same vectors",
+}
 
 
 def report_errors(main: Callable[[], None]) -> int:
@@ -73,7 +79,7 @@ def _status(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         elif no_memory:
-            text, status = f"error: out of memory ({_first_line(error)}); {MORE_MEMORY}", 1
+            text, status = f"error: out of memory ({_first_line(error)}); {LESS_MEMORY.get(script, MORE_MEMORY)}", 1
         else:
             shown = with_remedy(error) if isinstance(error, OSError) else error
             text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2

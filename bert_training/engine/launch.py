@@ -20,6 +20,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.links import refuse_links
+from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
 from bert_training.flags.shared import SharedArguments
@@ -47,6 +48,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
             flag cannot be honoured on this machine.
     """
     check_output_dir(args)
+    make_room(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:

@@ -7,15 +7,17 @@ tokenizers and torch raise errors of their own, which are no OSErrors. ``explain
 import errno
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 # What to do about an error; AGAIN stands for what the caller says about starting again.
 AGAIN = "AGAIN"
+NO_MORE_FILES = -errno.ENOSPC  # no number of the system's
 REMEDIES = {
     errno.ENOSPC: f"the disk is full (FREE bytes are free there). Free some space, then {AGAIN}",
+    # ENOSPC as well, on a disk with room for bytes:
+    NO_MORE_FILES: f"the disk can hold no more files (FREE bytes are free there). Delete some files, then {AGAIN}",
     errno.EDQUOT: f"your quota is used up. Free some space or ask for more, then {AGAIN}",
     errno.EFBIG: f"no file may become that large there. Raise the limit (ulimit -f), then {AGAIN}",
     errno.EROFS: "the disk can only be read. Give a folder on another one, or mount it for writing",
@@ -66,10 +68,12 @@ def explained(
         number = _number(error)
         reason = os.strerror(number) if number else " ".join(str(error).split())
         # Without a number, as from torch, the most frequent cause is the best guess.
-        remedy = REMEDIES.get(number or errno.ENOSPC, again).replace(AGAIN, again)
+        free, files = _free(path)
+        cause = NO_MORE_FILES if number == errno.ENOSPC and files == 0 and free else number or errno.ENOSPC
+        remedy = REMEDIES.get(cause, again).replace(AGAIN, again)
         if number is None:
             remedy = f"perhaps {remedy}"
-        text = f"{path} could not be {verb} ({reason}): {remedy.replace('FREE', _free_bytes(path))}"
+        text = f"{path} could not be {verb} ({reason}): {remedy.replace('FREE', f'{free:,}')}"
         raise DiskError(text, number) from error
 
 
@@ -112,10 +116,12 @@ def _number(error: Exception) -> int | None:
     return None
 
 
-def _free_bytes(path: Path) -> str:
-    for folder in path.parents:
+def _free(path: Path) -> tuple[int, int | None]:
+    """The bytes that are free where a path is, and how many more files there may be; None if the disk sets no limit."""
+    for folder in path.absolute().parents:
         try:
-            return f"{shutil.disk_usage(folder).free:,}"
+            disk = os.statvfs(folder)
         except OSError:
             continue
-    return "no"
+        return disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else None  # btrfs says 0 of 0 files
+    return 0, None

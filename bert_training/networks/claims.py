@@ -108,8 +108,10 @@ def check_values(path: Path, fields: dict[str, Any], vocab_size: int) -> None:
         expect("hidden_act", isinstance(value, str) and value in ACT2FN, f"one of {', '.join(ACT2FN)}")
     if (value := fields.get("pad_token_id")) is not None:
         expect("pad_token_id", type(value) is int and 0 <= value < vocab_size, f"an id below {vocab_size:,}, or null")
-    if (value := fields.get("chunk_size_feed_forward")) is not None:
-        expect("chunk_size_feed_forward", type(value) is int and value == 0, "0 (no chunks)")
+    if (value := fields.get("chunk_size_feed_forward", 0)) != 0 or type(value) is not int:
+        expect("chunk_size_feed_forward", False, "0 (no chunks)")
+    if fields.get("add_cross_attention"):
+        expect("add_cross_attention", False, "false, as there is no second network to attend to")
 
 
 def set_plain_outputs(config: PretrainedConfig) -> list[str]:

@@ -209,7 +209,7 @@ def test_attention_is_that_of_the_layer_and_its_rows_sum_to_one(opened, folders,
         assert np.allclose(weights, expected[layer - 1][0].numpy(), atol=1e-5)
         assert np.allclose(weights.sum(-1), 1)
     assert not np.allclose(*(readings.attention(opened(name), *PAIR, layer)[1] for layer in (1, 2)))
-    with pytest.raises(ValueError, match="layers 1 to 2"):
+    with pytest.raises(ValueError, match="The layer must be a whole number from 1 to 2; choose one"):
         readings.attention(opened(name), TEXT, None, 3)
 
 
@@ -268,7 +268,7 @@ def test_of_many_checkpoints_some_are_chosen_evenly():
         ("", "is empty"),
         (" \n", "is empty"),
         (None, "is empty"),
-        (["a"], "is empty"),
+        (["a"], "must be a text"),
         ("a" * (CHARACTERS + 1), "more than 20,000 characters"),
         ("a \ud800 [MASK]", "half a character"),
     ],

@@ -1,11 +1,12 @@
 """bert_training/app/server.py: requests that are too large or meant for another host, and ports that are taken."""
 
 import asyncio
+import json
 import socket
 
 import pytest
 
-from bert_training.app.server import LARGEST_REQUEST, Guard, free_port
+from bert_training.app.server import LARGEST_REQUEST, MOST_SESSIONS, Guard, free_port
 
 
 def ask(
@@ -27,7 +28,8 @@ def ask(
     return start["status"], {key.decode(): value.decode() for key, value in start["headers"]}, body["body"]
 
 
-JOIN = ("POST", "/gradio_api/queue/join")
+JOIN, HEAR = ("POST", "/gradio_api/queue/join"), ("GET", "/gradio_api/queue/data")
+INPUTS = {0: 4, 1: 1}  # how many values the functions of the page take
 
 
 async def page(scope, receive, send):
@@ -35,9 +37,13 @@ async def page(scope, receive, send):
     await send({"type": "http.response.body", "body": b"the page"})
 
 
+def guarded(**options) -> Guard:
+    return Guard(page, INPUTS, **options)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:7860", "127.0.0.1", "localhost:7860"])
 def test_the_page_is_served_with_a_policy_against_other_hosts(host):
-    status, headers, body = ask(Guard(page), host=host)
+    status, headers, body = ask(guarded(), host=host)
     assert (status, body) == (200, b"the page")
     assert headers["content-type"] == "text/html" and headers["content-security-policy"].startswith(
         "default-src 'self'"
@@ -47,17 +53,17 @@ def test_the_page_is_served_with_a_policy_against_other_hosts(host):
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", ""])
 def test_another_name_for_this_machine_is_refused(host):
-    status, headers, _ = ask(Guard(page), host=host)
+    status, headers, _ = ask(guarded(), host=host)
     assert status == 421 and "content-security-policy" in headers
-    assert ask(Guard(page, hosts=None), host=host)[0] == 200
+    assert ask(guarded(hosts=None), host=host)[0] == 200
 
 
 @pytest.mark.parametrize("length", [str(LARGEST_REQUEST + 1), "-1", "many", ""])
 def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
-    status, _, body = ask(Guard(page), host="localhost", content_length=length)
+    status, _, body = ask(guarded(), host="localhost", content_length=length)
     assert status == 413 and b"at most 2,097,152 bytes" in body
-    assert ask(Guard(page), host="localhost", content_length=str(LARGEST_REQUEST))[0] == 200
-    assert ask(Guard(page), host="localhost", transfer_encoding="chunked")[0] == 413
+    assert ask(guarded(), host="localhost", content_length=str(LARGEST_REQUEST))[0] == 200
+    assert ask(guarded(), host="localhost", transfer_encoding="chunked")[0] == 413
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,6 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
     [
         ("GET", "/theme.css", 200),
         ("GET", "/assets/index.js", 200),
-        ("GET", "/gradio_api/queue/data", 200),
         ("POST", "/", 404),
         ("HEAD", "/", 404),
         ("POST", "/assets/index.js", 404),
@@ -76,8 +81,8 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
     ],
 )
 def test_only_what_the_page_asks_for_is_passed_on(method, path, status):
-    assert ask(Guard(page), method, path, host="localhost")[0] == status
-    assert ask(Guard(page, hosts=None), method, path, host="space.example")[0] == status  # in a Space, too
+    assert ask(guarded(), method, path, host="localhost")[0] == status
+    assert ask(guarded(hosts=None), method, path, host="space.example")[0] == status  # in a Space, too
 
 
 @pytest.mark.parametrize(
@@ -94,12 +99,12 @@ def test_only_what_the_page_asks_for_is_passed_on(method, path, status):
     ],
 )
 def test_other_web_pages_are_refused(headers, status):
-    assert ask(Guard(page), host="localhost:7860", **headers)[0] == status
-    assert ask(Guard(page, hosts=None), host="space.example", **headers)[0] == 200  # shown inside of another page
+    assert ask(guarded(), host="localhost:7860", **headers)[0] == status
+    assert ask(guarded(hosts=None), host="space.example", **headers)[0] == 200  # shown inside of another page
 
 
 def test_the_token_of_the_address_becomes_a_cookie():
-    guard = Guard(page, token="secret")
+    guard = guarded(token="secret")
     assert ask(guard, host="localhost")[0] == 403
     assert ask(guard, query="token=other", host="localhost")[0] == 403
     # Somebody who clicks the address in another program's page has the token.
@@ -115,7 +120,7 @@ def test_the_token_of_the_address_becomes_a_cookie():
         assert ask(guard, path="/theme.css", host="localhost", cookie=cookie)[0] == expected, cookie
     assert "set-cookie" not in ask(guard, path="/theme.css", host="localhost", cookie="bert-7860=secret")[1]
     assert ask(guard, path="/theme.css", query="token=secret", host="localhost")[0] == 403
-    assert "set-cookie" not in ask(Guard(page), host="localhost")[1]
+    assert "set-cookie" not in ask(guarded(), host="localhost")[1]
 
 
 def test_the_body_that_was_checked_is_passed_on_once():
@@ -125,11 +130,51 @@ def test_the_body_that_was_checked_is_passed_on_once():
         received.extend([await receive(), await receive()])
         await page(scope, receive, send)
 
-    body = b'{"data": ["a", 1, null, true], "session_hash": "x"}'
-    assert ask(Guard(echo), *JOIN, sent_body=body, host="localhost")[0] == 200
+    body = b'{"data": ["a", 1, null, true], "fn_index": 0, "session_hash": "x1"}'
+    assert ask(Guard(echo, INPUTS), *JOIN, sent_body=body, host="localhost")[0] == 200
     assert [message["body"] for message in received] == [body, body]  # the second is the sender's
-    for refused in (b'{"data": [{"path": "http://a.example"}]}', b'{"data": [["a"]]}', b"{}", b"[1]", b"\xff", b""):
-        assert ask(Guard(page), *JOIN, sent_body=refused, host="localhost")[0] == 400, refused
+    for refused in (b"{}", b"[1]", b"\xff", b"", b"[" * 100_000):
+        assert ask(guarded(), *JOIN, sent_body=refused, host="localhost")[0] == 400, refused
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": [{"path": "http://a.example"}]},
+        {"data": [["a"]]},
+        {"data": {"a": "a"}},
+        {"data": "a"},
+        {"data": []},
+        {"data": ["a", "b"]},
+        *({"fn_index": number} for number in (0, 2, -1, 10**400, 1.0, True, "1", None, [1])),
+        *({"session_hash": name} for name in (None, "", 5, "\ud800", "a b", "x" * 33, "é", ["a"])),
+    ],
+)
+def test_a_question_that_the_page_does_not_ask(changed):
+    asked = {"data": ["a"], "fn_index": 1, "session_hash": "x1"}
+    assert ask(guarded(), *JOIN, sent_body=json.dumps(asked).encode(), host="localhost")[0] == 200
+    status, _, body = ask(guarded(), *JOIN, sent_body=json.dumps(asked | changed).encode(), host="localhost")
+    assert (status, body) == (
+        400, b"This page has no such function, or it takes other texts, numbers and choices."
+    )  # fmt: skip
+
+
+def test_only_who_has_asked_hears_an_answer():
+    guard = guarded()
+
+    def hears(name: str) -> int:
+        return ask(guard, *HEAR, query=f"session_hash={name}", host="localhost")[0]
+
+    def asks(name: str) -> None:
+        body = json.dumps({"data": ["a"], "fn_index": 1, "session_hash": name}).encode()
+        assert ask(guard, *JOIN, sent_body=body, host="localhost")[0] == 200
+
+    assert [hears(name) for name in ("", "x1", "%00")] == [404, 404, 404]
+    asks("x1")
+    assert [hears("x1"), hears("x1")] == [200, 404]
+    for number in range(MOST_SESSIONS + 1):
+        asks(f"x{number}")
+    assert [hears("x0"), hears("x1"), len(guard.asked)] == [404, 200, MOST_SESSIONS - 1]
 
 
 def test_the_start_and_the_end_of_the_server_are_passed_on():
@@ -138,7 +183,7 @@ def test_the_start_and_the_end_of_the_server_are_passed_on():
     async def app(scope, receive, send):
         seen.append(scope["type"])
 
-    asyncio.run(Guard(app)({"type": "lifespan"}, None, None))
+    asyncio.run(Guard(app, INPUTS)({"type": "lifespan"}, None, None))
     assert seen == ["lifespan"]
 
 
@@ -152,7 +197,7 @@ def test_a_websocket_is_refused_whatever_host_it_names(host):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(Guard(app)({"type": "websocket", "headers": [(b"host", host.encode())]}, None, send))
+    asyncio.run(Guard(app, INPUTS)({"type": "websocket", "headers": [(b"host", host.encode())]}, None, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

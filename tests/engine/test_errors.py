@@ -2,7 +2,9 @@
 traceback.
 """
 
+import dataclasses
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +13,13 @@ import pytest
 import torch
 
 import modeling_bert_repro
-from bert_training.engine.errors import OUR_MODULES, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
+from bert_training.__main__ import COMMANDS
+from bert_training.engine.errors import OUR_MODULES, RESUMING, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
 from bert_training.files.disk_errors import DiskError
+from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.shared import SharedArguments
 from bert_training.networks.configuration import bert_config
+from lab.paper.flags import PaperArguments
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab
 
@@ -101,13 +107,26 @@ def test_divergence_is_one_line_and_status_1(capsys):
     "error",
     [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate")],
 )
-def test_memory_that_ends_is_one_line_and_status_1(capsys, error):
+def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
     def main():
         raise error
 
-    assert report_errors(main) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "error: out of memory (" in line and "--gradient_accumulation_steps gives the same training" in line
+    remedies = {f"{name}.py": "--gradient_accumulation_steps gives the same training" for name in RESUMING}
+    remedies |= {"lab/run_paper.py": "(--jobs 1)", "extract_features.py": "give a smaller --batch_size"}
+    remedies |= {f"bert-repro {name}": "take a machine with more" for name in COMMANDS}
+    for program, remedy in remedies.items():
+        monkeypatch.setattr(sys, "argv", [program])
+        assert report_errors(main) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{program}: error: out of memory (" in line and remedy in line
+        assert [flag for flag in re.findall("--[a-z_]+", line) if not accepts(program, flag)] == []
+
+
+def accepts(program: str, flag: str) -> bool:
+    """Whether a script has a flag; commands have none that a message about memory could name."""
+    name = program.removesuffix(".py")
+    flags = {"run_paper": PaperArguments, "extract_features": FeatureArguments}.get(name, SharedArguments)
+    return name in SCRIPTS and flag[2:] in {field.name for field in dataclasses.fields(flags)}
 
 
 def test_all_scripts_are_known():

@@ -47,6 +47,9 @@ def change(folder, **fields) -> None:
         ({"pad_token_id": 99}, "pad_token_id must be an id below 99, or null, got '99'"),
         ({"pad_token_id": -1}, "pad_token_id must be an id below 99, or null, got '-1'"),
         ({"chunk_size_feed_forward": 3}, "chunk_size_feed_forward must be 0 (no chunks), got '3'"),
+        ({"chunk_size_feed_forward": None}, "chunk_size_feed_forward must be 0 (no chunks), got 'None'"),
+        ({"chunk_size_feed_forward": False}, "chunk_size_feed_forward must be 0 (no chunks), got 'False'"),
+        ({"add_cross_attention": True}, "add_cross_attention must be false, as there is no second network"),
         ({"layer_norm_eps": "small"}, "transformers refuses it"),
     ],
 )
