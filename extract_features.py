@@ -40,6 +40,7 @@ from bert_training.networks.checkpoints import checkpoint_config, chosen_tokeniz
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.tasks import feature_extraction
+from tokenization.errors import UserError
 
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
@@ -51,11 +52,11 @@ def main(argv: list[str] | None = None) -> None:
     transformers.logging.disable_progress_bar()
     target = Path(args.output_file)
     if target.suffix not in (".jsonl", ".npz"):
-        raise ValueError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
+        raise UserError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
     lock = target.with_name(f".{target.name}.lock")
     if target.exists():
         sweep(lock)  # left by a process that was killed after it had written the file
-        raise ValueError(f"--output_file {target} exists; give another name, or delete it")
+        raise UserError(f"--output_file {target} exists; give another name, or delete it")
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)

@@ -8,6 +8,7 @@ from typing import Any
 import transformers
 from tokenizers.models import WordPiece
 
+from .errors import UserError
 from .wordpiece import BLANKS, load_vocab
 
 # Attributes of transformers -> tokens that a vocabulary may lack. Only [UNK] is required.
@@ -41,7 +42,7 @@ class BertTokenizer(transformers.BertTokenizer):
             for string in _strings((text, text_pair)):
                 if any("\ud800" <= char <= "\udfff" for char in string):
                     shown = ascii(string[:80])
-                    raise ValueError(f"expected characters, got a lone surrogate in {shown}") from error
+                    raise UserError(f"expected characters, got a lone surrogate in {shown}") from error
             raise
 
     def _check_ends(self, otherwise: str) -> None:
@@ -54,7 +55,7 @@ class BertTokenizer(transformers.BertTokenizer):
             ValueError: one of them is missing.
         """
         if missing := [OPTIONAL_TOKENS[name] for name in ("cls_token", "sep_token") if getattr(self, name) is None]:
-            raise ValueError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
+            raise UserError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
 
     def _save_pretrained(
         self,
@@ -101,7 +102,7 @@ def write_vocab(
     stop = next((row for row, piece in enumerate(pieces) if piece not in vocab and not _is_row(piece)), len(pieces))
     pieces = pieces[:stop]
     if gap := next((row for row, piece in enumerate(pieces) if all_ids[piece] != row), None):
-        raise ValueError(f"vocab.txt needs a piece for every id, but the tokenizer has none with the id {gap}")
+        raise UserError(f"vocab.txt needs a piece for every id, but the tokenizer has none with the id {gap}")
     path = Path(folder) / (f"{filename_prefix}-vocab.txt" if filename_prefix else "vocab.txt")
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{piece}\n" for piece in pieces)
@@ -170,10 +171,10 @@ def build_tokenizer(
     else:
         ids = {piece: index for index, piece in enumerate(vocab)}
         if len(ids) < len(vocab):
-            raise ValueError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
+            raise UserError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
     _check_ids(ids)
     if "[UNK]" not in ids:
-        raise ValueError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
+        raise UserError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
     # By default, transformers would append rows for the missing tokens to the vocabulary.
     present: dict[str, Any] = {name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()}
     return BertTokenizer(
@@ -198,6 +199,6 @@ def _strings(nested: Any) -> Iterator[str]:
 def _check_ids(vocab: Mapping[str, int]) -> None:
     """Raise ValueError unless the ids are 0, 1, 2 and so on, and every piece has at least one character."""
     if sorted(vocab.values()) != list(range(len(vocab))):
-        raise ValueError(f"vocab: expected the ids 0 to {len(vocab) - 1}, each once")
+        raise UserError(f"vocab: expected the ids 0 to {len(vocab) - 1}, each once")
     if "" in vocab:
-        raise ValueError(f"vocab: id {vocab['']} is an empty piece")
+        raise UserError(f"vocab: id {vocab['']} is an empty piece")

@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+from .errors import UserError
+
 PACKED = (".xz", ".gz")
 DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
 _BLOCK = 1 << 20
@@ -50,7 +52,7 @@ def largest() -> int:
     """
     text = os.environ.get(LIMIT, "16")
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ValueError(f"{LIMIT} is {text!r}; expected a positive whole number of MiB, such as 16")
+        raise UserError(f"{LIMIT} is {text!r}; expected a positive whole number of MiB, such as 16")
     return int(text) << 20
 
 
@@ -70,7 +72,7 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         raw = open_regular(path)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     with raw:
         try:
             yield unpack(path, raw)
@@ -87,11 +89,11 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     """
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # To open a pipe may take for ever; a device may not end.
-        raise ValueError(f"{path}: expected a file, got a pipe or a device; write its content to a file first")
+        raise UserError(f"{path}: expected a file, got a pipe or a device; write its content to a file first")
     file = open(path, "rb")  # noqa: SIM115 - closed by the caller
     if os.fstat(file.fileno()).st_size == 0 and file.peek(1):
         file.close()
-        raise ValueError(f"{path}: expected a file on a disk, got one of the system, which has no size; copy it first")
+        raise UserError(f"{path}: expected a file on a disk, got one of the system, which has no size; copy it first")
     return file
 
 
@@ -107,10 +109,10 @@ def unpack(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(_Limited(path, source, raw), _BLOCK)
 
 
-def damage_error(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
+def damage_error(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> UserError:
     """The ValueError for an ``error`` of DAMAGE; ``line`` is the first line that could not be unpacked, from 1."""
     where = f"{path}:{line}" if line else f"{path}"
-    return ValueError(f"{where}: damaged {Path(path).suffix} file ({error}); download or pack it again")
+    return UserError(f"{where}: damaged {Path(path).suffix} file ({error}); download or pack it again")
 
 
 def numbered_lines(path: str | os.PathLike[str], keep_ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -135,7 +137,7 @@ def decoded_lines(
     try:
         for number, raw in enumerate(iter(lambda: stream.readline(most + 1), b""), 1):
             if len(raw) > most:
-                raise ValueError(
+                raise UserError(
                     f"{path}:{number}: expected lines of at most {most:,} bytes, got a longer one; break it, or set "
                     f"{LIMIT} to more than {most >> 20}"
                 )
@@ -144,9 +146,9 @@ def decoded_lines(
             except UnicodeDecodeError as error:
                 raise _not_utf8(f"{path}:{number}", error, error.start + 1) from None
             if "\0" in text:
-                raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
+                raise UserError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
             if number == 1 and "\n" not in text and "\r" in text.rstrip("\r"):
-                raise ValueError(
+                raise UserError(
                     f"{path}:1: expected lines that end in \\n, got a file in which they end in \\r, as on old "
                     "Macintoshes; convert it"
                 )
@@ -167,7 +169,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
             blocks.append(block)
             size += len(block)
             if size > most:
-                raise ValueError(
+                raise UserError(
                     f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set "
                     f"{LIMIT} to more than {most // WHOLE_FILE >> 20}"
                 )
@@ -184,8 +186,8 @@ def decoded(path: str | os.PathLike[str], content: bytes) -> str:
         raise _not_utf8(f"{path}:{line}", error, column) from None
 
 
-def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> ValueError:
-    return ValueError(
+def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> UserError:
+    return UserError(
         f"{where}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
         "convert the file to UTF-8"
     )
@@ -207,7 +209,7 @@ class _Limited(io.RawIOBase):
         count = self.source.readinto(buffer) or 0
         self.count += count
         if self.count > self.most and self.count > RATIO * self.raw.tell():
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: {self.count:,} bytes came out of the first {self.raw.tell():,}; text is never packed so "
                 f"densely, so nothing more is unpacked. If you trust the file, unpack it yourself, or set {LIMIT} to "
                 f"more than {self.most >> 20}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tokenizers
 
 from .accents import Stripping, is_of_other_script, marks, share_of_others
+from .errors import UserError
 from .fingerprint import tokenizer_json
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Coverage:
         """
         share = self.unknown_letters / max(1, self.letters)
         if share >= UNUSABLE_FROM:
-            raise ValueError(
+            raise UserError(
                 f"{of}: expected text that the tokenizer knows, but {share:.1%} of its letters are in [UNK], such as "
                 f"{self.unknown!r}, so that there is nothing to learn; {self.remedies(other_vocabulary)}"
             )

@@ -11,6 +11,8 @@ import json.scanner
 from collections import Counter
 from typing import Any
 
+from .errors import UserError
+
 
 class _Doubled(ValueError):
     """A field occurs twice in one object; ``start`` is the place of the object's brace, if it is known."""
@@ -27,7 +29,7 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise UserError(f"{name} is no number of JSON")
 
 
 # json.loads would make a decoder for every text, which takes as long as decoding a line.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from .compressed_files import LIMIT, RATIO, largest
+from .errors import UserError
 from .parquet_pages import unpacked_sizes
 from .small_files import largest_small
 
@@ -44,7 +45,7 @@ def text_rows(
     table = pyarrow.parquet.ParquetFile(file, thrift_container_size_limit=min(items, 1_000_000))
     names = table.schema_arrow.names
     if names.count(column) != 1:
-        raise ValueError(
+        raise UserError(
             f"{path}: expected one column `{column}`; its columns are {', '.join(names)[:800]}; name that of the texts "
             "with --text_column"
         )
@@ -92,8 +93,8 @@ def _page_sizes(file: IO[bytes], groups: list[Any]) -> Iterator[int]:
             raise OSError(str(error)) from None
 
 
-def _too_much(path: str | os.PathLike[str], size: int, most: int) -> ValueError:
-    return ValueError(
+def _too_much(path: str | os.PathLike[str], size: int, most: int) -> UserError:
+    return UserError(
         f"{path}: expected at most {most:,} rows and bytes of text in a file of {size:,} bytes, got more; if you trust "
         f"the file, set {LIMIT} to more than {largest() >> 20}"
     )

@@ -7,6 +7,8 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 from collections.abc import Iterator
 from typing import IO
 
+from .errors import UserError
+
 UNCOMPRESSED, COMPRESSED = 2, 3  # the numbers of the two fields of a PageHeader that are needed
 LIST, SET, MAP, STRUCT = 9, 10, 11, 12  # types of the compact protocol
 DEEPEST = 8
@@ -28,7 +30,7 @@ def unpacked_sizes(file: IO[bytes], start: int, size: int) -> Iterator[int]:
         fields, length = _page_header(file, start, end)
         packed, unpacked = fields.get(COMPRESSED, -1), fields.get(UNCOMPRESSED, -1)
         if packed < 0 or unpacked < 0:
-            raise ValueError("the header of a page gives no size")
+            raise UserError("the header of a page gives no size")
         yield unpacked
         start += length + packed
 
@@ -43,7 +45,7 @@ def _page_header(file: IO[bytes], start: int, end: int) -> tuple[dict[int, int],
             return _struct(data, 0, DEEPEST)
         except IndexError:  # it is longer
             if len(data) < block:
-                raise ValueError("the header of a page is damaged") from None
+                raise UserError("the header of a page is damaged") from None
             block *= 8
 
 
@@ -69,7 +71,7 @@ def _struct(data: bytes, place: int, depth: int) -> tuple[dict[int, int], int]:
 def _behind(data: bytes, place: int, kind: int, depth: int) -> int:
     """The place behind a value."""
     if depth == 0:
-        raise ValueError("the header of a page is nested too deeply")
+        raise UserError("the header of a page is nested too deeply")
     if kind in (4, 5, 6):
         return _number(data, place)[1]
     if kind in (7, 8):  # a float of 8 bytes, or text
@@ -87,7 +89,7 @@ def _behind(data: bytes, place: int, kind: int, depth: int) -> int:
             place = _behind(data, place, kind, depth - 1) if kind > 2 else place + 1
         return place
     if kind >= MAP:
-        raise ValueError("the header of a page holds what no header has")
+        raise UserError("the header of a page holds what no header has")
     data[place]  # a byte
     return place + 1
 
@@ -102,7 +104,7 @@ def _unsigned(data: bytes, place: int) -> tuple[int, int]:
             return value, place
         shift += 7
         if shift > 63:
-            raise ValueError("a number in the header of a page has no end")
+            raise UserError("a number in the header of a page has no end")
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:

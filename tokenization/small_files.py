@@ -10,6 +10,7 @@ of the multilingual models with 250,000 pieces. BERT_REPRO_LARGEST_MIB raises th
 import os
 
 from .compressed_files import LIMIT, decoded, largest, open_regular
+from .errors import UserError
 
 TIMES = 4  # the limit of a line
 
@@ -29,7 +30,7 @@ def check_small(path: str | os.PathLike[str], size: int | None = None, most: int
     size = os.stat(path).st_size if size is None else size
     if size > (largest_small() if most is None else most):
         remedy = f"set {LIMIT} to more than {largest() >> 20}" if most is None else "give another one"
-        raise ValueError(
+        raise UserError(
             f"{path}: expected at most {most or largest_small():,} bytes in a file of this kind, got {size:,}; copy or "
             f"download it again or, if it is meant to be so large, {remedy}"
         )
@@ -50,7 +51,7 @@ def read_small_bytes(path: str | os.PathLike[str], most: int | None = None) -> b
         check_small(path, size, most)
         content = file.read(size + 1)
     if len(content) > size:
-        raise ValueError(f"{path}: expected a file of {size:,} bytes, got more; wait until it has been written")
+        raise UserError(f"{path}: expected a file of {size:,} bytes, got more; wait until it has been written")
     return content
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import tokenizers
 
+from .errors import UserError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -30,7 +32,7 @@ def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = F
     """
     for purpose, (name, spelling) in NEEDED_TOKENS.items():
         if not getattr(tokenizer, name) and (masking or name != "mask_token"):
-            raise ValueError(
+            raise UserError(
                 f"the tokenizer has no {spelling}, which {purpose} needs; take one whose vocabulary has a row for it, "
                 "or learn one with python -m tokenization.train_wordpiece"
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from .compressed_files import decoded_lines, kind_of, open_regular, unpack
+from .errors import UserError
 from .json_text import parse_json
 from .parquet_files import text_rows
 from .text_forms import recognised
@@ -40,7 +41,7 @@ def read_texts(
     """
     paths = [Path(file) for file in files]
     if not paths:
-        raise ValueError(f"expected at least one file ({FORMS}), got none")
+        raise UserError(f"expected at least one file ({FORMS}), got none")
     for path in paths:
         _check(path)
     total = sum(path.stat().st_size for path in paths)
@@ -56,21 +57,21 @@ def read_texts(
                 empty = False
                 yield text
             if empty:
-                raise ValueError(f"{path}: holds no text; remove it from the list of files")
+                raise UserError(f"{path}: holds no text; remove it from the list of files")
 
 
 def _check(path: Path) -> None:
     """Raise ValueError if the file cannot be read for a reason that is known before it is opened."""
     if path.suffix != ".parquet" and kind_of(path) not in (".txt", ".jsonl"):
-        raise ValueError(f"{str(path)[:200]}: expected a file named {FORMS}")
+        raise UserError(f"{str(path)[:200]}: expected a file named {FORMS}")
     if path.is_dir():
-        raise ValueError(f"{path}: expected a file, got a folder")
+        raise UserError(f"{path}: expected a file, got a folder")
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise UserError(f"{path}: no such file")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ValueError(f"{path}: parquet files need pyarrow: pip install pyarrow")
+        raise UserError(f"{path}: parquet files need pyarrow: pip install pyarrow")
     if path.stat().st_size == 0:
-        raise ValueError(f"{path}: the file is empty")
+        raise UserError(f"{path}: the file is empty")
 
 
 def _line_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
@@ -98,25 +99,25 @@ def text_of_row(line: str, where: str, column: str = "text") -> str:
     try:
         row = parse_json(line)
     except json.JSONDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"{where}: not JSON at column {error.colno} ({error.msg}); expected one object a line"
         ) from error
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
+        raise UserError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
     if column not in row:
-        raise ValueError(
+        raise UserError(
             f"{where}: expected a field `{column}`; its fields are {', '.join(map(repr, row))[:200]}; name that of the "
             "text with --text_column"
         )
     text = row[column]
     if not isinstance(text, str):
-        raise ValueError(
+        raise UserError(
             f"{where}: expected a string in the field `{column}`, got {type(text).__name__}; repair the row"
         )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from None
+        raise UserError(f"{where}: lone surrogate at character {error.start}; repair the text") from None
     return text
 
 
@@ -130,11 +131,11 @@ def _parquet_texts(path: Path, column: str, advance: Callable[[int], object]) ->
             for number, row in enumerate(text_rows(path, file, path.stat().st_size, column), 1):
                 text = row.as_py()
                 if not isinstance(text, str):
-                    raise ValueError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
+                    raise UserError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
                 yield number, text
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+        raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
     except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: not a parquet file, or damaged: {reason}") from error
+        raise UserError(f"{path}: not a parquet file, or damaged: {reason}") from error
     advance(path.stat().st_size)

@@ -33,6 +33,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from .errors import UserError
 from .json_text import parse_json
 
 WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"
@@ -87,13 +88,13 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
     if not rows and first and _begins_with_doc(first[0][1], ahead):
         return Recognised(WIKIEXTRACTOR, _wikiextractor(path, everything))
     if not rows and first and all(_is_json(text) for _, text in first):
-        raise ValueError(
+        raise UserError(
             f"{path}:{first[0][0]}: expected lines of text, got an object of JSON on each; give the file a name that "
             "ends in .jsonl"
         )
     texts = [text.strip() for _, text in ahead]
     if not rows and first and _is_subtitles([text for text in texts if text]):
-        raise ValueError(
+        raise UserError(
             f"{path}:{first[0][0]}: expected lines of text, got subtitles, each of which would be a document "
             "with its times; remove the numbers, the times and the blank lines between them"
         )
@@ -202,7 +203,7 @@ def _wikiextractor(path: object, lines: Lines) -> Lines:
             yield number, ""
         elif match or stripped == _CLOSED or (stripped and not opened):
             expected = "the line </doc>" if opened else "a line <doc id=...>"
-            raise ValueError(
+            raise UserError(
                 f"{path}:{number}: expected {expected}, as WikiExtractor writes it at the "
                 f"{'end' if opened else 'beginning'} of each document, got {stripped[:60]!r}; extract the file again, "
                 "or put text from elsewhere into a file of its own"
@@ -212,7 +213,7 @@ def _wikiextractor(path: object, lines: Lines) -> Lines:
                 yield number, line
             title = None
     if opened:
-        raise ValueError(
+        raise UserError(
             f"{path}: expected the line </doc> for the document of line {opened}, got the end of the file; extract the "
             "file again"
         )
@@ -232,7 +233,7 @@ def _plain(path: object, lines: Lines) -> Lines:
             # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not. Without
             # titles, one pair of tags may be an example.
             if pairs == 2 or (title and html.unescape(stripped) == title):
-                raise ValueError(
+                raise UserError(
                     f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file "
                     "of their own, which is then read as its articles"
                 )

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from .accents import NEGLIGIBLE, strip_words
 from .compressed_files import kind_of
 from .coverage import MAX_WORD_LENGTH, lost_characters
+from .errors import UserError
 from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
 
@@ -92,11 +93,11 @@ def train_wordpiece(
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
     if layout not in LAYOUTS:
-        raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
+        raise UserError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
     if min_frequency < 1 or (limit_alphabet is not None and limit_alphabet < 1):
-        raise ValueError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
+        raise UserError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
     if vocab_size <= len(LAYOUTS[layout]):
-        raise ValueError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
+        raise UserError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
     texts = _texts(files_or_texts, progress, text_column)
     words, strip_accents = _words_and_accents(texts, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)
@@ -188,7 +189,7 @@ def _texts(source: Source, progress: bool, text_column: str) -> Iterator[str]:
         return
     for number, text in enumerate(tqdm(source, unit=" texts", desc="reading", disable=None if progress else True), 1):
         if not isinstance(text, str):
-            raise ValueError(
+            raise UserError(
                 f"text {number}: expected a string, got {type(text).__name__}; to read files, give a list of paths"
             )
         yield text
@@ -228,7 +229,7 @@ def count_words(
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(
+            raise UserError(
                 f"text {number}: expected characters, got the lone surrogate {text[error.start]!r} at {error.start}"
             ) from error
         # str.split() without a separator would also split at control characters, which the normaliser deletes.
@@ -246,7 +247,7 @@ def _by_frequency(words: Counter[str]) -> list[str]:
         for character in word:
             characters[character] += count
     if not characters:
-        raise ValueError("expected text with words, got none")
+        raise UserError("expected text with words, got none")
     return sorted(characters, key=lambda character: (-characters[character], character))
 
 
@@ -280,7 +281,7 @@ def _learn(
     usable, continuations = _usable(words, alphabet)
     fixed = [*rows, *sorted(alphabet), *continuations]
     if len(fixed) > vocab_size:
-        raise ValueError(
+        raise UserError(
             f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continuations)} '##' "
             f"characters need {len(fixed)}, got {vocab_size}; raise it, or set limit_alphabet below {len(alphabet)}"
         )

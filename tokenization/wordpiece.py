@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from .compressed_files import numbered_lines
+from .errors import UserError
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
 BLANKS = " \t\r\n\v\f"  # what is stripped from a line of a vocabulary
@@ -192,7 +193,7 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
             line for each piece (``numbered_lines``).
     """
     if not os.path.isfile(vocab_file):
-        raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
+        raise UserError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
     empty = 0
     for number, line in numbered_lines(vocab_file):
@@ -201,14 +202,14 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
             empty = empty or number
             continue
         if empty:
-            raise ValueError(f"{vocab_file}:{empty}: expected a piece, got an empty line; delete it")
+            raise UserError(f"{vocab_file}:{empty}: expected a piece, got an empty line; delete it")
         if piece in vocab:
-            raise ValueError(
+            raise UserError(
                 f"{vocab_file}:{number}: {piece!r:.60} is already in line {vocab[piece] + 1}; each piece has one id"
             )
         vocab[piece] = number - 1
     if not vocab:
-        raise ValueError(f"{vocab_file}: the file is empty")
+        raise UserError(f"{vocab_file}: the file is empty")
     return vocab
 
 
@@ -241,12 +242,12 @@ def convert_to_unicode(text: str | bytes) -> str:
         try:
             return text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"expected UTF-8: {error}") from error
+            raise UserError(f"expected UTF-8: {error}") from error
     if not isinstance(text, str):
-        raise ValueError(f"expected str or bytes, got {type(text).__name__}")
+        raise UserError(f"expected str or bytes, got {type(text).__name__}")
     for position, char in enumerate(text):
         if "\ud800" <= char <= "\udfff":
-            raise ValueError(f"expected characters, got the lone surrogate {char!r} at position {position}")
+            raise UserError(f"expected characters, got the lone surrogate {char!r} at position {position}")
     return text
 
 

@@ -17,6 +17,7 @@ from bert_training.app.server import free_port
 from bert_training.app.space import write_space
 from bert_training.flags.app import AppArguments
 from bert_training.flags.parsing import parse_arguments
+from tokenization.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     args = parse_arguments(AppArguments, argv)
     if importlib.util.find_spec("gradio") is None:
-        raise ValueError('the page needs Gradio, which is not installed; run pip install ".[train,app]"')
+        raise UserError('the page needs Gradio, which is not installed; run pip install ".[train,app]"')
     transformers.utils.logging.disable_progress_bar()
     if args.space is not None:
         write_space(open_folder(args.model), args.space)

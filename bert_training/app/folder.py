@@ -36,6 +36,7 @@ from modeling_bert_repro.lstm_heads import (
     BertBiLSTMForTokenClassification,
     BertFeatureTagger,
 )
+from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 
 MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
@@ -106,7 +107,7 @@ def open_folder(name: str) -> OpenedModel:
         found = "there is no such folder"
         if folder.is_dir():
             found = found_instead(folder) or "it has no config.json"
-        raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
+        raise UserError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     check_links(folder)
     architecture = _architecture(folder)
     check_holds_weights(folder, f"--model {name}")
@@ -153,7 +154,7 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     try:
         config = BertConfig.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # the library raises errors of many kinds for wrong values
-        raise ValueError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
+        raise UserError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
     set_plain_outputs(config)
     if ANSWERS in HEADS[architecture][1]:
         _check_questions(folder, config)
@@ -162,7 +163,7 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     try:
         model = load_network(HEADS[architecture][0], str(folder), may_be_new, config=config, **options).model
     except (OSError, TypeError, KeyError, RuntimeError) as error:
-        raise ValueError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
+        raise UserError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
     return model.eval()
 
 
@@ -183,7 +184,7 @@ def check_inside(folder: Path, path: Path) -> None:
     """Raise ValueError if the path, when links are followed, leads out of the folder."""
     # Not Path.resolve, which raises errors for a loop of links; whoever opens such a file says what is wrong.
     if not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
-        raise ValueError(
+        raise UserError(
             f"{path}: is a link out of the model's folder, and nothing outside it is read; remove the link, or copy "
             "the folder with cp -rL"
         )
@@ -193,12 +194,12 @@ def _architecture(folder: Path) -> str:
     path = folder / "config.json"
     config = read_object(path)
     if config.get("model_type") != "bert":
-        raise ValueError(f"{path}: expected model_type 'bert', got {str(config.get('model_type'))[:60]!r}")
+        raise UserError(f"{path}: expected model_type 'bert', got {str(config.get('model_type'))[:60]!r}")
     names = config.get("architectures")
     names = names if isinstance(names, list) else []
     found = next((name for name in names if isinstance(name, str) and name in HEADS), None)
     if found is None:
-        raise ValueError(
+        raise UserError(
             f"{path}: 'architectures' must name the network, one of {', '.join(HEADS)}; got {str(names)[:80]}"
         )
     check_claims(path, config)
@@ -215,7 +216,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     for file in files:
         check_inside(folder, folder / file)
         if not (folder / file).is_file():
-            raise ValueError(
+            raise UserError(
                 f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found no {file}; bert-repro convert makes "
                 "such a folder of older files"
             )
@@ -223,7 +224,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
             with safe_open(folder / file, framework="pt") as tensors:
                 shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise ValueError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
+            raise UserError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
     return shapes
 
 
@@ -232,7 +233,7 @@ def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[in
     sizes = sizes_of(config)
     found = {int(match[1]) for name in shapes if (match := re.search(r"\bencoder\.layer\.(\d{1,6})\.", name))}
     if len(found) != sizes["num_hidden_layers"]:
-        raise ValueError(
+        raise UserError(
             f"{folder}: config.json claims {sizes['num_hidden_layers']:,} layers, the weights have {len(found)}; "
             "take both from the same folder"
         )
@@ -244,13 +245,13 @@ def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[in
     for kind, shape in expected.items():
         for name in shapes:
             if name.endswith(f"embeddings.{kind}_embeddings.weight") and shapes[name] != shape:
-                raise ValueError(
+                raise UserError(
                     f"{folder}: by config.json {name} has the shape {shape}, in the weights it is {shapes[name]}; "
                     "take both from the same folder"
                 )
     dense = [shape for name, shape in shapes.items() if name.endswith("layer.0.intermediate.dense.weight")]
     if dense and dense[0] != [sizes["intermediate_size"], sizes["hidden_size"]]:
-        raise ValueError(
+        raise UserError(
             f"{folder}: by config.json intermediate_size is {sizes['intermediate_size']:,}, in the weights it is "
             f"{dense[0][0]:,}; take both from the same folder"
         )
@@ -260,7 +261,7 @@ def _check_questions(folder: Path, config: BertConfig) -> None:
     """Check the settings of question answering, which ``run_squad.py`` stores in the config."""
     threshold = stored_threshold(config)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
+        raise UserError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
     lengths = stored_settings(config, str(folder / "config.json"))
     check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
 
@@ -270,15 +271,15 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     files = {"tokenizer_file": folder / "tokenizer.json", "vocab_file": folder / "vocab.txt"}
     given: dict[str, Any] = {name: str(path) if path.is_file() else None for name, path in files.items()}
     if not any(given.values()):
-        raise ValueError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
+        raise UserError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
     if is_vocabulary_alone(folder):
         return load_tokenizer(str(folder))
     try:
         tokenizer = open_tokenizer(str(folder), local_files_only=True, use_fast=True, **given)
     except OSError as error:
-        raise ValueError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
+        raise UserError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
     if not tokenizer.is_fast:
-        raise ValueError(f"{folder}: expected a fast tokenizer, for its character offsets; got {type(tokenizer)}")
+        raise UserError(f"{folder}: expected a fast tokenizer, for its character offsets; got {type(tokenizer)}")
     return tokenizer
 
 

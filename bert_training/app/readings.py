@@ -23,6 +23,7 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import gives_no_answer, stored_threshold
 from bert_training.tools.ask import ask
+from tokenization.errors import UserError
 
 # The most that the page reads.
 CHARACTERS = 20_000  # of a text
@@ -102,13 +103,13 @@ class Pieces:
 def check_text(text: str | None, name: str) -> str:
     """The text itself. Raises ValueError if it is empty, longer than ``CHARACTERS``, or holds half a character."""
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"{name} must be a text; write something into the box.")
+        raise UserError(f"{name} must be a text; write something into the box.")
     if text is None or not text.strip():
-        raise ValueError(f"{name} is empty; write something into the box.")
+        raise UserError(f"{name} is empty; write something into the box.")
     if len(text) > CHARACTERS:
-        raise ValueError(f"{name} has more than {CHARACTERS:,} characters, the most that this page reads; shorten it.")
+        raise UserError(f"{name} has more than {CHARACTERS:,} characters, the most that this page reads; shorten it.")
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError(f"{name} holds half a character (a lone surrogate), which is no text; delete it.")
+        raise UserError(f"{name} holds half a character (a lone surrogate), which is no text; delete it.")
     return text
 
 
@@ -116,7 +117,7 @@ def check_lines(text: str | None, name: str, least: int) -> list[str]:
     """The lines of a text that are not blank, from ``least`` to ``LINES``."""
     lines = [line.strip() for line in check_text(text, name).splitlines() if line.strip()]
     if not least <= len(lines) <= LINES:
-        raise ValueError(
+        raise UserError(
             f"{name}: write {least} to {LINES} lines; there {'is' if len(lines) == 1 else 'are'} {len(lines)}."
         )
     return lines
@@ -125,7 +126,7 @@ def check_lines(text: str | None, name: str, least: int) -> list[str]:
 def check_number(value: object, name: str, least: int, most: int) -> int:
     """The value itself. Raises ValueError if it is no whole number, below ``least`` or above ``most``."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name} must be a whole number from {least} to {most}; choose one from the list.")
+        raise UserError(f"{name} must be a whole number from {least} to {most}; choose one from the list.")
     return value
 
 
@@ -160,7 +161,7 @@ def _row(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = T
         row = {name: values[:-1] for name, values in row.items()}
     length = len(row["input_ids"])
     if length > opened.longest:
-        raise ValueError(
+        raise UserError(
             f"The text has {length:,} pieces with the special tokens, and this model reads at most "
             f"{opened.longest:,} at once; shorten it."
         )
@@ -176,7 +177,7 @@ def _outputs(model: PreTrainedModel, rows: Sequence[dict[str, list[int]]], pad: 
 
 def _probabilities(logits: torch.Tensor) -> torch.Tensor:
     if not torch.isfinite(logits).all():
-        raise ValueError(
+        raise UserError(
             "The model's outputs are not finite numbers: its training diverged, or its weights are damaged."
         )
     return logits.double().softmax(-1)
@@ -211,7 +212,7 @@ def along_the_way(opened: OpenedModel, text: str, best: int = 3) -> list[Checkpo
             model.config.vocab_size != opened.model.config.vocab_size
             or model.config.is_decoder != opened.model.config.is_decoder
         ):
-            raise ValueError(f"{folder.name} is of another network than the final model; remove it from the folder.")
+            raise UserError(f"{folder.name} is of another network than the final model; remove it from the folder.")
         asked.append((step, _probable(opened, model, row, places)))
     every = torch.arange(len(places))
     return [
@@ -237,9 +238,9 @@ def _gaps(opened: OpenedModel, text: str) -> tuple[dict[str, list[int]], list[in
     row = _row(opened, text, masks=True)
     places = [place for place, id_ in enumerate(row["input_ids"]) if id_ == opened.tokenizer.mask_token_id]
     if not places:
-        raise ValueError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
+        raise UserError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
     if len(places) > LINES:
-        raise ValueError(f"There are {len(places)} gaps, and this page shows at most {LINES}; fill some of them.")
+        raise UserError(f"There are {len(places)} gaps, and this page shows at most {LINES}; fill some of them.")
     return row, places
 
 
@@ -297,7 +298,7 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
     """
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
-        raise ValueError("This model judges pairs; write a second text.")
+        raise UserError("This model judges pairs; write a second text.")
     names = label_names(opened)
     logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
     if opened.at_the_end:
@@ -327,7 +328,7 @@ def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     asked = Question("question", check_text(question, "The question"), check_text(context, "The text"))
     length, most = len(_ids(opened, question)), stored_settings(opened.model.config)["max_query_length"]
     if length > most:
-        raise ValueError(f"The question has {length:,} pieces, and this model reads at most {most:,}; shorten it.")
+        raise UserError(f"The question has {length:,} pieces, and this model reads at most {most:,}; shorten it.")
     answers = ask(opened.model, opened.tokenizer, [asked])
     entries, text = answers.nbest[asked.id], answers.predictions[asked.id]
     best = next((entry for entry in entries if entry["text"] == text), {"start": 0, "end": 0})
@@ -342,7 +343,7 @@ def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
     splits = opened.tokenizer.backend_tokenizer.pre_tokenizer
     words = [(word, span) for word, span in splits.pre_tokenize_str(text) if word.strip()]
     if not words:
-        raise ValueError("The text has no words.")
+        raise UserError("The text has no words.")
     split = Split("the text", [Sentence([word for word, _ in words], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
     labels = tuple(label_names(opened))
@@ -375,7 +376,7 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
     layer = check_number(layer, "The layer", 1, opened.model.config.num_hidden_layers)
     row = _row(opened, *texts, masks=opened.tokenizer.mask_token is not None)
     if len(row["input_ids"]) > ATTENTION_PIECES:
-        raise ValueError(
+        raise UserError(
             f"The text has {len(row['input_ids']):,} pieces, and a picture shows at most {ATTENTION_PIECES}; "
             "shorten it."
         )
@@ -394,7 +395,7 @@ def pieces(opened: OpenedModel, text: str) -> Pieces:
     words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
     coded = tokenizer(text, split_special_tokens=True, return_offsets_mapping=True, verbose=False)
     if len(coded["input_ids"]) > SHOWN_PIECES:
-        raise ValueError(
+        raise UserError(
             f"The text has {len(coded['input_ids']):,} pieces, and this table shows at most {SHOWN_PIECES}; shorten it."
         )
     texts = tokenizer.convert_ids_to_tokens(coded["input_ids"])

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 import huggingface_hub.constants
 
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 
 Message = MutableMapping[str, Any]
@@ -230,7 +231,7 @@ def start(app: App, host: str, port: int) -> threading.Thread:
     thread.start()
     while not server.started:
         if not thread.is_alive():
-            raise ValueError(f"--port {port}: the page could not be started there; give another port")
+            raise UserError(f"--port {port}: the page could not be started there; give another port")
         time.sleep(0.01)
     return thread
 
@@ -248,7 +249,7 @@ def free_port(port: int) -> int:
         try:
             trial.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ValueError(
+            raise UserError(
                 f"--port {port}: cannot be opened on 127.0.0.1 ({error.strerror}); another program may use it. Give "
                 "another port, or 0 for one that is free"
             ) from error

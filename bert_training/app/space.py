@@ -19,6 +19,7 @@ from bert_training.files import atomic
 from bert_training.files.json_files import read_json
 from bert_training.files.publishing import CONFIGS, published_config
 from bert_training.files.weights_header import files_of_index
+from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 OWN = ("bert_training", "tokenization")
@@ -42,7 +43,7 @@ def write_space(opened: OpenedModel, target: str) -> None:
     """
     folder = Path(target)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"--space {folder}: exists already; give the name of a new folder")
+        raise UserError(f"--space {folder}: exists already; give the name of a new folder")
     modules = needed_modules()
     atomic.make_folder(folder.parent)
     with atomic.new_folder(folder) as draft:

@@ -36,6 +36,7 @@ from typing import NamedTuple
 from bert_training.builtin_data.docstrings import Docstring, Parameter, tagged_words
 from bert_training.builtin_data.reading_cache import cached_docstrings
 from bert_training.files.atomic import make_folder, write_text
+from tokenization.errors import UserError
 
 PACKAGES = (
     "accelerate",
@@ -131,7 +132,7 @@ def library(include_packages: bool = True) -> Library:
         folders += [(Path(place), package) for place in places]
     all_documents = cached_docstrings(folders)
     if not all_documents:
-        raise ValueError(
+        raise UserError(
             f"expected Python sources with docstrings under {sysconfig.get_path('stdlib')}, found none (a Python "
             "without sources): give your own text with --train_file"
         )
@@ -145,7 +146,7 @@ def side(split: str, include_packages: bool) -> list[Docstring]:
         ValueError: the split is neither "train" nor "validation".
     """
     if split not in Library._fields:
-        raise ValueError(f"expected split 'train' or 'validation', got {split!r}")
+        raise UserError(f"expected split 'train' or 'validation', got {split!r}")
     return getattr(library(include_packages), split)
 
 

@@ -19,6 +19,7 @@ from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
 from bert_training.engine.signals import only_parent_ends_me
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
 # in modeling_bert_repro/losses.py, which training does not import.
@@ -54,9 +55,9 @@ class Features:
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         sizes = {name: len(column) for name, column in columns.items()}
         if len(set(sizes.values())) != 1:
-            raise ValueError(f"columns must have one length; got {sizes}")
+            raise UserError(f"columns must have one length; got {sizes}")
         if not len(columns["input_ids"]):
-            raise ValueError("no examples: the data is empty")
+            raise UserError("no examples: the data is empty")
         self.columns = columns
         self.pad_token_id = pad_token_id
         self.seed = seed
@@ -227,7 +228,7 @@ def step_batches(
     micro_batches = []
     for micro_batch in loader:
         if isinstance(micro_batch, str):
-            raise ValueError(micro_batch)
+            raise UserError(micro_batch)
         micro_batches.append(micro_batch)
         if len(micro_batches) == data.per_step:
             yield micro_batches

@@ -17,6 +17,7 @@ from bert_training.engine.run import Run
 from bert_training.files.atomic import damage, remove_folder, sealed_folder
 from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import FineTuningArguments
+from tokenization.errors import UserError
 
 
 class Best:
@@ -38,7 +39,7 @@ class Best:
                 if event.pop("event") == "eval":
                     self.evaluations.append((event.pop("step"), event))
                     if not isinstance(event.get(metric), int | float | None) or metric not in event:
-                        raise ValueError(
+                        raise UserError(
                             f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
                             "best weights are chosen; the file is damaged or edited, so resume without "
                             "--load_best_model_at_end"
@@ -106,7 +107,7 @@ class Best:
     def _check_weights(self) -> None:
         """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""
         if self.evaluations and (problem := damage(self._folder(self.step))):
-            raise ValueError(
+            raise UserError(
                 f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
                 "resume without --load_best_model_at_end, or begin anew in another folder"
             )
@@ -132,13 +133,11 @@ def deciding_metric(args: FineTuningArguments, names: list[str], default: str, t
     asked = args.metric_for_best_model
     if not trained:
         if args.load_best_model_at_end or asked or args.many_runs:
-            raise ValueError(
-                "there is nothing from which to choose the best, as nothing is trained: give training data"
-            )
+            raise UserError("there is nothing from which to choose the best, as nothing is trained: give training data")
         return default
     name = default if asked is None else "eval_" + asked.removeprefix("eval_")
     if name not in names:
-        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+        raise UserError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
     return name
 
 

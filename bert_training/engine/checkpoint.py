@@ -32,6 +32,7 @@ from bert_training.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.flags.scripts import chooses_best, flags_with
 from bert_training.flags.shared import SharedArguments
 from tokenization.bert_tokenizer import save_tokenizer_files
+from tokenization.errors import UserError
 
 # Field of Origin -> the end of the error message "... belongs to a run" if it differs on resume.
 STARTED_WITH = {
@@ -107,7 +108,7 @@ def named_checkpoint(folder: str) -> Path:
     """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
     problem = damage(Path(folder), FILES)
     if problem:
-        raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
+        raise UserError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
     return Path(folder)
 
 
@@ -123,7 +124,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
-        raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
+        raise UserError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
     run.only_main(lambda: _check_metrics(run, folder, saved))
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
@@ -159,14 +160,14 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         if is_out_of_memory(error):
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
+        raise UserError(
             f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
         ) from None
     if not isinstance(saved, dict):
-        raise ValueError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
+        raise UserError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
     needed = ("step", "total_steps", "flags", "optimizer", "scheduler", "metrics_bytes")
     if missing := [name for name in needed if name not in saved]:
-        raise ValueError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
+        raise UserError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
     return saved, weights
 
 
@@ -192,7 +193,7 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
     folder = find_checkpoint(run)
     found = {str(name) for name in gather_object([folder and folder.name])}
     if len(found) > 1:
-        raise ValueError(
+        raise UserError(
             f"the processes find different checkpoints ({', '.join(sorted(found))}); --output_dir must be on a file "
             "system that all machines share"
         )
@@ -225,7 +226,7 @@ def refuse_training(folder: Path) -> None:
     if records.exists() and any(b'"event": "train"' in line for line in event_lines(records)):
         trained.append(records.name)
     if trained:
-        raise ValueError(
+        raise UserError(
             f"{folder} holds a run that trains ({trained[0]}), but this command gives no training data; give the "
             "command of that run, or another --output_dir"
         )
@@ -293,14 +294,14 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         now |= _evaluation(run)
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
     if changed:
-        raise ValueError(
+        raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
     if saved["data_sha256"] != checksums(origin.data):
-        raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
+        raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
         if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
-            raise ValueError(f"{folder} belongs to a run {other}")
+            raise UserError(f"{folder} belongs to a run {other}")
 
 
 def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:
@@ -309,18 +310,16 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
     missing = [name for name in own if name not in weights and name not in tied]
     unexpected = [name for name in weights if name not in own]
     if missing or unexpected:
-        raise ValueError(
-            f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}"
-        )
+        raise UserError(f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}")
     for name, tensor in weights.items():
         if tensor.shape != own[name]:
-            raise ValueError(
+            raise UserError(
                 f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
             )
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
-        raise ValueError(
+        raise UserError(
             f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
             "the configuration it was saved with"
         )

@@ -1,15 +1,11 @@
 """How a script ends: its exit status, and which errors are one line for the user.
 
-The rule is that a mistake of the user's is a ``ValueError`` which our own code raises, with a sentence that says
-what was expected, what came and what to do. Libraries and mistakes of ours also cause ValueErrors, such as
-``int("x")``, and their messages would send the user to look for something wrong in the input. ``is_for_the_user``
-tells the two apart by the place where the error came from. A class of its own for the user's mistakes would have to be
-defined three times, because neither ``tokenization`` nor the network may import ``bert_training``; and each of some 300
-statements could forget it, whereas a library cannot raise an error from our lines.
+A mistake of the user's is a ``UserError``, with a sentence that says what was expected, what came and what to do.
+Libraries and mistakes of ours cause other ValueErrors, such as that of ``int("x")``; their messages would send the user
+to look for something wrong in the input, so they keep their traceback.
 """
 
 import contextlib
-import linecache
 import os
 import sys
 import traceback
@@ -18,12 +14,12 @@ from collections.abc import Callable
 import torch
 
 from bert_training.files.disk_errors import DiskError, with_remedy
+from tokenization.errors import UserError
 from tokenization.harmless_output import harmless_output
 
-SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 RESUMING = SCRIPTS[:5]  # the scripts that have this flag
 AUTO = "--resume_from_checkpoint auto"
-OUR_MODULES = ("bert_training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
 UNEXPECTED = (
     "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
     "Please report it as an issue, with the command and all lines above."
@@ -37,7 +33,6 @@ LESS_MEMORY = dict.fromkeys(
     "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
     "--gradient_accumulation_steps gives the same training",
 ) | {
-    "run_paper": "free some memory, or train fewer models at a time (--jobs 1); finished ones are kept",
     "extract_features": "free some memory, or give a smaller --batch_size, which gives the same vectors",
 }
 
@@ -117,22 +112,9 @@ def _check_arguments() -> None:
         try:
             word.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
+            raise UserError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether the error is a message about the user's flags, files or folders.
-
-    An OSError always is: it names the file, or what is wrong with the disk or the network. A ValueError is one if a
-    ``raise`` statement of this project raised it, and not a library or an expression such as ``int("x")``.
-    """
-    if isinstance(error, OSError):
-        return True
-    place = error.__traceback__
-    if place is None or not isinstance(error, ValueError):
-        return False
-    while place.tb_next is not None:
-        place = place.tb_next
-    module = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    line = linecache.getline(place.tb_frame.f_code.co_filename, place.tb_lineno)
-    return module in OUR_MODULES and line.lstrip().startswith("raise ")
+    """Whether the error is a message about the user's flags, files or folders, or about the disk or the network."""
+    return isinstance(error, UserError | OSError)

@@ -13,6 +13,7 @@ from bert_training.files.records import read_record
 from bert_training.flags.natures import FREE
 from bert_training.flags.scripts import SCRIPTS, flags_with
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 
 def is_finished(args: SharedArguments) -> bool:
@@ -26,17 +27,17 @@ def is_finished(args: SharedArguments) -> bool:
         return False
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
-        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
+        raise UserError(f"{folder} holds a finished run but no run.json with its flags; {other}")
     facts = read_facts(folder)
     script = next((name for name, cls in SCRIPTS.items() if type(args) is cls), None)
     if script and facts.get("script", script) != script:
-        raise ValueError(f"{folder} holds a finished run of {facts['script']}; {other}")
+        raise UserError(f"{folder} holds a finished run of {facts['script']}; {other}")
     if changed := changed_flags(facts["flags"], args):
-        raise ValueError(
+        raise UserError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )
     if args.resume_from_checkpoint != "auto":
-        raise ValueError(
+        raise UserError(
             f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
             "another --output_dir for that, or --resume_from_checkpoint auto"
         )
@@ -95,7 +96,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         needs=("flags",),
     )
     if not isinstance(facts["flags"], dict):
-        raise ValueError(f"{folder / 'run.json'}: damaged (flags is {facts['flags']!r:.40}); copy {folder} again")
+        raise UserError(f"{folder / 'run.json'}: damaged (flags is {facts['flags']!r:.40}); copy {folder} again")
     return facts
 
 

@@ -23,6 +23,7 @@ from bert_training.engine.loop import training_steps
 from bert_training.engine.run import Run
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 SEQUENCES = 16
 # Relative differences of the loss and of the gradient norm: even a thousand rounding errors of equal sign stay below.
@@ -52,7 +53,7 @@ def verify_invariance(
             larger.
     """
     if run.accelerator.mixed_precision != "no":
-        raise ValueError("--verify_invariance compares float32 results; run it with --mixed_precision no")
+        raise UserError("--verify_invariance compares float32 results; run it with --mixed_precision no")
     share = max(1, min(SEQUENCES, run.global_batch_size) // run.world_size)
     batch = source.batch(position, position + share * run.world_size)
     batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
@@ -88,7 +89,7 @@ def verify_invariance(
         module.p = rate
     run.say(f"  largest difference: {_described(worst)}; tolerated: {_described(TOLERANCES)}")
     if any(found > bound for found, bound in zip(worst, TOLERANCES)):
-        raise ValueError(
+        raise UserError(
             f"--verify_invariance: the result of a step depends on how its batch is split: {_described(worst)}; look "
             "for a loss that is averaged over each micro-batch"
         )

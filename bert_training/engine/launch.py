@@ -24,6 +24,7 @@ from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -52,14 +53,14 @@ def start_run(args: Args, script: str) -> Run[Args]:
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+        raise UserError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.report_to != "none":
         refuse_links(Path(args.output_dir, TRACKED))
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
-        raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+        raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
-        raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
+        raise UserError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     accelerator = _accelerator(args, **trackers)
     check_launch(accelerator)
@@ -80,7 +81,7 @@ def _enter_output_dir(args: SharedArguments) -> None:
     lock_output_dir(args.output_dir)
     check_output_dir(args)
     if is_finished(args):
-        raise ValueError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
+        raise UserError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
 
 
 def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict[str, Any]:
@@ -149,14 +150,14 @@ def check_launch(accelerator: Accelerator) -> None:
     # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
     alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
     if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
-        raise ValueError(
+        raise UserError(
             f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
     kind = accelerator.distributed_type
     if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
-        raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+        raise UserError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
     if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
-        raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+        raise UserError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
     if accelerator.gradient_accumulation_steps != 1:
-        raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
+        raise UserError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")

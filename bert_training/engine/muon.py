@@ -15,6 +15,7 @@ from torch import nn
 from bert_training.engine.optimizer import BETAS, EPS, parameter_groups
 from bert_training.engine.run import Run
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 MATRIX = re.compile(r"(^|\.)encoder\.layer\.\d+\..*weight$")
 
@@ -73,4 +74,4 @@ def create_muon(
 def check_muon(run: Run[SharedArguments]) -> None:
     """Raise ValueError under FSDP, where each process holds only a part of every matrix."""
     if run.accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("--optimizer muon needs whole matrices, which FSDP divides; leave one of the two out")
+        raise UserError("--optimizer muon needs whole matrices, which FSDP divides; leave one of the two out")

@@ -10,6 +10,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
 from transformers.utils import is_torch_xla_available
 
+from tokenization.errors import UserError
+
 # Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.
 EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")
 BETAS, EPS = (0.9, 0.999), 1e-6
@@ -113,10 +115,10 @@ def linear_schedule(
     """
     warmup = _steps_of(warmup_steps, total_steps)
     if warmup > total_steps:
-        raise ValueError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
+        raise UserError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
     decay = total_steps - warmup if decay_steps is None else _steps_of(decay_steps, total_steps)
     if warmup + decay > total_steps:
-        raise ValueError(
+        raise UserError(
             f"--warmup_steps {warmup} and --decay_steps {decay} add up to more than the {total_steps} steps of the run"
         )
 

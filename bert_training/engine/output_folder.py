@@ -11,6 +11,7 @@ from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.locks import hold, release
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 LOCK = ".lock"  # the name of the lock file
 # Patterns of the names of files that a run may write; any of them marks the folder as taken. A folder with other files
@@ -41,12 +42,12 @@ def check_output_dir(args: SharedArguments) -> None:
     if (folder / "run.json").is_file():
         taken = ["run.json"]
     if taken and not args.resume_from_checkpoint:
-        raise ValueError(
+        raise UserError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}), which a new run would overwrite; give "
             "another folder, or --resume_from_checkpoint auto to continue that run"
         )
     if taken and taken != ["run.json"]:
-        raise ValueError(
+        raise UserError(
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
@@ -57,7 +58,7 @@ def refuse_data_sets(args: SharedArguments) -> None:
     for name, value in vars(args).items():
         for place in value if isinstance(value, list) else [value]:
             if name.endswith("_file") and place and is_saved_data_set(Path(place)):
-                raise ValueError(
+                raise UserError(
                     f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as "
                     "--dataset_name"
                 )
@@ -94,13 +95,13 @@ def unlock_output_dir(folder: str | Path) -> None:
 def check_place(folder: Path) -> None:
     """Raise ValueError unless the folder can be made, or is there and files can be written into it."""
     if os.path.islink(folder) and not os.path.exists(folder):
-        raise ValueError(
+        raise UserError(
             f"--output_dir {folder} is a link to {os.readlink(folder)}, which is not there; make that folder, or give "
             "another one"
         )
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not os.path.isdir(there):
         what = "is a file" if there == folder else f"cannot be made, because {there} is a file"
-        raise ValueError(f"--output_dir {folder} {what}; give a folder")
+        raise UserError(f"--output_dir {folder} {what}; give a folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ValueError(f"--output_dir {folder}: you may not write into {there}; give another folder")
+        raise UserError(f"--output_dir {folder}: you may not write into {there}; give another folder")

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tokenization.errors import UserError
+
 Result = TypeVar("Result")
 
 AS_FILES = (
@@ -28,14 +30,14 @@ def from_hub(name: str, instead: str, work: Callable[[ModuleType], Result]) -> R
     try:
         import datasets  # imported here because it is optional and slow, and most runs read files
     except ImportError:
-        raise ValueError(f"--dataset_name needs the package datasets: pip install datasets, or {instead}") from None
+        raise UserError(f"--dataset_name needs the package datasets: pip install datasets, or {instead}") from None
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
         return work(datasets)
     except Exception as error:  # the types are those of datasets, its HTTP library and huggingface_hub
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
+        raise UserError(
             f"--dataset_name {name}: cannot be loaded ({reason}); check the name, --dataset_config_name and the "
             f"network, or {instead}"
         ) from error
@@ -55,12 +57,12 @@ def load_dataset(datasets: ModuleType, name: str, config_name: str | None, **opt
     if not is_saved_data_set(Path(name)):
         return datasets.load_dataset(name, config_name, **options)
     if config_name:
-        raise ValueError("a folder of save_to_disk has no configurations; leave --dataset_config_name out")
+        raise UserError("a folder of save_to_disk has no configurations; leave --dataset_config_name out")
     loaded = datasets.load_from_disk(name)
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     split = options.get("split")
     if split is not None and split not in splits:
-        raise ValueError(f"it has no split {split!r}, only {', '.join(splits)}")
+        raise UserError(f"it has no split {split!r}, only {', '.join(splits)}")
     return splits if split is None else splits[split]
 
 
@@ -83,7 +85,7 @@ def usual_splits(there: Iterable[str]) -> dict[str, str]:
     named = {split: split for split in ("train", "test") if split in there}
     found = [split for split in VALIDATION if split in there]
     if len(found) > 1:
-        raise ValueError(f"expected one split for validation, got {', '.join(found)}")
+        raise UserError(f"expected one split for validation, got {', '.join(found)}")
     return named | ({"validation": found[0]} if found else {})
 
 
@@ -100,14 +102,14 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str,
     try:
         named = usual_splits(loaded)
     except ValueError as error:
-        raise ValueError(f"--dataset_name {name}: {error}; {AS_FILES}") from None
+        raise UserError(f"--dataset_name {name}: {error}; {AS_FILES}") from None
     splits: dict[str, Any] = {
         split: loaded[named[split]] for split in ("train", "validation", "test") if split in named
     }
     if "validation" not in splits and "test" in splits:
         splits["validation"] = splits.pop("test")
     if "validation" not in splits:
-        raise ValueError(
+        raise UserError(
             f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}; {AS_FILES}"
         )
     return splits

@@ -30,6 +30,7 @@ from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_text
 
 FILES = (
@@ -49,13 +50,13 @@ def files_to_upload(folder: Path) -> list[Path]:
     """
     for name in ("config.json", "run.json", "all_results.json"):
         if not (folder / name).is_file():
-            raise ValueError(f"{folder}: expected the folder of a finished run, found no {name}; finish the run first")
+            raise UserError(f"{folder}: expected the folder of a finished run, found no {name}; finish the run first")
     named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
     if not any(path.suffix == ".safetensors" for path in named):
-        raise ValueError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
+        raise UserError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
     files = sorted(named | set(_code(folder)))
     if outside := [file for file in files if not file.resolve().is_relative_to(folder.resolve())]:
-        raise ValueError(
+        raise UserError(
             f"{outside[0]}: is a link out of the folder, and nothing outside it is uploaded; copy the folder with "
             "cp -rL if you know what is in it"
         )
@@ -129,13 +130,13 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise ValueError(f"--hub_model_id {repo_id}: {' '.join(str(error).split())}; expected USER/NAME") from None
+        raise UserError(f"--hub_model_id {repo_id}: {' '.join(str(error).split())}; expected USER/NAME") from None
     if dry_run:
         return
     if constants.HF_HUB_OFFLINE:
-        raise ValueError("--push_to_hub needs the network, but HF_HUB_OFFLINE is set; unset it, or drop the flag")
+        raise UserError("--push_to_hub needs the network, but HF_HUB_OFFLINE is set; unset it, or drop the flag")
     if not get_token():
-        raise ValueError("--push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN")
+        raise UserError("--push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN")
     _attempt(lambda: HfApi().whoami(), repo_id, remedy)
 
 
@@ -224,7 +225,7 @@ def _attempt(work: Callable[[], object], repo_id: str, remedy: str) -> None:
             unreachable = not status and bool(kinds & {"TransportError", "ConnectionError", "TimeoutError"})
             if attempt == ATTEMPTS or not (unreachable or status >= 500):
                 reason = _reason(error, status, unreachable, repo_id)
-                raise ValueError(f"--hub_model_id {repo_id}: {reason}{remedy}") from None
+                raise UserError(f"--hub_model_id {repo_id}: {reason}{remedy}") from None
             time.sleep(2**attempt)
 
 

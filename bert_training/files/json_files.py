@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 from tokenization.small_files import read_small_text
 
@@ -18,9 +19,9 @@ def read_json(path: Path) -> Any:
     try:
         return parse_json(read_small_text(path))
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except json.JSONDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"{path}:{error.lineno}: not valid JSON at column {error.colno} ({error.msg}); correct it, or copy or "
             "download it again"
         ) from None
@@ -30,7 +31,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object. Raises ValueError as ``read_json`` does, or if it is none."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise ValueError(
+        raise UserError(
             f"{path}: expected a JSON object, got {str(content)[:60]!r}; correct it, or copy or download it again"
         )
     return content

@@ -8,6 +8,8 @@ import os
 import stat
 from pathlib import Path
 
+from tokenization.errors import UserError
+
 _guarded: dict[Path, None] = {}  # the output folders of this process, in their order
 
 
@@ -34,12 +36,12 @@ def refuse_link(path: Path) -> None:
     except OSError:  # it is not there, or whoever opens it gets the same error
         return
     if stat.S_ISLNK(mode):
-        raise ValueError(
+        raise UserError(
             f"{path}: is a link to {os.readlink(path)}, and nothing is written through links, which in a folder from "
             "somebody else may lead anywhere; put a real file or folder in its place, or give another folder"
         )
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ValueError(f"{path}: is neither a file nor a folder; remove it, or give another folder")
+        raise UserError(f"{path}: is neither a file nor a folder; remove it, or give another folder")
 
 
 def no_follow(path: str, flags: int) -> int:

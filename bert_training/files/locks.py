@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from bert_training.files.disk_errors import explained
 from bert_training.files.links import no_follow, refuse_links
+from tokenization.errors import UserError
 
 # What the system says on a file system without locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -52,7 +53,7 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
         with explained(path):
             lock.acquire(blocking=wait)
     except Timeout:
-        raise ValueError(f"{busy}{_holder(path)}") from None
+        raise UserError(f"{busy}{_holder(path)}") from None
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise

@@ -5,6 +5,8 @@ Their tensors come through open files. Without room for one, a process of torch 
 
 import resource
 
+from tokenization.errors import UserError
+
 ALONE, EACH = 64, 32  # a training alone, and what each process adds that prepares batches
 
 
@@ -20,7 +22,7 @@ def make_room(workers: int) -> None:
         return
     if most != resource.RLIM_INFINITY and most < needed:
         fewer = ", or give fewer --dataloader_num_workers" if workers else ""
-        raise ValueError(
+        raise UserError(
             f"a process may have at most {most} files open here, and this training may need {needed}; allow that many "
             f"(ulimit -n {needed}){fewer}"
         )

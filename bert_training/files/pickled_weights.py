@@ -27,6 +27,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 import torch
 
 from tokenization.compressed_files import largest, open_regular
+from tokenization.errors import UserError
 
 ZIP = b"PK\x03\x04"  # the first bytes by which torch tells the two forms apart
 SLACK = 1 << 16  # bytes that tensors may have beyond their storages in a file of a few numbers
@@ -86,27 +87,27 @@ def check_pickle(path: Path) -> None:
             raise
         except Exception as error:  # the bytes of a damaged pickle can raise anything
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise ValueError(f"expected a pickle of tensors, described in {most:,} bytes; got {reason:.80}") from None
+            raise UserError(f"expected a pickle of tensors, described in {most:,} bytes; got {reason:.80}") from None
 
 
 def _description(file: IO[bytes], size: int, most: int) -> bytes:
     """The content of data.pkl in a zip archive whose parts are all stored as they are."""
     place = _place_of_directory(file, size)
     if size - place > most:
-        raise ValueError(f"expected a zip archive that ends in a directory of at most {most:,} bytes")
+        raise UserError(f"expected a zip archive that ends in a directory of at most {most:,} bytes")
     with zipfile.ZipFile(file) as archive:
         parts = archive.infolist()
         if archive.start_dir != place:
-            raise ValueError("the directory of the zip archive is not where its end says")
+            raise UserError("the directory of the zip archive is not where its end says")
         if any(part.compress_type != zipfile.ZIP_STORED or part.compress_size != part.file_size for part in parts):
-            raise ValueError("parts of the zip archive are packed, which torch never does")
+            raise UserError("parts of the zip archive are packed, which torch never does")
         if sum(part.file_size for part in parts) > size:
-            raise ValueError("the parts of the zip archive are larger than the file")
+            raise UserError("the parts of the zip archive are larger than the file")
         if len({part.filename.lower() for part in parts}) < len(parts):
-            raise ValueError("the zip archive has two parts of one name")
+            raise UserError("the zip archive has two parts of one name")
         pickles = [part for part in parts if part.filename.lower().endswith("data.pkl")]
         if len(pickles) != 1 or pickles[0].file_size > most:
-            raise ValueError(f"expected one data.pkl of at most {most:,} bytes in the zip archive")
+            raise UserError(f"expected one data.pkl of at most {most:,} bytes in the zip archive")
         return archive.read(pickles[0])
 
 
@@ -155,27 +156,27 @@ class _Reader(_UNPICKLER):  # type: ignore[misc]
         kind = name.removesuffix("Storage")
         if module in ("torch", "torch.cuda") and kind != name and kind in STORAGES:
             return STORAGES[kind]
-        raise ValueError(f"it uses {full:.80}, which a state dict has no use for")
+        raise UserError(f"it uses {full:.80}, which a state dict has no use for")
 
     def load_reduce(self) -> None:
         """Call one of the functions above."""
         args, function = self.stack.pop(), self.stack[-1]
         if function is OrderedDict and args != ():
-            raise ValueError("it makes a dict of something else than its items")
+            raise UserError("it makes a dict of something else than its items")
         self.stack[-1] = function(*args)
 
     def load_newobj(self) -> None:
         """Make an empty dict; nothing else is made in this way."""
         self.stack.pop()
         if self.stack[-1] is not OrderedDict:
-            raise ValueError("it makes objects which a state dict has no use for")
+            raise UserError("it makes objects which a state dict has no use for")
         self.stack[-1] = OrderedDict()
 
     def load_build(self) -> None:
         """Leave out what a dict of torch remembers beside its items; nothing else has attributes."""
         state = self.stack.pop()
         if type(self.stack[-1]) is not OrderedDict or not isinstance(state, dict):
-            raise ValueError("it sets attributes, which a state dict has no use for")
+            raise UserError("it sets attributes, which a state dict has no use for")
 
     def load_setitem(self) -> None:
         """Set one item, whose name is compared quickly."""
@@ -201,31 +202,31 @@ class _Reader(_UNPICKLER):  # type: ignore[misc]
         kind, item, key, _, count, *view = pid
         numbers = type(item) is int and type(count) is int and count >= 0
         if kind != "storage" or not isinstance(key, str) or not numbers or any(view):
-            raise ValueError("it refers to something other than a storage of numbers")
+            raise UserError("it refers to something other than a storage of numbers")
         self.stored += max(0, count * item - self.storages.get(key, 0))
         self.storages[key] = max(count * item, self.storages.get(key, 0))
         if self.stored > self.size:
-            raise ValueError(f"its numbers would have {self.stored:,} bytes, the file has {self.size:,}")
+            raise UserError(f"its numbers would have {self.stored:,} bytes, the file has {self.size:,}")
         return _Storage(item, count * item)
 
     def tensor(self, storage: _Storage, offset: int, size: tuple, stride: tuple, *_: Any) -> _Tensor:
         """The stand-in of a tensor, which must lie in its storage."""
         whole = all(type(number) is int and number >= 0 for number in (offset, *size, *stride))
         if not whole or len(size) != len(stride) or len(size) > 64:
-            raise ValueError("a tensor has no proper size")
+            raise UserError("a tensor has no proper size")
         count = math.prod(size)
         last = offset + sum((length - 1) * step for length, step in zip(size, stride)) if count else -1
         if count * storage.item_size > storage.nbytes or last * storage.item_size >= storage.nbytes:
-            raise ValueError(f"a tensor of size {size} is larger than its {storage.nbytes:,} bytes in the file")
+            raise UserError(f"a tensor of size {size} is larger than its {storage.nbytes:,} bytes in the file")
         self.tensors += count * storage.item_size
         if self.tensors > 2 * self.size + SLACK:
-            raise ValueError(f"its tensors share their numbers, and would have more than {self.tensors:,} bytes")
+            raise UserError(f"its tensors share their numbers, and would have more than {self.tensors:,} bytes")
         return _Tensor()
 
 
 def _key(key: Any) -> str | int:
     if not isinstance(key, str) and not (type(key) is int and abs(key) < 1 << 32):
-        raise ValueError("a name in it is no text")
+        raise UserError("a name in it is no text")
     return key
 
 
@@ -249,13 +250,13 @@ def _count_values(content: Any) -> None:
         if not isinstance(value, dict | list | tuple) or isinstance(value, _Storage):
             return 1
         if depth > DEEPEST:
-            raise ValueError("its lists are nested too deeply")
+            raise UserError("its lists are nested too deeply")
         if id(value) not in known:
             known[id(value)] = MOST_VALUES + 1  # if it is a part of itself
             inner = value.values() if isinstance(value, dict) else value
             known[id(value)] = 1 + sum(count(one, depth + 1) for one in inner)
             if known[id(value)] > MOST_VALUES:
-                raise ValueError(f"it has more than {MOST_VALUES:,} values")
+                raise UserError(f"it has more than {MOST_VALUES:,} values")
         return known[id(value)]
 
     count(content, 0)

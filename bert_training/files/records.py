@@ -16,6 +16,7 @@ from typing import Any
 from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
 from bert_training.files.json_files import read_object
 from tokenization.compressed_files import largest, largest_file, open_regular
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 from tokenization.small_files import check_small
 
@@ -38,9 +39,9 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
     try:
         content = read_object(path)
         if missing := [name for name in needs if name not in content]:
-            raise ValueError(f"it lacks {', '.join(missing)}")
+            raise UserError(f"it lacks {', '.join(missing)}")
     except ValueError as error:
-        raise ValueError(f"{path}: damaged or edited ({error}); {remedy}") from error
+        raise UserError(f"{path}: damaged or edited ({error}); {remedy}") from error
     check_unchanged(path)
     return content
 
@@ -48,7 +49,7 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
 def check_unchanged(path: Path) -> None:
     """Raise ValueError if a file is not the one that the finished run in its folder left there."""
     if changed_since_finished(path.parent, path.name):
-        raise ValueError(
+        raise UserError(
             f"{path}: damaged or edited: it is not the file whose SHA-256 is in {HASHES}; copy the folder again or, if "
             f"you have changed the file on purpose, delete {path.parent / HASHES}"
         )
@@ -78,7 +79,7 @@ def _finished_hashes(path: Path) -> dict[str, str]:
     except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
-        raise ValueError(
+        raise UserError(
             f"{path}: damaged or edited, so it cannot say whether the other files are those of the run; copy the "
             "folder again or, if you trust it as it is, delete this file"
         )
@@ -121,7 +122,7 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
             or evaluation, with a "step"; or as ``event_lines`` does.
     """
     if not path.is_file():
-        raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
+        raise UserError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
     for number, line in enumerate(event_lines(path, size), 1):
         try:
@@ -130,7 +131,7 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
         except ValueError:  # not UTF-8, or no JSON
             problem = "not one JSON object"
         if problem:
-            raise ValueError(
+            raise UserError(
                 f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
                 f"({problem}); probably a write was interrupted; delete the line"
             )
@@ -157,7 +158,7 @@ def event_lines(path: Path, size: int = -1) -> Iterator[bytes]:
         while line := file.readline(min(left, most + 1)):
             left -= len(line)
             if len(line) > most:
-                raise ValueError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
+                raise UserError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
             yield line
 
 
@@ -190,7 +191,7 @@ def well_formed(place: Path, detail: str = "") -> Iterator[None]:
         if isinstance(error, ValueError) and str(place) in str(error):
             raise  # a sentence of ours
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise ValueError(
+        raise UserError(
             f"{place}{detail and ', '}{detail}: not in the form that a run writes ({reason}); copy it again. python -m "
             "training verify with the folder of the run says which of its files have changed"
         ) from error

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenization.compressed_files import kind_of, numbered_lines
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 
 
@@ -57,8 +58,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
         header = next((line for _, line in numbered_lines(path)), "")
         if number == 1 and (separator := re.match(r'"[^"]*"([;\t|])"', header)):
             with_place = f"{path}:1: " + _another_separator(".csv", header, separator[1])
-            raise ValueError(with_place) from None
-        raise ValueError(
+            raise UserError(with_place) from None
+        raise UserError(
             f'{path}:{number}: expected CSV with fields quoted by ", got: {error}; '
             "a row begins on this line and does not end properly"
         ) from None
@@ -80,17 +81,17 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start]
-            raise ValueError(f"{path}:{number}: expected Unicode text, got half a surrogate pair {half!r}") from None
+            raise UserError(f"{path}:{number}: expected Unicode text, got half a surrogate pair {half!r}") from None
         except json.JSONDecodeError as error:
-            raise ValueError(
+            raise UserError(
                 f"{path}:{number}: expected one JSON object a line, got: {error.msg} at column {error.colno}; correct "
                 "the line"
             ) from None
         if not isinstance(row, dict) or not row:
-            raise ValueError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
+            raise UserError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
         rows.append((number, {names.setdefault(name, name): value for name, value in row.items()}))
         if len(names) > MOST_COLUMNS:
-            raise ValueError(f"{path}:{number}: {_too_many('fields with different names', len(names))}")
+            raise UserError(f"{path}:{number}: {_too_many('fields with different names', len(names))}")
     yield rows[0][0] if rows else 1, [*names]
     yield from rows
 
@@ -129,24 +130,24 @@ def read_table(
     path = Path(path)
     kind = kind or kind_of(path)
     if kind not in _ROWS:
-        raise ValueError(f"{path}: expected a file named {', '.join(_ROWS)} (or .gz, .xz of these)")
+        raise UserError(f"{path}: expected a file named {', '.join(_ROWS)} (or .gz, .xz of these)")
     rows = _ROWS[kind](path)
     number, first = next(rows, (1, []))
     if not first:
-        raise ValueError(f"{path}:1: expected a header or a first row, got an empty file or line")
+        raise UserError(f"{path}:1: expected a header or a first row, got an empty file or line")
     header = list(first)
     if default_header and default_header[-1] not in first:
         header, rows = list(default_header), _with_first((number, first), rows)
     if len(header) > MOST_COLUMNS:
-        raise ValueError(f"{path}:{number}: {_too_many('columns', len(header))}")
+        raise UserError(f"{path}:{number}: {_too_many('columns', len(header))}")
     if doubled := [name for name, count in Counter(header).items() if count > 1]:
         remedy = "rename one" if doubled[0] else "it has no name, so delete the empty columns, or name them"
-        raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; {remedy}")
+        raise UserError(f"{path}:{number}: column {doubled[0]!r} is there twice; {remedy}")
     try:
         _check_separator(kind, header)
         names = choose(header)
     except ValueError as error:
-        raise ValueError(f"{path}:{number}: {error}") from None
+        raise UserError(f"{path}:{number}: {error}") from None
     return _collect(path, rows, header, names, ragged_share, may_be_null)
 
 
@@ -155,13 +156,13 @@ def _check_separator(kind: str, header: list[str]) -> None:
     if len(header) != 1 or kind == ".jsonl":
         return
     if header[0].lower().startswith("sep="):
-        raise ValueError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
+        raise UserError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
     for separator in PLURALS:
         names = header[0].split(separator)
         # A longer part is no name: the first line is then an example, in whose text the character stands.
         if separator == SEPARATORS[kind] or len(names) < 2 or any(len(name.split()) > 3 for name in names):
             continue
-        raise ValueError(_another_separator(kind, header[0], separator))
+        raise UserError(_another_separator(kind, header[0], separator))
 
 
 def _another_separator(kind: str, header: str, separator: str) -> str:
@@ -211,11 +212,11 @@ def _collect(
         for column, position, name in kept:
             value = row.get(name) if isinstance(row, dict) else row[position]
             if value is None and name not in may_be_null:
-                raise ValueError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
+                raise UserError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
             column.append(value)
         table.lines.append(number)
     if len(table.skipped) > ragged_share * len(table):
-        raise ValueError(ragged)
+        raise UserError(ragged)
     if not table.lines:
-        raise ValueError(f"{path}: expected rows below the header, got none")
+        raise UserError(f"{path}: expected rows below the header, got none")
     return table

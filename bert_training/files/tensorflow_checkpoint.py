@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_bytes
 
 MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
@@ -95,15 +96,15 @@ class TensorFlowCheckpoint:
                 key.decode(): _variable(value) for key, value in entries.items() if not key.startswith(b"\0")
             }
         except _Damaged as error:
-            raise ValueError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
+            raise UserError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
         except UnicodeDecodeError:
-            raise ValueError(f"{self.index}: damaged (the name of a variable is not UTF-8)") from None
+            raise UserError(f"{self.index}: damaged (the name of a variable is not UTF-8)") from None
         if big_endian:
-            raise ValueError(f"{self.index}: written on a big-endian machine, which is not supported")
+            raise UserError(f"{self.index}: written on a big-endian machine, which is not supported")
         if not 0 < self.num_shards < 100_000:
-            raise ValueError(f"{self.index}: expected a header with the number of data files, got {self.num_shards}")
+            raise UserError(f"{self.index}: expected a header with the number of data files, got {self.num_shards}")
         if OBJECT_GRAPH in self.variables:
-            raise ValueError(
+            raise UserError(
                 f"{self.prefix}: an object-based checkpoint of TensorFlow 2; expected one that names its variables as "
                 "TensorFlow 1 does (tf.compat.v1.train.Saver writes those)"
             )
@@ -117,7 +118,7 @@ class TensorFlowCheckpoint:
         for shard, size in sizes.items():
             path = self.data_file(shard)
             if path.is_file() and size > (found := path.stat().st_size):
-                raise ValueError(
+                raise UserError(
                     f"{path}: cut short, or damaged: by the index its variables have {size:,} bytes, the file has "
                     f"{found:,}; copy or download the checkpoint again"
                 )
@@ -136,10 +137,10 @@ class TensorFlowCheckpoint:
         """The value of a variable that is stored in parts."""
         keys = [_slice_key(name, extents) for extents in variable.slices]
         if any(key not in self._parts for key in keys):
-            raise ValueError(f"{self.index}: damaged (a part of {name} is missing)")
+            raise UserError(f"{self.index}: damaged (a part of {name} is missing)")
         parts = [self._parts[key] for key in keys]
         if sum(math.prod(part.shape) for part in parts) != math.prod(variable.shape):
-            raise ValueError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
+            raise UserError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
         whole: np.ndarray | None = None
         for extents, part in zip(variable.slices, parts):
             values = self._values(name, part)
@@ -147,7 +148,7 @@ class TensorFlowCheckpoint:
                 whole = np.empty(variable.shape, values.dtype)
             where = tuple(slice(start, None if length < 0 else start + length) for start, length in extents)
             if len(extents) != len(variable.shape) or whole[where].shape != values.shape:
-                raise ValueError(f"{self.index}: damaged (a part of {name} does not fit its shape {variable.shape})")
+                raise UserError(f"{self.index}: damaged (a part of {name} does not fit its shape {variable.shape})")
             whole[where] = values
         assert whole is not None  # a variable without parts is read as a whole
         return whole
@@ -155,12 +156,12 @@ class TensorFlowCheckpoint:
     def _values(self, name: str, variable: Variable) -> np.ndarray:
         """The value of a variable, or of a part of it, that is stored as a whole."""
         if variable.dtype not in DTYPES:
-            raise ValueError(f"{self.index}: {name} has a type that is not supported (number {variable.dtype})")
+            raise UserError(f"{self.index}: {name} has a type that is not supported (number {variable.dtype})")
         dtype = DTYPES[variable.dtype]
         stored = np.dtype("<u2" if dtype == "bfloat16" else dtype)
         count = math.prod(variable.shape)  # not np.prod, which overflows in silence
         if count * stored.itemsize != variable.size:
-            raise ValueError(
+            raise UserError(
                 f"{self.index}: damaged ({name} of shape {variable.shape} needs {count * stored.itemsize:,} bytes, "
                 f"{variable.size:,} are stored)"
             )
@@ -177,16 +178,16 @@ class TensorFlowCheckpoint:
             with open(path, "rb") as file:
                 file.seek(0, 2)
                 if variable.offset + variable.size > file.tell():
-                    raise ValueError(
+                    raise UserError(
                         f"{path}: cut short: {name} ends at byte {variable.offset + variable.size:,}, the file has "
                         f"{file.tell():,}; copy or download the checkpoint again"
                     )
                 file.seek(variable.offset)
                 data = file.read(variable.size)
         except FileNotFoundError:
-            raise ValueError(f"{path}: not found; the checkpoint has {self.num_shards} data files") from None
+            raise UserError(f"{path}: not found; the checkpoint has {self.num_shards} data files") from None
         if masked_crc32c(data) != variable.crc:
-            raise ValueError(f"{path}: damaged (the checksum of {name} differs); copy or download the checkpoint again")
+            raise UserError(f"{path}: damaged (the checksum of {name} differs); copy or download the checkpoint again")
         return data
 
     def data_file(self, shard: int) -> Path:
@@ -203,7 +204,7 @@ def masked_crc32c(data: bytes) -> int:
     try:
         import google_crc32c
     except ImportError:
-        raise ValueError("reading TensorFlow's checkpoints needs a package: pip install google-crc32c") from None
+        raise UserError("reading TensorFlow's checkpoints needs a package: pip install google-crc32c") from None
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 

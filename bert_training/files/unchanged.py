@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bert_training.files.hashing import sha256
+from tokenization.errors import UserError
 
 Stamp = tuple[int, int, int, int]
 
@@ -43,7 +44,7 @@ class UnchangedFiles:
             except OSError as error:
                 problem = f"it can no longer be read: {error.strerror}"
             if problem:
-                raise ValueError(
+                raise UserError(
                     f"{path}: {problem} while it was being read, and nothing made from it is kept; start again when it "
                     "is complete and no longer changes"
                 )
@@ -66,7 +67,7 @@ def unchanged(*paths: str | Path) -> Iterator[None]:
         try:
             files.check()
         except ValueError as change:
-            raise ValueError(str(change)) from error
+            raise UserError(str(change)) from error
         raise
     files.check()
 

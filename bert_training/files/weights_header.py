@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.json_files import is_plain_name, read_object
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 
 # How TensorFlow calls the weight and the bias of a LayerNorm, and the most downloaded checkpoints to this day.
@@ -30,7 +31,7 @@ def shapes_in(path: Path) -> dict[str, list[int]]:
     with open(path, "rb") as file:
         size, found = int.from_bytes(file.read(8), "little"), path.stat().st_size
         if size > min(LARGEST_HEADER, found):
-            raise ValueError(
+            raise UserError(
                 f"{path}: damaged, its header would have {size:,} bytes in a file of {found:,}; copy or download it "
                 "again"
             )
@@ -38,7 +39,7 @@ def shapes_in(path: Path) -> dict[str, list[int]]:
             header: Any = parse_json(file.read(size).decode())
             return {name: _shape(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"}
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: its header is damaged ({error}); copy or download it again") from None
+            raise UserError(f"{path}: its header is damaged ({error}); copy or download it again") from None
 
 
 def _shape(shape: Any) -> list[int]:
@@ -60,9 +61,9 @@ def files_of_index(index: Path) -> list[str]:
     """
     parts = read_object(index).get("weight_map")
     if not isinstance(parts, dict) or not parts:
-        raise ValueError(f"{index}: expected 'weight_map' with a file for every tensor")
+        raise UserError(f"{index}: expected 'weight_map' with a file for every tensor")
     if wrong := [name for name in parts.values() if not is_plain_name(name)]:
-        raise ValueError(
+        raise UserError(
             f"{index}: expected names of files beside it, got {str(wrong[0])[:80]!r}; nothing outside its folder is "
             "read"
         )

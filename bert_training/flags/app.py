@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from bert_training.flags.natures import flag
+from tokenization.errors import UserError
 
 
 @dataclass
@@ -19,4 +20,4 @@ class AppArguments:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"--port {self.port}: expected a number from 0 to 65535")
+            raise UserError(f"--port {self.port}: expected a number from 0 to 65535")

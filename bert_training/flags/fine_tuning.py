@@ -18,6 +18,7 @@ from bert_training.flags.natures import (
     flag,
 )
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 
 @dataclass
@@ -56,32 +57,32 @@ class FineTuningArguments(SharedArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model_name_or_path) == bool(self.config_name):
-            raise ValueError(
+            raise UserError(
                 "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
                 "for random weights"
             )
         if self.config_name and not self.tokenizer_name:
-            raise ValueError("--config_name (random weights) needs --tokenizer_name DIR")
+            raise UserError("--config_name (random weights) needs --tokenizer_name DIR")
         for name in ("max_train_samples", "max_eval_samples"):
             if getattr(self, name) is not None:
                 at_least(self, 1, name)
         at_least(self, 0, "early_stopping_patience")
         if self.early_stopping_patience and not self.load_best_model_at_end:
-            raise ValueError(
+            raise UserError(
                 "--early_stopping_patience needs --load_best_model_at_end: without it the last weights are saved, not "
                 "the best"
             )
         if self.seeds is not None:
             at_least(self, 1, "seeds")
         if self.compare_to and not self.many_runs:
-            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
+            raise UserError("--compare_to compares runs by their seeds: give --seeds or --paper")
         if self.many_runs and self.push_to_hub:
-            raise ValueError(
+            raise UserError(
                 "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
                 "with bert-repro upload"
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
-            raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+            raise UserError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
         chosen = self.load_best_model_at_end or self.many_runs
         refuse_idle(
             self,
@@ -146,12 +147,12 @@ class GlueArguments(FineTuningArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.write_submission and not self.task_name:
-            raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
+            raise UserError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
         self.do_predict |= self.write_submission
         if self.bilstm_on_top and self.label_token != "last":
-            raise ValueError("--bilstm_on_top reads the label from the last token: add --label_token last")
+            raise UserError("--bilstm_on_top reads the label from the last token: add --label_token last")
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
-            raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+            raise UserError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
         self._check_columns()
 
     def _check_columns(self) -> None:
@@ -164,11 +165,11 @@ class GlueArguments(FineTuningArguments):
         )
         columns = self.text_column or []
         if len(columns) > 2 or len({*columns}) < len(columns):
-            raise ValueError(
+            raise UserError(
                 f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
             )
         if self.label_column in columns:
-            raise ValueError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
+            raise UserError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
 
     @property
     def many_runs(self) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tokenization.errors import UserError
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairTask:
@@ -106,5 +108,5 @@ def objective_of(flags: Mapping[str, Any]) -> Objective:
     """
     name = flags.get("objective", DEFAULT)
     if not isinstance(name, str) or name not in OBJECTIVES:
-        raise ValueError(f"objective is {name!r}; expected one of {', '.join(OBJECTIVES)}")
+        raise UserError(f"objective is {name!r}; expected one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]

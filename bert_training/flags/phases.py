@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tokenization.errors import UserError
+
 _PHASE = re.compile(r"(\d{1,9}):([0-9.]{1,40}(?:e-?\d{1,9})?)(?::(\d{1,9})(?:x(\d{1,9}))?)?", re.ASCII)
 _EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,512:0.1:8x4"
 
@@ -50,23 +52,23 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     for part in text.split(","):
         match = _PHASE.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"--phases {shown}: {part.strip()!r:.60} is not a phase; {_EXAMPLE}")
+            raise UserError(f"--phases {shown}: {part.strip()!r:.60} is not a phase; {_EXAMPLE}")
         length, share, own_size, own_accumulation = match.groups()
         try:
             phase = Phase(int(length), float(share), int(own_size or size), int(own_accumulation or accumulation))
         except ValueError as error:
-            raise ValueError(f"--phases {shown}: {error}; {_EXAMPLE}") from error
+            raise UserError(f"--phases {shown}: {error}; {_EXAMPLE}") from error
         if phase.length < 8 or min(phase.size, phase.accumulation) < 1 or not 0 < phase.share <= 1:
-            raise ValueError(
+            raise UserError(
                 f"--phases {shown}: {part.strip()} is out of range; lengths are at least 8, shares above 0 and at "
                 "most 1, batches at least 1"
             )
         phases.append(phase)
     if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
         total = sum(phase.share for phase in phases)
-        raise ValueError(f"--phases {shown}: the shares add up to {total:g}; expected 1")
+        raise UserError(f"--phases {shown}: the shares add up to {total:g}; expected 1")
     if len({phase.length for phase in phases}) < len(phases):
-        raise ValueError(f"--phases {shown}: a length occurs twice; give each length one phase")
+        raise UserError(f"--phases {shown}: a length occurs twice; give each length one phase")
     return phases
 
 
@@ -77,7 +79,7 @@ def with_steps(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
         share += phase.share
         stop = total_steps if phase is phases[-1] else round(share * total_steps)
         if stop <= start:
-            raise ValueError(
+            raise UserError(
                 f"--phases: a share of {phase.share:g} of {total_steps} steps leaves none of length {phase.length}; "
                 "train longer or give it a larger share"
             )

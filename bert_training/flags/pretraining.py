@@ -11,6 +11,7 @@ from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
 from bert_training.flags.recipes import recipe_defaults
 from bert_training.flags.shared import SharedArguments
+from tokenization.errors import UserError
 
 CONFIG_SIZES = {
     # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
@@ -169,7 +170,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that ``--recipe`` changes; ValueError if both ``--phases`` and one length were given."""
         if "phases" in given and "max_seq_length" in given:
-            raise ValueError("give --phases or --max_seq_length, not both")
+            raise UserError("give --phases or --max_seq_length, not both")
         return recipe_defaults(given, CONFIG_SIZES)
 
     def recipe_choices(self) -> dict[str, Any]:
@@ -183,20 +184,20 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         in_unit_interval(self, "short_seq_prob", "validation_split")
         at_least(self, 0, "muon_learning_rate")
         if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise ValueError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
+            raise UserError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
-            raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
+            raise UserError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
         bounds = {"max_train_documents": 1, "max_predictions_per_seq": 1, "decay_steps": 0, "limit_alphabet": 1}
         for name, bound in bounds.items():
             if getattr(self, name) is not None:
                 at_least(self, bound, name)
         if not self.validation_file and self.validation_split in (0, 1):
-            raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
+            raise UserError("--validation_split must leave text on both sides: above 0 and below 1")
         if self.mlm_probability == 0:
-            raise ValueError("--mlm_probability must be above 0: without masks there is nothing to predict")
+            raise UserError("--mlm_probability must be above 0: without masks there is nothing to predict")
         if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
-            raise ValueError(
+            raise UserError(
                 "--mask_replace_prob and --random_replace_prob add up to more than 1: "
                 f"{self.mask_replace_prob} + {self.random_replace_prob}"
             )
@@ -204,23 +205,23 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         self.max_seq_length = 128 if asked is None else asked
         self.max_seq_length = max(phase.length for phase in phases_of(vars(self)))
         if asked not in (None, self.max_seq_length):
-            raise ValueError(f"--max_seq_length {asked} is not the largest length of --phases {self.phases}")
+            raise UserError(f"--max_seq_length {asked} is not the largest length of --phases {self.phases}")
         if self.max_seq_length < 8:
-            raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
+            raise UserError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
         if self.peak_tflops is not None and not self.peak_tflops > 0:
-            raise ValueError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
+            raise UserError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
         if self.static_shapes:
             if self.unpad_inputs == "true":
-                raise ValueError("--static_shapes computes all padding; drop --unpad_inputs true")
+                raise UserError("--static_shapes computes all padding; drop --unpad_inputs true")
             self.unpad_inputs = "false"
         if self.train_file and self.dataset_name:
-            raise ValueError("give --train_file or --dataset_name, not both")
+            raise UserError("give --train_file or --dataset_name, not both")
         if self.config_name and self.model_name_or_path:
-            raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+            raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
-            raise ValueError("--cased is the same as --do_lower_case false; give one of them")
+            raise UserError("--cased is the same as --do_lower_case false; give one of them")
         no_masks = not objective_of(vars(self)).masks and f"under --objective {self.objective}, which masks nothing"
         refuse_idle(
             self,

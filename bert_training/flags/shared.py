@@ -8,6 +8,7 @@ from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.natures import AFTERWARDS, CARD, CHOICE, EVALUATION, FIXED, FREE, SERIES, START, flag
+from tokenization.errors import UserError
 
 
 @dataclass
@@ -84,10 +85,10 @@ class SharedArguments:
         at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
         at_least(self, 0, "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
         if self.max_steps == 0 or self.max_steps < -1:
-            raise ValueError(f"--max_steps must be positive, or -1 to count epochs; got {self.max_steps}")
+            raise UserError(f"--max_steps must be positive, or -1 to count epochs; got {self.max_steps}")
         if self.max_steps < 0 and self.num_train_epochs <= 0:
-            raise ValueError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
+            raise UserError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
         if self.push_to_hub and not self.hub_model_id:
-            raise ValueError("--push_to_hub needs --hub_model_id USER/NAME")
+            raise UserError("--push_to_hub needs --hub_model_id USER/NAME")
         hub = ("hub_dry_run", "hub_model_id", "hub_private_repo")
         refuse_idle(self, (not self.push_to_hub and "without --push_to_hub", hub))

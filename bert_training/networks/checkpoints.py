@@ -34,6 +34,7 @@ from bert_training.networks.tokenizer_files import (
     tokenizer_folder,
 )
 from bert_training.networks.vocabularies import check_rows, say
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 POSITIONS = 512  # of a vocabulary without a network; the saved tokenizer gets those of the network
@@ -58,7 +59,7 @@ def load_config(
         assert args.model_name_or_path is not None  # this flag or --config_name is required
         config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
-        raise ValueError(
+        raise UserError(
             "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
             "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm, or run_glue.py "
             "with --label_token last"
@@ -77,7 +78,7 @@ def check_model_name(name: str) -> None:
     hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
         found = "it has no config.json" if folder.is_dir() else "there is no such folder"
-        raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
+        raise UserError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 
 def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
@@ -101,7 +102,7 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
         check_against_weights(path.parent, fields)
     config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not isinstance(config, BertConfig):
-        raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+        raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     changed = set_plain_outputs(config)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
@@ -137,7 +138,7 @@ def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizer
         remedy = f'write {{"do_lower_case": true}} (or false) into {path.with_name(TOKENIZER_CONFIG)}'
         return _of_vocabulary(name, path.parent, quiet, remedy, vocab_file=path)
     if path.is_file() and path.name in TOKENIZER_FILES:
-        raise ValueError(f"{name}: expected a folder with a tokenizer, or a vocab.txt; give the folder {path.parent}")
+        raise UserError(f"{name}: expected a folder with a tokenizer, or a vocab.txt; give the folder {path.parent}")
     if is_old_checkpoint(name):
         remedy = (
             f"decide it with bert-repro convert {name} FOLDER --do_lower_case true (or false), and give that FOLDER"
@@ -164,7 +165,7 @@ def _of_vocabulary(
         check_tokenizer_files(folder)
     tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
     if doubt:
-        raise ValueError(f"{name}: {doubt}; {remedy}")
+        raise UserError(f"{name}: {doubt}; {remedy}")
     for note in () if quiet else notes:
         say(f"{name}: {note}")
     return tokenizer
@@ -204,7 +205,7 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
             "weights"
         )
     elif recorded != tokenizer_sha256(tokenizer):
-        raise ValueError(
+        raise UserError(
             f"--tokenizer_name {tokenizer_name}: it is not the tokenizer with which {weights} was trained: its SHA-256 "
             f"is {tokenizer_sha256(tokenizer)[:12]}..., in run.json it is {str(recorded)[:12]}...; give that one"
         )

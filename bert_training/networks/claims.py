@@ -17,6 +17,7 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.weights_header import elements_in, files_of_index
 from bert_training.networks.tokenizer_rules import check_rules
+from tokenization.errors import UserError
 from tokenization.small_files import check_small
 
 Made = TypeVar("Made")
@@ -61,30 +62,30 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
             memory of this machine, its weights are quantised, or its attention is code from the Hub.
     """
     if (kind := fields.get("model_type", "bert")) != "bert":
-        raise ValueError(f"{path}: expected a BERT checkpoint, got model_type {str(kind)[:60]!r}")
+        raise UserError(f"{path}: expected a BERT checkpoint, got model_type {str(kind)[:60]!r}")
     sizes = sizes_of(fields)
     for name, value in sizes.items():
         if type(value) is not int or value < (name != "num_hidden_layers"):  # there may be no layer
-            raise ValueError(f"{path}: {name} must be a positive whole number, got {str(value)[:60]!r}")
+            raise UserError(f"{path}: {name} must be a positive whole number, got {str(value)[:60]!r}")
     if sizes["hidden_size"] % sizes["num_attention_heads"]:
-        raise ValueError(
+        raise UserError(
             f"{path}: hidden_size {sizes['hidden_size']} cannot be divided among {sizes['num_attention_heads']} heads"
         )
     needed, memory = 4 * parameters_of(sizes), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
-        raise ValueError(
+        raise UserError(
             f"{path}: a network of these sizes has {needed / 2**30:,.0f} GiB of weights, this machine has "
             f"{memory / 2**30:,.0f} GiB of memory; correct the sizes, or take a larger machine"
         )
     check_labels(path, fields)
     check_values(path, fields, sizes["vocab_size"])
     if fields.get("quantization_config") is not None:
-        raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
+        raise UserError(f"{path}: the weights are quantised; give a folder with the original weights")
     if fields.get("transformers_weights") is not None:
-        raise ValueError(f"{path}: transformers_weights names a file of weights; rename it to {SAFE_WEIGHTS_NAME}")
+        raise UserError(f"{path}: transformers_weights names a file of weights; rename it to {SAFE_WEIGHTS_NAME}")
     for name in ("attn_implementation", "_attn_implementation"):
         if (value := fields.get(name)) is not None and value not in ATTENTION:
-            raise ValueError(
+            raise UserError(
                 f"{path}: {name} is {str(value)[:60]!r}, expected one of {', '.join(ATTENTION)}; another name may be "
                 "code of the Hub, which is not executed"
             )
@@ -99,7 +100,7 @@ def check_values(path: Path, fields: dict[str, Any], vocab_size: int) -> None:
 
     def expect(name: str, fits: bool, what: str) -> None:
         if not fits:
-            raise ValueError(f"{path}: {name} must be {what}, got {str(fields[name])[:60]!r}; correct it")
+            raise UserError(f"{path}: {name} must be {what}, got {str(fields[name])[:60]!r}; correct it")
 
     for name in DROPOUTS:
         if (value := fields.get(name)) is not None:
@@ -134,7 +135,7 @@ def accepted(path: Path, make: Callable[[], Made]) -> Made:
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(
+        raise UserError(
             f"{path}: transformers refuses it ({' '.join(str(error).split())[:300]}); correct it"
         ) from error
 
@@ -147,7 +148,7 @@ def check_labels(path: Path, fields: dict[str, Any]) -> None:
     """
     labels = fields.get("num_labels")
     if labels is not None and (type(labels) is not int or not 0 <= labels <= MOST_LABELS):
-        raise ValueError(f"{path}: num_labels must be at most {MOST_LABELS:,}, got {str(labels)[:60]!r}")
+        raise UserError(f"{path}: num_labels must be at most {MOST_LABELS:,}, got {str(labels)[:60]!r}")
 
 
 def check_tokenizer_files(folder: Path) -> None:
@@ -178,7 +179,7 @@ def check_named_files(path: Path) -> None:
     except ValueError:  # transformers reads it, too, and says what is wrong
         return
     if wrong := [name for name in names if not _is_tokenizer(name)] if isinstance(names, list) else [names]:
-        raise ValueError(
+        raise UserError(
             f"{path}: expected in 'fast_tokenizer_files' names of files beside it, such as tokenizer.4.0.0.json, got "
             f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
         )
@@ -219,7 +220,7 @@ def check_against_weights(folder: Path, fields: dict[str, Any]) -> None:
         return
     held, claimed = sum(elements_in(folder / name) for name in files), parameters_of(sizes_of(fields))
     if claimed > 2 * held + SLACK:
-        raise ValueError(
+        raise UserError(
             f"{folder}: the network of config.json has {claimed:,} parameters, but the weights hold {held:,}; take "
             "both from the same folder"
         )

@@ -11,6 +11,7 @@ from bert_training.flags.pretraining import CONFIG_SIZES
 from bert_training.flags.shared import SharedArguments
 from bert_training.networks.claims import accepted, check_claims
 from bert_training.networks.vocabularies import say
+from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
 ROUNDED_TO = (8, 16, 32, 64, 128)
@@ -41,7 +42,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
         )
     path = Path(config_name) / "config.json"
     if not path.is_file():
-        raise ValueError(
+        raise UserError(
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
@@ -106,12 +107,12 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     """
     check_special_tokens(tokenizer)
     if (last := max(tokenizer.get_vocab().values())) >= max(config.vocab_size, len(tokenizer)):
-        raise ValueError(
+        raise UserError(
             f"the tokenizer has {len(tokenizer)} pieces, but one of them has the id {last:,}; use the tokenizer that "
             "the model was trained with"
         )
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(
+        raise UserError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
             "use the tokenizer that the model was trained with; for tokens that you have added, save the model after "
             "resize_token_embeddings(len(tokenizer))"
@@ -123,7 +124,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
         why = f"{rows} is not {pieces} rounded up to a multiple of {', '.join(map(str, ROUNDED_TO))}"
         if rows in PUBLISHED_SIZES:
             why = f"{rows} is the size of a whole vocabulary of Google's"
-        raise ValueError(
+        raise UserError(
             f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, and {why}; use the tokenizer "
             "that the model was trained with, and restore rows that were deleted from vocab.txt"
         )
@@ -138,7 +139,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
 def check_length(config: BertConfig, max_seq_length: int) -> None:
     """Raise ValueError if the network has fewer position embeddings than ``max_seq_length``."""
     if max_seq_length > config.max_position_embeddings:
-        raise ValueError(
+        raise UserError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
             "give a smaller one"
         )
@@ -149,7 +150,7 @@ def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     labels: dict = config.id2label or {}
     names: tuple[Any, ...] = tuple(labels.get(number) for number in range(len(labels)))
     if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
-        raise ValueError(
+        raise UserError(
             f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
             f"name of its own, got {str(labels)[:80]!r}; correct it"
         )

@@ -15,6 +15,7 @@ from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
+from tokenization.errors import UserError
 
 # The classes whose head is called "classifier", so that one would be loaded as another, and what opens their folders.
 CLASSIFIERS = {
@@ -81,29 +82,31 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     try:
         model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:
-        raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
+        raise UserError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
+    except ValueError as error:  # of transformers or of the network, about the config
+        raise UserError(f"{name}: {error}") from error
     absent = set(info["missing_keys"])
     mistaken = _classifier_of_another_class(model) - absent
     new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
     strange = [key for key in new if not key.startswith(may_be_new)]
     kind = class_in(model.config)
     if strange and not may_be_new and kind and kind != type(model).__name__:
-        raise ValueError(
+        raise UserError(
             f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
             f"{OPENED_BY[kind]}; give another folder"
         )
     if strange:
-        raise ValueError(
+        raise UserError(
             f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
             f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
         )
     if lost := sorted(key for key in info["unexpected_keys"] if _is_needed(key, model.config.num_hidden_layers)):
-        raise ValueError(
+        raise UserError(
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
     if broken := [key for key, tensor in model.state_dict().items() if not _is_finite(tensor)]:
-        raise ValueError(
+        raise UserError(
             f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
             "be finite; the run that made it diverged, or the file is damaged. Give another checkpoint"
         )
@@ -170,7 +173,7 @@ def _check_pickles(name: str) -> None:
             try:
                 check_pickle(path)
             except ValueError as error:
-                raise ValueError(f"{path}: {error}; give a checkpoint with {SAFE_WEIGHTS_NAME}") from None
+                raise UserError(f"{path}: {error}; give a checkpoint with {SAFE_WEIGHTS_NAME}") from None
 
 
 def _weight_files(name: str, **options: Any) -> dict[str, Path]:
@@ -183,7 +186,7 @@ def _weight_files(name: str, **options: Any) -> dict[str, Path]:
         if file.endswith(".index.json"):
             return {part: _cached(name, part, **options) for part in files_of_index(path)}
         return {file: path}
-    raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
+    raise UserError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
 
 
 def _cached(name: str, file: str, **options: Any) -> Path:

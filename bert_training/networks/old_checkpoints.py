@@ -21,6 +21,7 @@ from bert_training.files.pickled_weights import check_pickle, is_zip
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from bert_training.networks.claims import accepted, check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
+from tokenization.errors import UserError
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -128,7 +129,7 @@ def find_old_files(source: str | Path, config_file: str | Path | None = None) ->
     if weights.suffix == ".index":
         data = sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*"))
         if len({path.name.rpartition("-of-")[2] for path in data}) > 1:
-            raise ValueError(
+            raise UserError(
                 f"{weights}: expected the data files of one checkpoint, found those of several: {data[0].name}, "
                 f"{data[-1].name}; move away those that do not belong to it"
             )
@@ -170,14 +171,14 @@ def _find_weights(source: Path) -> Path:
     if index.is_file():
         return index
     if source.is_file() and (found := found_instead(source)):
-        raise ValueError(f"{source}: expected the weights of a model; {found}")
+        raise UserError(f"{source}: expected the weights of a model; {found}")
     if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
-        raise ValueError(
+        raise UserError(
             f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
             f"{', '.join(PICKLES)}. {FIRST_VERSION}"
         )
     if not source.is_dir():
-        raise ValueError(f"{source}: no such file or folder, and no {source.name}.index beside it")
+        raise UserError(f"{source}: no such file or folder, and no {source.name}.index beside it")
     folder = _transformer_folder(source)
     weights = [folder / name for name in ("model.safetensors", "pytorch_model.bin") if (folder / name).is_file()][:1]
     weights += sorted(folder.glob("*.index"))
@@ -192,7 +193,7 @@ def _find_weights(source: Path) -> Path:
         )
     else:
         found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else f"none: {found_instead(folder)}"
-    raise ValueError(
+    raise UserError(
         f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found {found}"
     )
 
@@ -207,9 +208,9 @@ def _transformer_folder(folder: Path) -> Path:
         if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
             paths.append(module.get("path"))
     if len(paths) != 1 or not isinstance(paths[0], str):
-        raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
+        raise UserError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
     if paths[0] and not is_plain_name(paths[0]):
-        raise ValueError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
+        raise UserError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
     return folder / paths[0]
 
 
@@ -218,24 +219,24 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
     if config_file is not None:
         path = Path(config_file)
         if not path.is_file():
-            raise ValueError(f"--config_file {path}: no such file")
+            raise UserError(f"--config_file {path}: no such file")
     else:
         paths = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
         if not paths:
             expected = " or ".join(CONFIG_NAMES)
-            raise ValueError(
+            raise UserError(
                 f"{source}: expected {expected} in {folder}, found neither; give --config_file FILE to "
                 "bert-repro convert"
             )
         path = paths[0]
     fields = read_json(path)
     if not isinstance(fields, dict):
-        raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
+        raise UserError(f"{path}: expected a JSON object with the fields of a BERT config")
     check_claims(path, fields)
     fields.pop("model_type", None)
     for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
-            raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
+            raise UserError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
     known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
     kept = {name: value for name, value in fields.items() if name in known and name != "dtype"}
     config = accepted(path, lambda: BertConfig(**kept))
@@ -286,7 +287,7 @@ def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
     left_out = []
     for name, tensor in stored.items():
         if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"{path}: expected tensors, got a {type(tensor).__name__} under {name!r}")
+            raise UserError(f"{path}: expected tensors, got a {type(tensor).__name__} under {name!r}")
         target = name
         for pattern, replacement in PYTORCH_NAMES:
             target = re.sub(pattern, replacement, target)
@@ -296,7 +297,7 @@ def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
         if target.startswith(("embeddings.", "encoder.", "pooler.")):  # a BertModel alone
             target = f"bert.{target}"
         if target in tensors:
-            raise ValueError(f"{path}: two tensors have the same meaning: {target}, the second as {name}")
+            raise UserError(f"{path}: two tensors have the same meaning: {target}, the second as {name}")
         tensors[target] = tensor.to(torch.float32, copy=True)  # not a view of the file, which may change
     return tensors, left_out
 
@@ -316,11 +317,11 @@ def _load(path: Path) -> Mapping[str, Any]:
         if isinstance(error, OSError) and error.filename is not None:  # it is not there, or must not be read
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
+        raise UserError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
         stored = stored["model"]
     if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
-        raise ValueError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
+        raise UserError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
     return stored
 
 
@@ -329,14 +330,14 @@ def _check_sums(path: Path) -> None:
     with zipfile.ZipFile(path) as parts:
         damaged = parts.testzip()
     if damaged is not None:
-        raise ValueError(f"the checksum of its part {damaged!r:.80} differs")
+        raise UserError(f"the checksum of its part {damaged!r:.80} differs")
 
 
 def _refuse_unknown(index: Path, unknown: list[str]) -> None:
     """Raise ValueError with the first variables whose names are unknown."""
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise ValueError(
+        raise UserError(
             f"{index}: expected variables of google-research/bert, found {len(unknown)} others: "
             f"{', '.join(unknown[:5])}{more}"
         )

@@ -11,6 +11,7 @@ from bert_training.networks.tokenizer_files import TOKENIZER, VOCABULARY, open_t
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
 from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS
+from tokenization.errors import UserError
 
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 MULTILINGUAL = 100_000  # pieces; Google's multilingual vocabularies have 105,879 and 119,547
@@ -57,11 +58,11 @@ def old_tokenizer(
     if vocab_file is not None:
         path = Path(vocab_file)
     elif folder is None:
-        raise ValueError("no vocab.txt beside the weights; give --vocab_file FILE to bert-repro convert")
+        raise UserError("no vocab.txt beside the weights; give --vocab_file FILE to bert-repro convert")
     elif (folder / TOKENIZER).is_file():
         for name, value in (("do_lower_case", do_lower_case), ("strip_accents", strip_accents)):
             if value is not None:
-                raise ValueError(f"--{name} cannot change {folder / TOKENIZER}; give --vocab_file as well")
+                raise UserError(f"--{name} cannot change {folder / TOKENIZER}; give --vocab_file as well")
         return OldTokenizer(open_tokenizer(str(folder), quiet, model_max_length=model_max_length), [])
     else:
         path = folder / "vocab.txt"
@@ -73,7 +74,7 @@ def old_tokenizer(
     vocabulary = load_vocab(path)
     has_own_tokens = path.name == VOCABULARY and _has_tokens_of_its_own(path.parent)
     if "[UNK]" not in vocabulary and not has_own_tokens:
-        raise ValueError(_no_vocabulary(path, list(vocabulary)))
+        raise UserError(_no_vocabulary(path, list(vocabulary)))
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     accents = 0 if "strip_accents" in settings else sum(marks(piece) > 0 for piece in vocabulary)
     doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
@@ -128,7 +129,7 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
         return {}
     stored = read_json(path)
     if not isinstance(stored, dict):
-        raise ValueError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
+        raise UserError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
     return {name: stored[name] for name in SETTINGS if name in stored}
 
 
@@ -184,7 +185,7 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
     found = tokenizer.get_vocab()
     for piece, row in expected.items():
         if found.get(piece) != row:
-            raise ValueError(
+            raise UserError(
                 f"{path.parent}: {piece!r:.60} should have the id {row} by vocab.txt and the files of added tokens "
                 f"beside it, but transformers gives it {found.get(piece)}; correct these files"
             )

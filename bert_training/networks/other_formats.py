@@ -10,6 +10,7 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 
 from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.json_files import read_object
+from tokenization.errors import UserError
 
 # An index lists the files of a sharded checkpoint. The names are in the order in which transformers looks for them.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
@@ -55,7 +56,7 @@ def check_holds_weights(folder: Path, place: str) -> None:
         place: how the message begins, such as "--model_name_or_path runs/x".
     """
     if folder.is_dir() and (found := found_instead(folder)):
-        raise ValueError(f"{place}: expected a folder with the weights of a model; {found}")
+        raise UserError(f"{place}: expected a folder with the weights of a model; {found}")
 
 
 def found_instead(place: Path) -> str:

@@ -31,6 +31,7 @@ from bert_training.networks.vocabularies import (
 )
 from tokenization import load_vocab
 from tokenization.bert_tokenizer import forget_calls
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -124,12 +125,12 @@ def check_there_is_one(name: str) -> None:
         found = "there is no such folder; check the path"
     else:
         return
-    raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer; {found}")
+    raise UserError(f"{name}: expected a folder or a name on the Hub with a tokenizer; {found}")
 
 
-def no_such_place(name: str, error: OSError) -> ValueError:
+def no_such_place(name: str, error: OSError) -> UserError:
     """The error for a name that is no folder, and that cannot be loaded from the Hub either."""
-    return ValueError(
+    return UserError(
         f"{name}: there is no such folder, and as a name on the Hub it cannot be loaded "
         f"({str(error).splitlines()[0]}); check the path, or the name and the network"
     )
@@ -145,7 +146,7 @@ def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
         raise no_such_place(name, error) from error
     except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
+        raise UserError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
 
 
 def _forget_calls(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -193,7 +194,7 @@ def _take_words(path: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> 
     try:
         pieces = list(load_vocab(path))
     except ValueError as error:
-        raise ValueError(f"{error}. Or delete {VOCABULARY}: {TOKENIZER} beside it holds the vocabulary, too") from error
+        raise UserError(f"{error}. Or delete {VOCABULARY}: {TOKENIZER} beside it holds the vocabulary, too") from error
     words = words_of_the_user(path, pieces, tokenizer)
     if not words:
         return
@@ -220,7 +221,7 @@ def check_replaced(folder: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool
         return
     intact = [file for file in (TOKENIZER, VOCABULARY) if not changed_since_finished(folder, file)]
     if not intact:
-        raise ValueError(
+        raise UserError(
             f"{folder}: neither {TOKENIZER} nor {VOCABULARY} is the file that the run left, by {HASHES}, so nothing "
             "shows that their rows are those of the weights; copy both from the run again or, if you have changed "
             f"them on purpose, delete {folder / HASHES}"
@@ -243,7 +244,7 @@ def _sha256_of_file(path: Path) -> str | None:
 def _check_length(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise ValueError if the longest input is no number; the library compares lengths with whatever it was given."""
     if type(length := tokenizer.model_max_length) not in (int, float):
-        raise ValueError(
+        raise UserError(
             f"{name}: model_max_length in {TOKENIZER_CONFIG} must be a number, got {str(length)[:60]!r}; correct it"
         )
 
@@ -259,7 +260,7 @@ def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
         seen: dict[int, str] = {}
         in_order = sorted(vocabulary.items())  # the library gives another order each time
         piece, number = next((piece, number) for piece, number in in_order if seen.setdefault(number, piece) != piece)
-        raise ValueError(
+        raise UserError(
             f"{name}: its tokenizer gives the id {number} to two pieces, {seen[number]!r:.60} and {piece!r:.60}; copy "
             "or download it again"
         )
@@ -267,13 +268,13 @@ def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     added = read_object(path).get("added_tokens") if path.is_file() else None
     for number, token in enumerate(added or []):
         if vocabulary.get(token["content"]) != token["id"]:
-            raise ValueError(
+            raise UserError(
                 f"{path}: $.added_tokens[{number}] says that {token['content']!r:.60} has the id {token['id']}, but it "
                 f"gets {vocabulary.get(token['content'])}, because the vocabulary differs; copy or download it again"
             )
     ids = set(vocabulary.values())
     if gap := next((number for number in range(len(ids)) if number not in ids), None):
-        raise ValueError(
+        raise UserError(
             f"{name}: no piece of its tokenizer has the id {gap}, although there are {len(ids):,} and the last has "
             f"the id {max(ids):,}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
             "that the model was trained with"

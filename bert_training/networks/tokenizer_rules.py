@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.json_files import read_object
+from tokenization.errors import UserError
 
 # The most characters that one becomes: 18 is that of Unicode (U+FDFA), and the others are rounded up.
 UNICODE = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 6, "ByteLevel": 4}
@@ -35,7 +36,7 @@ def check_rules(path: Path) -> None:
         for rule in _parts(content.get(name)):
             times *= _growth(path, rule, every=name == "normalizer")
             if times > LONGEST:
-                raise ValueError(
+                raise UserError(
                     f"{path}: its {name} could make a text more than {LONGEST:,} times as long ({str(rule)[:60]!r}); "
                     "take the tokenizer from where it was published"
                 )
@@ -44,7 +45,7 @@ def check_rules(path: Path) -> None:
     longest = model.get("max_input_chars_per_word", 0) if isinstance(model, dict) else 0
     prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
     if not isinstance(longest, int) or longest > LONGEST_WORD or len(str(prefix)) > LONGEST_WORD:
-        raise ValueError(
+        raise UserError(
             f"{path}: expected max_input_chars_per_word to be at most {LONGEST_WORD:,} (it is 100 in BERT), and a "
             f"short continuing_subword_prefix; got {str(longest)[:60]} and {str(prefix)[:60]!r}"
         )
@@ -83,7 +84,7 @@ def _growth(path: Path, rule: dict[str, Any], every: bool) -> int:
     if kind in UNICODE:
         return UNICODE[kind]
     if every and kind not in SHORTER:
-        raise ValueError(f"{path}: its normalizer has the unknown type {str(kind)[:60]!r}; take another tokenizer")
+        raise UserError(f"{path}: its normalizer has the unknown type {str(kind)[:60]!r}; take another tokenizer")
     return 1
 
 
@@ -92,7 +93,7 @@ def _longest_in_table(path: Path, table: Any) -> int:
     try:
         content = base64.b64decode(table or "", validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise ValueError(f"{path}: its precompiled_charsmap is damaged; copy or download it again") from None
+        raise UserError(f"{path}: its precompiled_charsmap is damaged; copy or download it again") from None
     texts = content[4 + int.from_bytes(content[:4], "little") :]
     return max(1, *(len(text.decode(errors="replace")) for text in texts.split(b"\0")))
 
@@ -109,9 +110,9 @@ def _check_processors(path: Path, rule: Any) -> None:
             texts = [piece["Sequence"].get("id") for piece in pieces if isinstance(piece.get("Sequence"), dict)]
             added = [piece["SpecialToken"].get("id") for piece in pieces if isinstance(piece.get("SpecialToken"), dict)]
             if len(texts) > len(set(texts)) or sum(max(1, ids.get(one, 1)) for one in added) > MOST_SPECIAL:
-                raise ValueError(
+                raise UserError(
                     f"{path}: its post_processor repeats a text, or adds more than {MOST_SPECIAL} special tokens; take "
                     "the tokenizer from where it was published"
                 )
     if len(processors) > MOST_PROCESSORS:
-        raise ValueError(f"{path}: expected at most {MOST_PROCESSORS} post-processors, got {len(processors)}")
+        raise UserError(f"{path}: expected at most {MOST_PROCESSORS} post-processors, got {len(processors)}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.errors import UserError
 from tokenization.wordpiece import BLANKS
 
 # Google's vocabularies have such rows, which its documentation advises to fill with words of one's own.
@@ -113,7 +114,7 @@ def words_of_the_user(path: Path, pieces: Sequence[str], tokenizer: PreTrainedTo
         difference = Difference(repeated[0], rows[repeated[0]], repeated[1])
     if difference:
         row, there, here = difference
-        raise ValueError(
+        raise UserError(
             f"{path}: line {row + 1} holds {shown(here)}, but tokenizer.json beside it has {shown(there)} with the id "
             f"{row}, and that is what transformers uses; delete the one of the two files that is wrong. Only rows that "
             "tokenizer.json calls [unused...] may hold other pieces, words that are nowhere else in the vocabulary"
@@ -174,7 +175,7 @@ def check_rows(
     compared = compare(rows_of(own), rows_of(tokenizer))
     if compared.difference:
         row, there, here = compared.difference
-        raise ValueError(
+        raise UserError(
             f"{flag} {name}: {shown(here)} has the id {row}, but for the weights of {weights} that id "
             f"stands for {shown(there)}; leave out {flag}, or give the tokenizer that the model was "
             "trained with"
@@ -182,7 +183,7 @@ def check_rows(
     for role in ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
         number, of_weights = getattr(tokenizer, role), getattr(own, role)
         if None not in (number, of_weights) and number != of_weights:
-            raise ValueError(
+            raise UserError(
                 f"{flag} {name}: its {role} is {number}, that of {weights} is {of_weights}; leave out "
                 f"{flag}, or give the tokenizer that the model was trained with"
             )

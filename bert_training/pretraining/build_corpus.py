@@ -41,6 +41,7 @@ from bert_training.pretraining.encoding import Encoded, encoded_chunks
 from bert_training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
 from bert_training.pretraining.sentences import RULES, split_sentences
 from tokenization.coverage import Sample, coverage_of
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from tokenization.special_tokens import text_tokenizer
 
@@ -88,7 +89,7 @@ def build_corpus(
     """
     target = Path(output_dir)
     if num_workers < 1:
-        raise ValueError(f"num_workers is {num_workers}; expected at least 1")
+        raise UserError(f"num_workers is {num_workers}; expected at least 1")
     lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if _is_occupied(target):
         return _reuse(target, key)
@@ -111,7 +112,7 @@ def build_corpus(
                     remaining = itertools.islice(lines, writer.lines, None)
                     _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), files)
                 if writer.tokens == 0:
-                    raise ValueError("the source holds no text that the tokenizer turns into tokens")
+                    raise UserError("the source holds no text that the tokenizer turns into tokens")
                 facts = _facts(sources, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
                 writer.finish(facts, vocab_size)
     remove_parts(target)
@@ -207,7 +208,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             differing
         ):  # an earlier version made it, which read otherwise
             remedy = "delete it"
-        raise ValueError(
+        raise UserError(
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
             f"{remedy} or choose another folder"
         )
@@ -229,7 +230,7 @@ def _open_source(
     A line is None at the end of a document, as in ``read_lines``.
     """
     if isinstance(source, str | Path):
-        raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
+        raise UserError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
         files = check_files(source)
         unchanged = unchanged or UnchangedFiles(files)
@@ -239,7 +240,7 @@ def _open_source(
         lines = _lines_of(source)
         if fingerprint is None:
             if not isinstance(source, Sequence):
-                raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
+                raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
             fingerprint = json.dumps(list(source))
         described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
     key = {
@@ -286,7 +287,7 @@ def check_text(files: Sequence[str | Path], objective: Objective, text_column: s
             sentences += len(split_sentences(line))
             longest = max(longest, sentences)
     if objective.pairs and (documents < fewest_documents or longest < fewest_sentences):
-        raise ValueError(
+        raise UserError(
             f"{', '.join(map(str, files))}: {objective.pairs.title} prediction needs at least {fewest_documents} "
             f"documents and a document of at least {fewest_sentences} sentences, got {documents} documents, the "
             f"longest of {longest} sentences; add text, {remedy_of_few(documents, longest)}, or use the objective mlm"

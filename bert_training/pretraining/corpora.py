@@ -15,6 +15,7 @@ from bert_training.pretraining.build_corpus import build_corpus, encode_part
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text
+from tokenization.errors import UserError
 
 
 def build_corpora(
@@ -82,6 +83,6 @@ def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> N
     if failure is not None and not is_for_the_user(failure):
         raise failure
     if failures and run.is_main:
-        raise ValueError(failures[0])
+        raise UserError(failures[0])
     if failures:
         raise SystemExit(2)

@@ -25,6 +25,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.files.links import refuse_link, refuse_links
 from bert_training.pretraining.sentences import RULES
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 FORMAT = 1  # increase it when the files change; bert_training/pretraining/sentences.py has a number for its rules
@@ -87,7 +88,7 @@ class Corpus:
         path = Path(path)
         manifest = read_manifest(path)
         if tokenizer is not None and tokenizer_sha256(tokenizer) != manifest["key"]["tokenizer_sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"{path}: its token ids were made with another tokenizer (sha256 "
                 f"{manifest['key']['tokenizer_sha256'][:12]}, got {tokenizer_sha256(tokenizer)[:12]}); "
                 "build the corpus again with this tokenizer in another folder"
@@ -96,7 +97,7 @@ class Corpus:
             file = path / name
             size = file.stat().st_size if file.is_file() else -1
             if size != expected["bytes"] or (verify and sha256(file) != expected["sha256"]):
-                raise ValueError(
+                raise UserError(
                     f"{file}: differs from its manifest ({size} bytes, expected {expected['bytes']} with sha256 "
                     f"{expected['sha256'][:12]}); delete {path} and build the corpus again"
                 )
@@ -113,7 +114,7 @@ class Corpus:
         """
         for name, file in self._files.items():
             if _state(file) != self._states[name]:
-                raise ValueError(
+                raise UserError(
                     f"{self.path / name}.bin: it was written to while this run read it; restore it or delete "
                     f"{self.path}, and continue with --resume_from_checkpoint auto"
                 )
@@ -153,7 +154,7 @@ def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:
     """The corpus in another process, which must find the files that the first one had opened."""
     corpus = Corpus.open(path, verify=False)
     if corpus._states != states:
-        raise ValueError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
+        raise UserError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
     return corpus
 
 
@@ -176,7 +177,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     file = path / "manifest.json"
     if not file.is_file():
-        raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
+        raise UserError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
     try:
         manifest = read_object(file)
         checksum = manifest.pop("manifest_sha256")
@@ -184,9 +185,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
-        raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
+        raise UserError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
     if manifest["key"]["format"] != FORMAT:
-        raise ValueError(f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again")
+        raise UserError(f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again")
     return manifest
 
 
@@ -254,11 +255,11 @@ class CorpusWriter:
         except (ValueError, KeyError, AttributeError, TypeError):
             intact = False
         if not intact:
-            raise ValueError(f"{file}: damaged or edited by hand; delete {self.folder} and build the corpus again")
+            raise UserError(f"{file}: damaged or edited by hand; delete {self.folder} and build the corpus again")
         for name, size in progress["bytes"].items():
             part = self.folder / f"{name}.bin"
             if not part.is_file() or part.stat().st_size < size:
-                raise ValueError(f"{part}: cut short; delete {self.folder} and build the corpus again")
+                raise UserError(f"{part}: cut short; delete {self.folder} and build the corpus again")
         return progress if (progress["key"], progress.get("rules")) == (self.key, RULES) else None
 
     def _last_document_end(self) -> int:

@@ -13,6 +13,7 @@ from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.text import Text
 from tokenization.coverage import SAMPLE, Coverage, coverage
+from tokenization.errors import UserError
 
 _BATCH = 256
 # (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
@@ -130,7 +131,7 @@ def check_predictable(args: PretrainingArguments, held_out: dict[int, Pretrainin
         count = min(args.max_eval_instances, instances.epoch_size(0))
         batches = (instances.batch(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH))
         if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
-            raise ValueError(
+            raise UserError(
                 f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
                 f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
             )

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from bert_training.files.disk_errors import explained
 from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from tokenization.errors import UserError
 from tokenization.parquet_files import text_rows
 from tokenization.text_files import text_of_row
 from tokenization.text_forms import Recognised, recognised
@@ -50,7 +51,7 @@ def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterat
                 empty = empty and line is None
                 yield line
         if empty:
-            raise ValueError(f"{path}: holds no text; remove it from the list of files")
+            raise UserError(f"{path}: holds no text; remove it from the list of files")
 
 
 def form_of(path: Path, text_column: str = "text") -> str | None:
@@ -90,16 +91,16 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
     """
     paths = [Path(file) for file in files]
     if not paths:
-        raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
+        raise UserError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:
         if path.is_dir():
-            raise ValueError(f"{path}: expected a file, got a folder; name the files in it")
+            raise UserError(f"{path}: expected a file, got a folder; name the files in it")
         if not path.is_file():
-            raise ValueError(f"{path}: no such file")
+            raise UserError(f"{path}: no such file")
         if kind_of(path) not in _KINDS:
-            raise ValueError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
+            raise UserError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
         if path.stat().st_size == 0:
-            raise ValueError(f"{path}: is empty; remove it from the list of files")
+            raise UserError(f"{path}: is empty; remove it from the list of files")
     return paths
 
 
@@ -130,13 +131,13 @@ def _parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[
                 try:
                     text = row.as_py()
                 except UnicodeDecodeError as error:
-                    raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+                    raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
                 yield number, check_string(text, f"{path}: row {number}", column)
         except DAMAGE as error:
             raise damage_error(path, error) from error
         except (pyarrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
-            raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+            raise UserError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
 
 
 def check_string(text: Any, where: str, column: str) -> str:
@@ -146,7 +147,7 @@ def check_string(text: Any, where: str, column: str) -> str:
         ValueError: it is no string, or has a lone surrogate; the message begins with ``where``.
     """
     if not isinstance(text, str):
-        raise ValueError(
+        raise UserError(
             f"{where}: expected a string in the field `{column}`, got {type(text).__name__}; repair the row"
         )
     check_encodable(text, where)
@@ -186,4 +187,4 @@ def check_encodable(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from error
+        raise UserError(f"{where}: lone surrogate at character {error.start}; repair the text") from error

@@ -14,6 +14,7 @@ from bert_training.networks.checkpoints import check_model_name, checkpoint_conf
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.pretraining.build_corpus import check_text
+from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "validation_split")
 OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
@@ -70,7 +71,7 @@ def check_unfinished(args: PretrainingArguments) -> None:
         names += ["cased", "do_lower_case"]
     changed = [f"{name} {then[name]} -> {now}" for name in names if then[name] != (now := getattr(args, name))]
     if changed:
-        raise ValueError(
+        raise UserError(
             f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
             f"({', '.join(changed)}); give the same flags, or another --output_dir"
         )

@@ -30,6 +30,7 @@ from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.segments import PLANNERS, EpochPlan
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
 
@@ -69,9 +70,9 @@ class InstanceSettings(MaskSettings):
         super().__post_init__()
         objective_of(vars(self))
         if not 8 <= self.max_seq_length < 1 << 16:
-            raise ValueError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
+            raise UserError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
         if not 0 <= self.short_seq_prob <= 1:
-            raise ValueError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
+            raise UserError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
 
     @property
     def pairs(self) -> PairTask | None:
@@ -108,7 +109,7 @@ class PretrainingInstances:
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
         if tokenizer_sha256(tokenizer) != corpus.manifest["key"]["tokenizer_sha256"]:
-            raise ValueError(f"{corpus.path}: the corpus was made with another tokenizer; build it again with this one")
+            raise UserError(f"{corpus.path}: the corpus was made with another tokenizer; build it again with this one")
         self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
@@ -135,7 +136,7 @@ class PretrainingInstances:
             ValueError: the position is negative.
         """
         if position < 0:
-            raise ValueError(f"position is {position}; expected at least 0")
+            raise UserError(f"position is {position}; expected at least 0")
         if self.settings.fixed:
             epoch, index = divmod(position, self.epoch_size(0))
             return epoch, index
@@ -184,7 +185,7 @@ class PretrainingInstances:
             ValueError: start is not below stop, or the corpus was written to since it was opened.
         """
         if stop <= start:
-            raise ValueError(f"batch [{start}, {stop}) is empty; expected stop above start")
+            raise UserError(f"batch [{start}, {stop}) is empty; expected stop above start")
         self.corpus.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
         parts = []
         epoch, index = self.locate(start)

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.pretraining.hashed_random import below, continue_hash, random_bits, uniform
+from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
 # --- The rule -----------------------------------------------------------------------------------------------
@@ -56,15 +57,15 @@ class MaskSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.mlm_probability <= 1:
-            raise ValueError(f"mlm_probability is {self.mlm_probability}; expected above 0, at most 1")
+            raise UserError(f"mlm_probability is {self.mlm_probability}; expected above 0, at most 1")
         mask, random = self.mask_replace_prob, self.random_replace_prob
         if mask < 0 or random < 0 or mask + random > 1 + 1e-9:
-            raise ValueError(
+            raise UserError(
                 f"mask_replace_prob {mask} and random_replace_prob {random}: expected shares of at least 0 that "
                 "add up to at most 1 (the rest stays unchanged)"
             )
         if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
-            raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
+            raise UserError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> 
     """
     check_special_tokens(tokenizer, masking=True)
     if whole_word_mask and not continuation_pieces(tokenizer).any():
-        raise ValueError(
+        raise UserError(
             "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
             f"tokenizer has none: leave the flag out, or take a WordPiece tokenizer. {FOR_CHINESE}"
         )

@@ -11,6 +11,7 @@ from bert_training.flags.phases import Phase, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
+from tokenization.errors import UserError
 
 
 def instances_by_length(
@@ -53,7 +54,7 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
     except ValueError as error:
         if args.recipe == "paper" or args.max_steps > 0:
             raise
-        raise ValueError(
+        raise UserError(
             f"--recipe fast: {args.num_train_epochs:g} epochs of this text are {steps} optimiser steps, too few for "
             f"--phases {args.phases}; give --max_steps, a smaller --per_device_train_batch_size, or "
             f"--phases {phases[-1].length}:1"

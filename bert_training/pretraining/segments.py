@@ -32,6 +32,7 @@ import numpy as np
 
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import below, random_bits, uniform
+from tokenization.errors import UserError
 
 IS_NEXT, NOT_NEXT = 0, 1
 # Stretches of at most 1,024 sentences bound the passes of the vectorised loop.
@@ -210,7 +211,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
         ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
     """
     if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
-        raise ValueError(
+        raise UserError(
             f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
             "got none such; add text, put blank lines between documents, or use the objective mlm"
         )
@@ -387,7 +388,7 @@ def in_order_or_swapped(corpus: Corpus, seed: int, variants: int, capacity: int,
         ValueError: no document has two sentences.
     """
     if not np.any(np.diff(corpus.documents) > 1):
-        raise ValueError(
+        raise UserError(
             f"{corpus.path}: sentence-order prediction needs a document of 2 sentences, got none such; add text, put "
             "blank lines between documents only, or use the objective mlm"
         )

@@ -26,6 +26,7 @@ from bert_training.pretraining.documents import (
 )
 from bert_training.pretraining.held_out import continued, in_share
 from bert_training.pretraining.sentences import split_sentences
+from tokenization.errors import UserError
 from tokenization.text_forms import recognised
 
 Result = TypeVar("Result")
@@ -118,7 +119,7 @@ class Text:
             f"{documents[side]} for the {side} text (its longest has {longest[side]}{more[side]} sentences)"
             for side in documents
         )
-        raise ValueError(
+        raise UserError(
             f"{self.name}: --objective {self.args.objective} needs at least {fewest_documents} documents, one of them "
             f"of at least {fewest_sentences} sentences, to train on{held_out}; got {amounts}. Add text, or "
             f"{', or '.join(remedies)}"
@@ -215,7 +216,7 @@ def _hub_rows(args: PretrainingArguments) -> Iterator[tuple[int, str]]:
         number += 1
         place, text = f"--dataset_name {args.dataset_name}, row {number}", row.get(args.text_column)
         if not isinstance(text, str):
-            raise ValueError(
+            raise UserError(
                 f"{place}: expected a string in the column `{args.text_column}`, got {type(text).__name__}; its "
                 f"columns are {', '.join(row)}; name that of the texts with --text_column"
             )

@@ -18,6 +18,7 @@ from bert_training.networks.checkpoints import load_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.masking import FOR_CHINESE
 from bert_training.pretraining.text import Text
+from tokenization.errors import UserError
 from tokenization.library_tables import CJK_RANGES
 
 _SAMPLE = 1 << 20  # characters
@@ -47,7 +48,7 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
     ]
     for share, what, remedy in problems:
         if share >= REFUSED and not args.resume_from_checkpoint:
-            raise ValueError(
+            raise UserError(
                 f"--whole_word_mask: {share:.1%} {what}, so that no words would be masked; leave the flag out. {remedy}"
             )
     if long >= NOTED:

@@ -17,6 +17,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
 from bert_training.records.metrics import METRICS, percent_factor
 from bert_training.records.reference_curves import comparable
+from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # a run does without matplotlib
     from matplotlib.axes import Axes
@@ -89,7 +90,7 @@ def draw_curves(folder: str | Path, path: Path | None = None) -> Path | None:
     part = "mlm_" if curve_of(events, "eval", "eval_mlm_loss")[0] else ""
     train, held_out = curve_of(events, "train", f"{part}loss"), curve_of(events, "eval", f"eval_{part}loss")
     if not (train[0] or held_out[0] or by_label):
-        raise ValueError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
+        raise UserError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
     if importlib.util.find_spec("matplotlib") is None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None

@@ -26,6 +26,7 @@ from bert_training.records.curves import CURVES, MARGIN, counted_start
 from bert_training.records.markdown import code, one_line, plain
 from bert_training.records.metrics import METRICS, card_name_of, percent_factor
 from bert_training.records.model_usage import usage
+from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
@@ -115,11 +116,9 @@ def write_model_card(
     """
     folder = Path(folder)
     if kind not in KINDS:
-        raise ValueError(f"expected kind {', '.join(KINDS)}; got {kind!r}")
+        raise UserError(f"expected kind {', '.join(KINDS)}; got {kind!r}")
     if not (folder / "run.json").is_file():
-        raise ValueError(
-            f"expected run.json in {folder}, found none: a model card is written from the records of a run"
-        )
+        raise UserError(f"expected run.json in {folder}, found none: a model card is written from the records of a run")
     run, name = read_object(folder / "run.json"), folder.resolve().name
     model = run["flags"]["hub_model_id"] if run["flags"].get("push_to_hub") else f"./{without_folders(name)}"
     text = card_text(Card(folder, kind, run, datasets, metrics, name, model, held_out))

@@ -10,6 +10,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import GlueArguments, SwagArguments
+from tokenization.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int) 
     """Raise ValueError unless an input of ``max_length`` tokens holds at least one piece of each of its texts."""
     needed = tokenizer.num_special_tokens_to_add(pair=texts == 2) + texts
     if max_length < needed:
-        raise ValueError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
+        raise UserError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
 
 
 def cut_rows(coded: BatchEncoding, start: int = 0) -> list[int]:
@@ -49,7 +50,7 @@ def cut_rows(coded: BatchEncoding, start: int = 0) -> list[int]:
 def refuse_alike(split: str, found: CutTexts, max_length: int) -> None:
     """Raise ValueError if the cut has left nothing that a training could learn from."""
     if split == "train" and found.cut and found.alike == found.examples > 1:
-        raise ValueError(
+        raise UserError(
             f"{found.first}: this and other training examples ({found.cut:,} of {found.examples:,}) are longer than "
             f"--max_seq_length {max_length} and were cut, after which nothing that differs is left to learn from; "
             "raise --max_seq_length, or shorten or split the texts"

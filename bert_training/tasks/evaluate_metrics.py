@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.metrics import METRICS
 from bert_training.tasks.ner.metrics import span_scores
+from tokenization.errors import UserError
 
 
 class GlueMetric(evaluate.Metric):
@@ -39,7 +40,7 @@ class GlueMetric(evaluate.Metric):
             return (self.config_name,)
         if self.config_name not in GLUE_TASKS:
             known = ", ".join([*GLUE_TASKS, *METRICS])
-            raise ValueError(f"expected a task or a metric out of {known}; got {self.config_name!r}")
+            raise UserError(f"expected a task or a metric out of {known}; got {self.config_name!r}")
         return GLUE_TASKS[self.config_name].metrics
 
     def _compute(self, predictions: ArrayLike, references: ArrayLike) -> dict[str, float]:

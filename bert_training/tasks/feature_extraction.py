@@ -30,6 +30,7 @@ from bert_training.tasks.overlapping_rows import rows_around
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.compressed_files import kind_of, numbered_lines
 from tokenization.coverage import coverage
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 from tokenization.special_tokens import text_tokenizer
 
@@ -57,10 +58,10 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
         ValueError: a network of ``num_layers`` layers lacks one of them.
     """
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
-        raise ValueError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
+        raise UserError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
     layers = [int(part) for part in text.split(",")]
     if wrong := [layer for layer in layers if not -num_layers - 1 <= layer < num_layers]:
-        raise ValueError(
+        raise UserError(
             f"--layers {wrong[0]}: the model has the layers -1 (last) to {-num_layers} (first), or 0 (first) to "
             f"{num_layers - 1} (last), and {-num_layers - 1}, the embeddings"
         )
@@ -80,18 +81,18 @@ def read_rows(
             pair that is too long and ``long_lines`` is "window"; or the file is empty, a table, or has JSON objects.
     """
     if max_seq_length < 4:
-        raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
+        raise UserError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
     if kind_of(path).lower() in TABLES:
-        raise ValueError(
+        raise UserError(
             f"{path}: expected one text per line, got a table by its name; write the column of the texts alone into a "
             ".txt file, or, if the file has no header and no other columns, rename it"
         )
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
     if not texts:
-        raise ValueError(f"{path}:1: expected one text per line, got an empty file")
+        raise UserError(f"{path}:1: expected one text per line, got an empty file")
     written = [number for number, text in enumerate(texts, 1) if text]
     if written and all(_is_object(texts[number - 1]) for number in written):
-        raise ValueError(
+        raise UserError(
             f"{path}:{written[0]}: expected a text on each line, got JSON objects on all; write the texts alone"
         )
     pairs = [match.groups() if (match := PAIR.match(text)) else (text, None) for text in texts]
@@ -105,7 +106,7 @@ def read_rows(
             else:
                 rows.append([_pair(first, second, tokenizer, max_seq_length, long_lines)])
         except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from None
+            raise UserError(f"{path}:{number}: {error}") from None
     return rows
 
 
@@ -164,8 +165,8 @@ def _pair(
     return Row([cls, *first, sep, *second, sep], types, slice(None), cut)
 
 
-def _too_long(length: int, room: int, remedy: str) -> ValueError:
-    return ValueError(
+def _too_long(length: int, room: int, remedy: str) -> UserError:
+    return UserError(
         f"expected up to {room} pieces, got {length}; raise --max_seq_length, or give --long_lines {remedy}"
     )
 

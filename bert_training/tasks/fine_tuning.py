@@ -36,6 +36,7 @@ from bert_training.networks.initial_weights import (
 from bert_training.records.curves import draw_curves
 from bert_training.records.model_card import write_model_card
 from bert_training.tasks.stored_flags import report_stored, store_flags
+from tokenization.errors import UserError
 
 Outcome = TypeVar("Outcome")
 Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]
@@ -96,7 +97,7 @@ def build_task_network(
     if new and not training:
         kind = class_in(checkpoint_config)
         hint = f". It is a {kind}: evaluate it with {OPENED_BY[kind]}" if kind and kind != cls.__name__ else ""
-        raise ValueError(
+        raise UserError(
             f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated{hint}"
         )
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")

@@ -7,6 +7,8 @@ end would change the columns or the number of lines, and two rows with one id co
 import re
 from collections.abc import Callable, Iterable
 
+from tokenization.errors import UserError
+
 SEPARATORS = re.compile("[\t\n\r\0]")
 # What else ends a line in some readers, such as str.splitlines. An id has no use for them; a word may have one.
 OTHER_LINE_ENDS = re.compile("[\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -36,15 +38,15 @@ def check_ids(ids: list[str], where: Callable[[int], str], column: str | None, i
     first: dict[str, int] = {}
     for row, id_ in enumerate(ids):
         if not id_.strip():
-            raise ValueError(f"{where(row)}: expected an id in {name}, got {id_!r}; {remedy}")
+            raise UserError(f"{where(row)}: expected an id in {name}, got {id_!r}; {remedy}")
         if in_columns and (SEPARATORS.search(id_) or OTHER_LINE_ENDS.search(id_)):
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected an id in {name} without tabs and line ends, because predictions are "
                 f"written in columns; got {id_[:60]!r}; {remedy}"
             )
         same = re.sub(r"^(-?[0-9]+)\.0+$", r"\1", id_)
         if same in first:
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected an id of its own in {name}, got {id_[:60]!r}, which {where(first[same])} "
                 f"has as well; predictions are told apart by it; {remedy}"
             )
@@ -57,7 +59,7 @@ def check_cell(text: str, where: str, what: str) -> None:
     U+2028 and the like are allowed, because files are read line by line at \\n, and words of real texts have them.
     """
     if SEPARATORS.search(text):
-        raise ValueError(
+        raise UserError(
             f"{where}: expected {what} without tabs and line ends, because predictions are written in columns; got "
             f"{text[:60]!r}; correct it"
         )

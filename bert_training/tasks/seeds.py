@@ -29,6 +29,7 @@ from bert_training.files.records import RESULTS, read_record
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.task_data import TaskData
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_bytes
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
@@ -81,7 +82,7 @@ def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None
         run_series(args, series, run_one)
         return
     if (Path(args.output_dir) / "summary.json").exists():
-        raise ValueError(
+        raise UserError(
             f"--output_dir {args.output_dir} holds a series of runs (summary.json), which bert-repro report "
             "would show in place of a single one; give another folder"
         )
@@ -137,7 +138,7 @@ def _check_summary(folder: Path, plans: Sequence[FineTuningArguments]) -> None:
     except (ValueError, KeyError, TypeError):
         return  # it is damaged, and is made again from the records of the runs
     if lost := sorted({*map(str, runs)} - {Path(plan.output_dir).name for plan in plans}):
-        raise ValueError(
+        raise UserError(
             f"--output_dir {folder} holds a series to which {lost[0]} belongs, and its summary would be overwritten by "
             "one without that run; give another folder, or flags that include all of its runs"
         )
@@ -148,7 +149,7 @@ def planned_runs(args: Args) -> list[Args]:
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
     if paper and size != PAPER_BATCH:
-        raise ValueError(
+        raise UserError(
             f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
             "--gradient_accumulation_steps x processes); change one of these"
         )
@@ -188,7 +189,7 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
-        raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
+        raise UserError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
     return read_results(folder)
 
 
@@ -307,16 +308,16 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
-        raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
+        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
     other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
-        raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
+        raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
-        raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
+        raise UserError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
-        raise ValueError(
+        raise UserError(
             f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
         )
     return other
@@ -340,7 +341,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     summary = read_record(path, remedy, needs=("runs",))
     checksum = summary.pop(CHECKSUM, None)
     if checksum is not None and checksum != digest(summary):  # older versions wrote none
-        raise ValueError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
+        raise UserError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
     return summary
 
 

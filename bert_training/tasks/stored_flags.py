@@ -27,6 +27,7 @@ from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.threshold import FIELD as THRESHOLD
+from tokenization.errors import UserError
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
@@ -81,20 +82,18 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
         found["version_2_with_negative"] = config.get(THRESHOLD) is not None  # unless FIELD says more, see below
     own = config.get(FIELD) or {}
     if not isinstance(own, dict):
-        raise ValueError(
-            f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field"
-        )
+        raise UserError(f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field")
     if own.get("script") == script:
         found |= {name: own[name] for name in stored_names(cls) if name in own}
     kinds = get_type_hints(cls)
     for name, value in found.items():
         if problem := _problem(value, kinds[name]):
-            raise ValueError(
+            raise UserError(
                 f"{place}: {FIELD}.{name} must be {problem}, got {str(value)[:60]!r}; correct it, or delete the field"
             )
     longest = config.get("max_position_embeddings", BertConfig().max_position_embeddings)
     if found.get("max_seq_length", 1) > longest:
-        raise ValueError(
+        raise UserError(
             f"{place}: the stored max_seq_length is {found['max_seq_length']}, over the {longest} positions of the "
             "network; correct it, or delete the field"
         )

@@ -32,6 +32,7 @@ from bert_training.tasks.classification.metrics import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut
 from bert_training.tasks.prediction_files import as_ids, check_ids
 from bert_training.tasks.task_data import files_or_hub, sample_limit
+from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
@@ -141,13 +142,13 @@ def load_data(args: SwagArguments) -> SwagData:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
     else:
-        raise ValueError(f"{GIVE_FILES}, or --dataset_name")
+        raise UserError(f"{GIVE_FILES}, or --dataset_name")
     splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
     for split, examples in splits.items():
         if split != "train":  # the others have a file of predictions
             check_ids(examples.index, examples.where, examples.index_column, in_columns=False)
     if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
-        raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
+        raise UserError(f"expected the same number of endings in every split, got {sorted(counts)}")
     return SwagData(args.dataset_name or "custom", splits)
 
 
@@ -171,7 +172,7 @@ def find_columns(header: list[str], labelled: bool) -> list[str]:
     """The names of the columns to read. Raises ValueError if one is missing."""
     numbers = sorted(int(name[6:]) for name in header if re.fullmatch(r"ending\d+", name))
     if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
-        raise ValueError(
+        raise UserError(
             f"expected the columns {CONTEXT!r}, 'ending0', 'ending1' and so on{f', {LABEL!r}' if labelled else ''}; "
             f"got {', '.join(map(repr, header))}"
         )
@@ -185,7 +186,7 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
     for name in texts:
         for row, text in enumerate(columns[name]):
             if not isinstance(text, str) or not (text.strip() or name == START):
-                raise ValueError(f"{where(row)}: expected text in {name!r}, got {text!r}")
+                raise UserError(f"{where(row)}: expected text in {name!r}, got {text!r}")
     names = [name for name in texts if name.startswith("ending")]
     starts = columns.get(START, [""] * len(columns[CONTEXT]))
     endings = [
@@ -204,7 +205,7 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
 
 def _label(value: object, choices: int, place: str) -> int:
     if isinstance(value, bool) or str(value) not in map(str, range(choices)):
-        raise ValueError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
+        raise UserError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
     return int(str(value))
 
 
@@ -213,7 +214,7 @@ def _from_hub(rows: Any, source: str, split: str) -> SwagExamples:
     try:
         names = find_columns(rows.column_names, labelled)
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise UserError(f"{source}: {error}") from None
     columns = {name: rows[name][:] for name in names}
     facts = {"source": source, "sha256": digest(columns)}
     return _examples(columns, lambda row: f"{source} row {row}", labelled, facts)

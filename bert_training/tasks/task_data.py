@@ -16,6 +16,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.flags.fine_tuning import FineTuningArguments
 from tokenization.coverage import coverage
+from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 # What the user can do about [UNK] and about stripped accents.
@@ -151,9 +152,9 @@ def files_or_hub(args: FineTuningArguments, give_files: str, examples: str) -> d
     """
     files = own_files(args)
     if args.dataset_name and files:
-        raise ValueError(f"{give_files}, or --dataset_name, not both")
+        raise UserError(f"{give_files}, or --dataset_name, not both")
     if "train" in files and "validation" not in files:
-        raise ValueError(f"--train_file needs --validation_file, the {examples} to evaluate on")
+        raise UserError(f"--train_file needs --validation_file, the {examples} to evaluate on")
     return files
 
 

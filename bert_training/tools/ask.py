@@ -41,6 +41,7 @@ from bert_training.tasks.squad.windows import Windows, build_windows, check_leng
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.compressed_files import numbered_lines
 from tokenization.coverage import coverage
+from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
 
@@ -123,7 +124,7 @@ def read_contexts(path: str | Path) -> list[str]:
         if not blank
     ]
     if not contexts:
-        raise ValueError(f"{path}: expected contexts with blank lines between them, got no text")
+        raise UserError(f"{path}: expected contexts with blank lines between them, got no text")
     return contexts
 
 
@@ -140,10 +141,10 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         cls = BertForQuestionAnswering if is_old_checkpoint(name) else AutoModelForQuestionAnswering
         model, new, _ = load_network(cls, name, ("qa_outputs.",))
     except OSError as error:
-        raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
+        raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
         kind = class_in(model.config)
-        raise ValueError(
+        raise UserError(
             f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
             "give a folder that run_squad.py made" + (f" (this is a {kind}, of {OPENED_BY[kind]})" if kind else "")
         )

@@ -30,6 +30,7 @@ from bert_training.pretraining.measurements import Measurement, repeated_documen
 from bert_training.pretraining.segments import EpochPlan
 from bert_training.records.curves import BLUE, VERMILION, save_figure, style_axis
 from tokenization.coverage import Coverage
+from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -259,7 +260,7 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None
         pairs: the task of the pairs, whose labels are drawn.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
+        raise UserError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -311,12 +312,12 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     """
     file = folder / "run.json"
     if not file.is_file():
-        raise ValueError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
+        raise UserError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
     facts = read_record(file, "resume the run, which writes it again, or copy the folder again")
     flags = facts.get("flags")
     missing = [name for name in (*SETTINGS, "seed") if name not in (flags if isinstance(flags, dict) else {})]
     if missing:
-        raise ValueError(f"{file}: expected a pre-training run, but its flags lack {', '.join(missing)}")
+        raise UserError(f"{file}: expected a pre-training run, but its flags lack {', '.join(missing)}")
     return facts
 
 

@@ -31,6 +31,7 @@ from transformers import BertTokenizer
 
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.flags.recipes import FAST, short_to_long
+from tokenization.errors import UserError
 
 SCRIPT = "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
@@ -62,7 +63,7 @@ def pretraining_script() -> str:
     installed = Path(sysconfig.get_path("scripts"), SCRIPT)
     found = next((str(path) for path in (beside, installed) if path.is_file()), None) or shutil.which(SCRIPT)
     if found is None:
-        raise ValueError(
+        raise UserError(
             f"expected {beside}, {installed} or {SCRIPT} on the PATH, found none; install the package again"
         )
     return found
@@ -77,7 +78,7 @@ def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)
     done = subprocess.run([*launcher, pretraining_script(), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ValueError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
+        raise UserError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
 
 
 def timed_run(
@@ -138,7 +139,7 @@ def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: 
     try:
         planned = with_steps(phases, total_steps)
     except ValueError as error:
-        raise ValueError(
+        raise UserError(
             f"{hours:g} hours suffice for {total_steps} steps, too few for these phases ({error})"
         ) from error
     world = facts["processes"]
@@ -222,9 +223,9 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     arguments = parser.parse_args(argv[:separator])
     if not arguments.hours > 0:
-        raise ValueError(f"--hours is {arguments.hours}; expected above 0")
+        raise UserError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.vocab_size < 16:
-        raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
+        raise UserError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
     fast = arguments.recipe == "fast"
     if arguments.phases is None:
         arguments.phases = short_to_long(128, -1) if fast else PAPER_PHASES

@@ -28,6 +28,7 @@ from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_check
 from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.vocabularies import check_rows
 from tokenization.bert_tokenizer import save_tokenizer_files
+from tokenization.errors import UserError
 
 CLASSIFIERS = {
     "sequence": "BertForSequenceClassification",
@@ -119,10 +120,10 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
     heads = {name.removeprefix("cls.").partition(".")[0] for name in tensors} - {"bert"}
     class_name = CLASSES_BY_HEADS.get(frozenset(heads))
     if class_name is None:
-        raise ValueError(f"expected the heads of one class of BERT, found tensors of {', '.join(sorted(heads))}")
+        raise UserError(f"expected the heads of one class of BERT, found tensors of {', '.join(sorted(heads))}")
     if class_name != CLASSIFIERS["sequence"]:
         if head:
-            raise ValueError(f"--head {head} needs a classifier, but the checkpoint is a {class_name}")
+            raise UserError(f"--head {head} needs a classifier, but the checkpoint is a {class_name}")
         return class_name
     if head:
         return CLASSIFIERS[head]
@@ -146,7 +147,7 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
             problems.append(f"{name} differs from {source}, with which BERT shares it")
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ValueError(f"the tensors do not fit the config: {'; '.join(problems[:5])}{more}")
+        raise UserError(f"the tensors do not fit the config: {'; '.join(problems[:5])}{more}")
     model.load_state_dict(tensors, strict=False)  # tied weights may be missing
     model.tie_weights()
 
@@ -154,7 +155,7 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
 def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder; give another")
+        raise UserError(f"{out} is not an empty folder; give another")
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)

@@ -23,6 +23,7 @@ from bert_training.pretraining.plateau import diagnosis, line_of
 from bert_training.records.curves import MARGIN, curve_of
 from bert_training.records.reference_curves import FILE, references, settings_of
 from bert_training.tools.audit import read_pretraining_facts
+from tokenization.errors import UserError
 
 
 def make_reference(folder: Path, name: str) -> None:
@@ -43,7 +44,7 @@ def make_reference(folder: Path, name: str) -> None:
     settings, line = settings_of(facts, entropy), line_of(facts["flags"], events, entropy)
     below = [step for step, loss in zip(held_out_steps, held_out_losses) if loss <= line - MARGIN]
     if not below or below[0] > settings["comparable_steps"]:
-        raise ValueError(f"{folder}: a reference must have left the line, {line:.2f} nats, in its first phase")
+        raise UserError(f"{folder}: a reference must have left the line, {line:.2f} nats, in its first phase")
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
     text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
     reference = {

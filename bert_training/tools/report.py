@@ -41,6 +41,7 @@ from bert_training.records.metrics import METRICS, percent_factor
 from bert_training.tasks.classification.glue import title_of
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
+from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +110,7 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     summary = read_summary(folder)
     names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
     if wrong := [name for name in names if not is_plain_name(name)]:
-        raise ValueError(
+        raise UserError(
             f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
             "folders of the runs themselves"
         )
@@ -131,7 +132,7 @@ def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
-        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
+        raise UserError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
     origin = flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
@@ -144,7 +145,7 @@ def _read_record(path: Path, *needs: str) -> dict:
     try:
         return read_record(path, "copy the folder again", needs)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
+        raise UserError(f"{path}: expected the records of a finished run ({error})") from error
 
 
 def _task_of(facts: dict) -> str:
@@ -174,7 +175,7 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
         seed = run.facts["flags"].get("seed")
         key = (run.task, run.start_label, seed)
         if key in seen:
-            raise ValueError(
+            raise UserError(
                 f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
                 "each run once: leave one of them out"
             )

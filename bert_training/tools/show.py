@@ -15,6 +15,7 @@ from bert_training.engine.batches import IGNORED
 from bert_training.flags.objectives import PairTask
 from bert_training.flags.phases import phase_at, phases_of, with_steps
 from bert_training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
+from tokenization.errors import UserError
 
 Column = tuple[str, str, str]  # a token, its type id, its label
 INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
@@ -89,9 +90,9 @@ def _print_step(arguments: argparse.Namespace) -> None:
     flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
     flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
     if not 1 <= arguments.step <= total:
-        raise ValueError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
+        raise UserError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
     if arguments.rank is not None and not 0 <= arguments.rank < world:
-        raise ValueError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
+        raise UserError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
     phase = phase_at(with_steps(phases_of(flags), total), arguments.step)
     instances, tokenizer = open_run(arguments.folder, flags, phase.length)
     step = arguments.step - phase.start

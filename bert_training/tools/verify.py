@@ -51,6 +51,7 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_text
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
@@ -92,10 +93,10 @@ def runs_and_series_in(folder: Path) -> list[Path]:
         ValueError: there is none, or the folder is that of a run which is not finished.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder}: expected the output folder of a finished run, found no folder")
+        raise UserError(f"{folder}: expected the output folder of a finished run, found no folder")
     if is_run(folder):
         if not (folder / "all_results.json").is_file():
-            raise ValueError(
+            raise UserError(
                 f"{folder}: expected a finished run, found no all_results.json; continue the run with "
                 "--resume_from_checkpoint auto, or copy the folder again"
             )
@@ -105,7 +106,7 @@ def runs_and_series_in(folder: Path) -> list[Path]:
     folders = [folder, *folders] if is_run_or_series(folder) else folders
     if not folders:
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
-        raise ValueError(
+        raise UserError(
             f"{folder}: expected the output folder of a finished run (with run.json), or one with runs below it; it "
             f"holds {held}"
         )
@@ -146,7 +147,7 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
         try:
             records.append(read_json(folder / name))
             if not isinstance(records[-1], dict):
-                raise ValueError("expected a JSON object")
+                raise UserError("expected a JSON object")
         except MALFORMED as error:
             yield differs(name, f"cannot be read ({short_text(str(error))}), so nothing else can be checked")
             return

@@ -31,6 +31,7 @@ from bert_training.tools.findings import (
     verified,
 )
 from bert_training.tools.verify_files import without_weights
+from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
@@ -80,7 +81,7 @@ def files_in(places: list[str]) -> list[Path]:
     files: list[Path] = []
     for place in map(Path, places):
         if not place.exists():
-            raise ValueError(f"--data {place}: expected a file or a folder, found none")
+            raise UserError(f"--data {place}: expected a file or a folder, found none")
         files += sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
     return files
 
@@ -169,7 +170,7 @@ def evaluation_flags(run: dict) -> list[str]:
             continue
         if isinstance(value, list):
             if any(str(word).startswith("-") for word in value):  # it would be another flag, such as --push_to_hub
-                raise ValueError(f"--{one.name}: expected words that do not begin with '-', got {short_text(value)}")
+                raise UserError(f"--{one.name}: expected words that do not begin with '-', got {short_text(value)}")
             given += [f"--{one.name}", *map(str, value)]
         else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")

@@ -31,6 +31,7 @@ from lab.paper.tasks import (
     Task,
     with_limits,
 )
+from tokenization.errors import UserError
 from tokenization.train_wordpiece import train_wordpiece
 
 LAYOUT = (
@@ -79,7 +80,7 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
         else:
             present.append(task)
     if missing and (scale.data == "paper" or not present):
-        raise ValueError(
+        raise UserError(
             f"--data_dir {args.data_dir}: found no data of {', '.join(missing)}, which table {args.table} needs at the "
             f"scale {scale.name}; {LAYOUT}"
         )
@@ -103,7 +104,7 @@ def find_text(args: PaperArguments) -> TextFiles:
     held_out = [path for path in files if "heldout" in path.name]
     train = [path for path in files if path not in held_out]
     if not train:
-        raise ValueError(f"--data_dir {args.data_dir}: no text in {folder}; {LAYOUT}")
+        raise UserError(f"--data_dir {args.data_dir}: no text in {folder}; {LAYOUT}")
     check_files(files)
     return TextFiles([str(path) for path in train], [str(path) for path in held_out])
 
@@ -213,5 +214,5 @@ def _is_whole(folder: Path) -> bool:
     """Whether the folder is complete; False if it does not exist. Raises ValueError if it was changed."""
     problem = damage(folder)
     if problem and folder.exists():
-        raise ValueError(f"{folder} was changed after the runs had begun ({problem}); give another --output_dir")
+        raise UserError(f"{folder} was changed after the runs had begun ({problem}); give another --output_dir")
     return problem is None

@@ -5,6 +5,7 @@ from typing import Literal
 
 from bert_training.flags.checks import at_least
 from bert_training.flags.natures import flag
+from tokenization.errors import UserError
 
 
 @dataclass
@@ -40,8 +41,8 @@ class PaperArguments:
         if self.jobs is not None:
             at_least(self, 1, "jobs")
         if self.scale == "builtin" and self.data_dir:
-            raise ValueError("--data_dir has no effect at the built-in scale; add --scale small, or leave it out")
+            raise UserError("--data_dir has no effect at the built-in scale; add --scale small, or leave it out")
         if self.scale != "builtin" and self.smoke:
-            raise ValueError("--smoke tries the built-in scale; leave --scale and --data_dir out")
+            raise UserError("--smoke tries the built-in scale; leave --scale and --data_dir out")
         if self.scale != "builtin" and not self.data_dir and not (self.scale == "paper" and self.dry_run):
-            raise ValueError(f"--scale {self.scale} needs --data_dir, a folder with text/, glue/, squad/ and conll/")
+            raise UserError(f"--scale {self.scale} needs --data_dir, a folder with text/, glue/, squad/ and conll/")

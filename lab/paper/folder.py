@@ -17,6 +17,7 @@ from bert_training.networks.other_formats import WEIGHT_FILES
 from bert_training.tasks.seeds import planned_runs
 from lab.paper.places import CELLS, PLAN
 from lab.paper.plan import Cell, Plan
+from tokenization.errors import UserError
 
 
 def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
@@ -41,7 +42,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     if not path.is_file():
         # A process that was killed leaves a draft.
         if folder.is_dir() and any(one.name != LOCK and not is_draft(one.name, PLAN) for one in folder.iterdir()):
-            raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
+            raise UserError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
         make_folder(folder)
         write_json(path, content)
         return
@@ -56,7 +57,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     if not changed:
         check_unchanged(earlier.get("files", {}), checksums)
     detail = ", ".join(changed) or _first_other_command(earlier.get("cells"), commands)
-    raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
+    raise UserError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
 
 
 def _first_other_command(earlier: Any, now: Mapping[str, list[str]]) -> str:
@@ -88,7 +89,7 @@ def check_unchanged(earlier: Mapping[str, str], now: Mapping[str, str]) -> None:
     """
     changed = [name for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
     if changed:
-        raise ValueError(f"{', '.join(changed)}: changed since the runs had begun; give another --output_dir")
+        raise UserError(f"{', '.join(changed)}: changed since the runs had begun; give another --output_dir")
 
 
 def is_finished(folder: Path, cell: Cell) -> bool:
@@ -118,13 +119,13 @@ def check_finished_cells(folder: Path, plan: Plan) -> None:
         for run in planned_runs(args) if cell.is_series else [args]:
             path = folder / run.output_dir / "run.json"
             if not path.is_file():
-                raise ValueError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
+                raise UserError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
             facts = read_record(path, f"delete {path.parent} to repeat the run", needs=("flags",))
             changed = changed_flags(facts["flags"], run)
             if model is not None and checksums[model] not in (None, facts.get("initial_weights")):
                 changed.append(f"the weights of {model}")
             if changed:
-                raise ValueError(
+                raise UserError(
                     f"{path.parent} holds another run than the plan asks for ({', '.join(changed)}); delete it to "
                     "repeat the run"
                 )

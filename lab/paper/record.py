@@ -24,6 +24,7 @@ from lab.paper.folder import is_finished
 from lab.paper.places import CELLS, PLAN
 from lab.paper.plan import Cell, Outline, Plan, Score
 from lab.paper.verdicts import Column, Scores
+from tokenization.errors import UserError
 
 REPORT = ("report.md", "report.json", "report.png")
 UNIGRAM = "unigram_entropy"  # the loss of a model that knows only how often each piece occurs
@@ -55,9 +56,7 @@ def scores_of(outline: Outline, results: Results) -> Scores:
     for score in outline.scores:
         value = results[score.cell].get(score.metric)
         if value is None:
-            raise ValueError(
-                f"{CELLS}/{score.cell}: expected the result {score.metric}, but it is missing or undefined"
-            )
+            raise UserError(f"{CELLS}/{score.cell}: expected the result {score.metric}, but it is missing or undefined")
         scores.setdefault((score.row, score.column), []).append(score.factor * value)
     return scores
 
@@ -156,7 +155,7 @@ def _read_series(folder: Path, cell: Cell) -> dict[str, Any]:
 
 def _check_finished(folder: Path, cell: Cell) -> None:
     if not is_finished(folder, cell):
-        raise ValueError(
+        raise UserError(
             f"{folder / CELLS / cell.name}: expected a finished run; the same command of lab/run_paper.py runs it"
         )
 

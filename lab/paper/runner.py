@@ -38,6 +38,7 @@ from lab.paper.folder import check_finished_cells, is_finished
 from lab.paper.places import CELLS
 from lab.paper.plan import Cell, Plan
 from tokenization.compressed_files import open_regular
+from tokenization.errors import UserError
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -229,7 +230,7 @@ def _start(context: Any, folder: Path, cell: Cell, jobs: int, gpu: str | None) -
         try:
             process.start()
         except (OSError, EOFError) as error:  # EOFError: the server has ended before it told the number of the child
-            raise ValueError(
+            raise UserError(
                 f"{cell.name} could not be started ({type(error).__name__}: {error}); give the same command again"
             ) from error
     return RunningCell(cell, process, time.time(), gpu)
@@ -241,7 +242,7 @@ def _check_end(folder: Path, cell: Cell, status: int) -> None:
         return
     log = folder / CELLS / f"{cell.name}.log"
     lines = _end_of(log).strip().splitlines() if log.is_file() else []
-    raise ValueError(
+    raise UserError(
         f"{cell.name} ended with status {status}: {lines[-1] if lines else 'it wrote nothing'} (the whole output is in "
         f"{log}); give the same command again to repeat it"
     )

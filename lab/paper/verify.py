@@ -36,6 +36,7 @@ from lab.paper.places import CELLS, RECORD
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of
 from lab.paper.report import content, markdown
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_text
 
 
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help=f"folder of a finished table of lab/run_paper.py, with {RECORD}")
     folder = parser.parse_args(argv).folder
     if not (folder / RECORD).is_file():
-        raise ValueError(
+        raise UserError(
             f"{folder}: expected the folder of a finished table of lab/run_paper.py, found no {RECORD} there"
         )
     if print_findings([(folder, findings(folder))])[DIFFERS]:

@@ -13,7 +13,6 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.flags.scripts import flags_with
 from bert_training.flags.shared import SharedArguments
-from lab.paper.flags import PaperArguments
 from tests.helpers.repository import ROOT
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
@@ -168,7 +167,6 @@ def flags_read(path: Path) -> set[str]:
         ("run_ner.py", NerArguments),
         ("run_swag.py", SwagArguments),
         ("extract_features.py", FeatureArguments),
-        ("lab/run_paper.py", PaperArguments),
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bert_training.tasks.classification.glue import OWN_LABELS, OWN_TEXTS, Task
 from bert_training.tasks.classification.labels import NUMBER
+from tokenization.errors import UserError
 
 INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
 NAME_THE_TEXT = "name the text with --text_column (two names for a pair)"
@@ -63,12 +64,12 @@ def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     certain = ("label", task.trained_label)
     several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain
     if several:
-        raise ValueError(f"expected one column with labels, got {_listed(found)}; name one with --label_column")
+        raise UserError(f"expected one column with labels, got {_listed(found)}; name one with --label_column")
     if not found:
         remedy = "rename the label column" if task.files else "name the label column with --label_column"
         if not task.files and len(header) > 3:
             remedy += " (several labels for one text, each in a column of its own, cannot be learnt)"
-        raise ValueError(
+        raise UserError(
             f"expected a column {_or(task.label_columns)}, got {_listed(header)}; {_remedy(task, header, remedy)}"
         )
     return found[0]
@@ -108,7 +109,7 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
     expected = _or(" and ".join(names) for names in task.text_columns)
     if not own and task.text_columns[0] == task.trained_on:
         expected = f"{_or([' and '.join(task.trained_on)])} as in the model's training, or usual names"
-    raise ValueError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
+    raise UserError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
 
 
 BOOLEANS = ("true", "false", "yes", "no", "t", "f", "y", "n")
@@ -138,9 +139,9 @@ def _is_value(cell: str) -> bool:
     return words <= NO_WORDS and any(map(str.isalnum, cell))
 
 
-def _several(candidates: Iterable[str]) -> ValueError:
+def _several(candidates: Iterable[str]) -> UserError:
     listed = list(candidates)
-    return ValueError(
+    return UserError(
         f"{len(listed)} candidates for the text: {', '.join(listed)}; {NAME_THE_TEXT}; only usual names such as "
         "'text', or 'premise' and 'hypothesis', need no flag"
     )

@@ -27,6 +27,7 @@ from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
 from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
 from bert_training.tasks.task_data import ProblemType
+from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 
@@ -159,7 +160,7 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
     for split, examples in data.splits.items():
         refuse_alike(split, examples.cut, max_length)
         if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
-            raise ValueError(
+            raise UserError(
                 f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
                 f"tokenizer, so that there is nothing to learn; is {examples.columns.texts[0]!r} the text?"
             )

@@ -20,6 +20,7 @@ import numpy as np
 
 from bert_training.tasks.classification.glue import ACCURACY, CORRELATIONS, Task
 from bert_training.tasks.classification.trained_for import TrainedFor
+from tokenization.errors import UserError
 
 INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")  # int() refuses more digits
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -75,26 +76,26 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
         if is_null(label):
             if may_be_null:
                 continue
-            raise ValueError(f"{where(row)}: expected a label in {column!r}, got {label!r}; {FILL_IN}")
+            raise UserError(f"{where(row)}: expected a label in {column!r}, got {label!r}; {FILL_IN}")
         if isinstance(label, list | tuple | dict | set | np.ndarray) or (
             isinstance(label, str) and LIST.fullmatch(label.strip())
         ):
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; several labels for one "
                 "text cannot be learnt, so give each text one label"
             )
         text = as_text(label)
         if not isinstance(label, str | int | float):
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; name another column with "
                 "--label_column, or write words or numbers"
             )
         if text != text.strip():
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, without spaces around it, got {label!r:.60}"
             )
         if "\t" in text or len(text.splitlines()) > 1:
-            raise ValueError(
+            raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, without tabs and line ends, "
                 f"because predictions are written in columns; got {label!r:.60}"
             )
@@ -142,7 +143,7 @@ def infer_task(
         elif problem_type is None and not examples.facts.get("class_names"):
             _check_classes(examples)
         if len(names) < 2:
-            raise ValueError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
+            raise UserError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
     for part in splits.values():
         # Without the flag, labels such as 0.0 beside 0 are refused, unless the model has these classes.
         if part.labels is not None and (problem_type or not training):
@@ -155,12 +156,12 @@ def infer_task(
 def _check_against_model(problem_type: str | None, trained: TrainedFor) -> None:
     """Without training data, refuse a flag that contradicts the model."""
     if problem_type == "regression" and trained.class_names:
-        raise ValueError(
+        raise UserError(
             f"--problem_type regression: the model predicts the classes {', '.join(trained.class_names)}; leave the "
             "flag out, or give training data"
         )
     if problem_type == "single_label" and trained.scores:
-        raise ValueError(
+        raise UserError(
             "--problem_type single_label: the model predicts scores (a regression); leave the flag out, or give "
             "training data"
         )
@@ -181,7 +182,7 @@ def _check_values(part: Labelled, named: Sequence[str], words_are_classes: bool)
             found = repr(as_text(value)) if as_text(value) else "an empty field"
             remedy = "give the class another name" if numbers else "give --problem_type single_label"
             rename = f", or, if it is a class, {remedy}" if as_text(value) else ""
-            raise ValueError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}")
+            raise UserError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}")
 
 
 def _are_scores(examples: Labelled) -> bool:
@@ -191,7 +192,7 @@ def _are_scores(examples: Labelled) -> bool:
     if not decimal:
         if all(SPELLED.fullmatch(text) for text in texts) and not all(map(INTEGER.fullmatch, texts)):
             row = next(row for row, text in enumerate(texts) if not INTEGER.fullmatch(text))
-            raise ValueError(
+            raise UserError(
                 f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma "
                 f"or a unit, and so may all others; write {_plain(texts[row])!r:.60} for scores, or give "
                 "--problem_type single_label for classes"
@@ -199,7 +200,7 @@ def _are_scores(examples: Labelled) -> bool:
         return False
     if all(NUMBER.fullmatch(text) and float(text).is_integer() for text in texts):
         row = decimal[0]
-        raise ValueError(
+        raise UserError(
             f"{examples.where(row)}: the label {texts[row]!r} may be a class (pandas writes whole numbers so if "
             "another row has none) or a score, and so may all others; give --problem_type single_label for classes, or "
             "--problem_type regression for scores"
@@ -220,7 +221,7 @@ def _check_classes(examples: Labelled) -> None:
     count = sum(rows.values())
     if count >= FEW_ROWS and len(single) > count / 2:
         value = as_text((examples.labels or [])[single[0]])
-        raise ValueError(
+        raise UserError(
             f"{examples.where(single[0])}: the label {value!r:.60} is in no other row, as {len(single)} of {count} "
             "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
             "regression for scores, or --problem_type single_label for classes"
@@ -230,7 +231,7 @@ def _check_classes(examples: Labelled) -> None:
         text = as_text(value)
         other = spelled.setdefault(text.lower(), text)
         if other != text:
-            raise ValueError(
+            raise UserError(
                 f"{examples.where(row)}: the label {text!r:.60} is {other!r:.60} in another row; write them alike, or "
                 "give --problem_type single_label if these are two classes"
             )
@@ -239,7 +240,7 @@ def _check_classes(examples: Labelled) -> None:
 def _check_numbers(part: Labelled) -> None:
     for row, value in enumerate(part.labels or []):
         if not NUMBER.fullmatch(as_text(value)):
-            raise ValueError(
+            raise UserError(
                 f"{part.where(row)}: the model predicts scores (a regression), expected a number as label, got "
                 f"{as_text(value)[:60]!r}; give a model that was trained on these classes, or training data"
             )
@@ -250,7 +251,7 @@ def _check_unnamed(splits: Mapping[str, Labelled], trained: TrainedFor) -> None:
     for split, part in splits.items():
         for row, value in enumerate(part.labels or []):
             if split != "test" and as_text(value) not in names:
-                raise ValueError(
+                raise UserError(
                     f"{part.where(row)}: the model's classes have no names of their own, so expected a label from 0 to "
                     f"{len(names) - 1} or from {names[0]} to {names[-1]}, got {as_text(value)[:60]!r}; write these, or "
                     "name the classes in id2label of its config.json"
@@ -293,7 +294,7 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
             if not _is_score(text, task):
                 bounds = f" from {low} to {high}" if np.isfinite(low) else ""
                 classes = "" if task.files else ", or give --problem_type single_label if the labels are classes"
-                raise ValueError(
+                raise UserError(
                     f"{examples.where(row)}: expected a number{bounds} as label, got {text[:60]!r}; correct the line"
                     f"{classes}"
                 )
@@ -310,7 +311,7 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
                 remedy = "-1 stands for a hidden label, so save the rows with labels as files, and give these"
             elif not task.files and _whole(text) in known:
                 remedy = f"write {_whole(text)}, or give --problem_type single_label to read it so"
-            raise ValueError(
+            raise UserError(
                 f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {text!r}; {remedy}"
             )
         numbers.append(known[text])
@@ -361,7 +362,7 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
         row, other = found.index(False), found.index(True)
         has = f"has the label {values[row]!r:.60}" if values[row] else "has no label"
         expected = f"a label out of {', '.join(known)}" if task.labels else "a number"
-        raise ValueError(
+        raise UserError(
             f"{examples.where(row)}: this row {has}, but {examples.where(other)} has {values[other]!r:.60}; expected "
             f"{expected} in all rows: correct it, or leave out the column of the labels, and nothing is scored"
         )

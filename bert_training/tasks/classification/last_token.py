@@ -17,12 +17,13 @@ import numpy as np
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.glue import Task
+from tokenization.errors import UserError
 
 
 def check_classes(args: GlueArguments, task: Task) -> None:
     """Raise ValueError for a regression, because a network for token classification has only classes."""
     if args.label_token == "last" and task.labels is None:
-        raise ValueError(
+        raise UserError(
             "--label_token last: expected classes, got scores (a regression); leave the flag out or, if it "
             "comes from the model, give --label_token cls"
         )

@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tokenization.errors import UserError
+
 
 def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
     """The share of equal entries, from 0 to 1."""
@@ -63,13 +65,13 @@ def _has_constant(*sides: np.ndarray) -> bool:
 def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     predictions, references = np.asarray(predictions), np.asarray(references)
     if predictions.shape != references.shape or predictions.ndim != 1 or not len(predictions):
-        raise ValueError(
+        raise UserError(
             "expected two equally long, non-empty lists of numbers, "
             f"got shapes {predictions.shape} and {references.shape}"
         )
     for name, side in (("predictions", predictions), ("references", references)):
         if not np.isfinite(side).all():
-            raise ValueError(f"{name} hold NaN or infinite values; the model has diverged")
+            raise UserError(f"{name} hold NaN or infinite values; the model has diverged")
     return predictions, references
 
 

@@ -37,6 +37,7 @@ from bert_training.tasks.classification.trained_for import TrainedFor, recorded_
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
 from tokenization.compressed_files import kind_of
+from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"
 GIVE_FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
@@ -61,16 +62,16 @@ def load_data(
                                       ("--train_file, --validation_file or --test_file", files))
              if there]  # fmt: skip
     if len(given) > 1:
-        raise ValueError(f"give only one of {' and '.join(given)}")
+        raise UserError(f"give only one of {' and '.join(given)}")
     tasks = GLUE_TASKS | BUILTIN_TASKS
     name = args.task_name or (None if given else "builtin_pair")
     name = FORMER_NAMES.get(name, name) if name else None
     if name and name not in tasks:
-        raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
+        raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
     if name in BUILTIN_TASKS and given:
-        raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
+        raise UserError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
-        raise ValueError("--data_dir needs --task_name: official files differ from task to task")
+        raise UserError("--data_dir needs --task_name: official files differ from task to task")
     task = tasks[name] if name else None
     if name in BUILTIN_TASKS:
         read = {split: _builtin(name, split) for split in ("train", "validation")}
@@ -127,13 +128,13 @@ def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> Non
     """Refuse a model whose head cannot be used: it is for something else, or gives a text several labels."""
     chosen = args.task_name or args.problem_type
     if trained.several_labels and not (training and chosen):
-        raise ValueError(
+        raise UserError(
             f"{args.model_name_or_path}: the model gives a text several labels (problem_type "
             "multi_label_classification in its config.json), which this script does not support"
             + ("; --problem_type single_label or regression trains a new task from its weights" if training else "")
         )
     if trained.other_head and not training:
-        raise ValueError(
+        raise UserError(
             f"{args.model_name_or_path}: the model is a {trained.other_head}, which has no trained head for texts "
             f"(--label_token {args.label_token}); give a model that was fine-tuned with run_glue.py, or training data"
         )
@@ -147,19 +148,19 @@ def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
         advice = f"Give a model fine-tuned on {'MNLI' if data.name == 'ax' else 'this task'}, or training data"
         if trained.unnamed:
             advice = f"Name them there, in the order of the model's outputs. {advice}"
-        raise ValueError(
+        raise UserError(
             "without training data the model's config must name the labels "
             f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(names or ['none'])}. {advice}"
         )
     if task.labels is None and names:
-        raise ValueError(
+        raise UserError(
             f"without training data the model must predict scores; its classes are {', '.join(names)}. Give a model "
             "fine-tuned on this task, or training data"
         )
     if trained.texts and trained.texts != data.texts_per_example:
         kinds = {1: "single texts", 2: "pairs of texts"}
         columns = ", ".join(map(repr, next(iter(data.splits.values())).columns.texts))
-        raise ValueError(
+        raise UserError(
             f"the model was trained on {kinds[trained.texts]}, expected {kinds[trained.texts]}, got "
             f"{kinds[data.texts_per_example]} ({columns}); name the text with --text_column (two names for a pair), or "
             "give another model"
@@ -176,9 +177,9 @@ def in_order(task: Task, names: tuple[str, ...]) -> Task:
 def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use."""
     if args.do_predict and not data.to_predict:
-        raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
+        raise UserError("--do_predict: there is no test split; give --test_file, or drop the flag")
     if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
-        raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
+        raise UserError("there is training data but nothing to evaluate on; give --validation_file")
     for split, examples in data.splits.items():
         if examples.labels is not None:
             to_predict = split.startswith("test")
@@ -191,7 +192,7 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     train = data.splits.get("train")
     if train and train.labels and len(set(train.labels)) == 1:
         label = data.task.labels[train.labels[0]] if data.task.labels else train.labels[0]
-        raise ValueError(
+        raise UserError(
             f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
             "the file, or raise --max_train_samples"
         )
@@ -253,9 +254,9 @@ def _examples(
             if problem and may_be_empty and isinstance(text, str):
                 empty.append(row)
             elif problem:
-                raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
+                raise UserError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
     if columns.guessed and (value := not_texts(texts[0])):
-        raise ValueError(
+        raise UserError(
             f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
             f"numbers, dates, prices, codes, or yes and no, such as {value!r:.60}; {NAME_THE_TEXT}"
         )
@@ -277,7 +278,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
         ValueError: the folder or one of its files is missing.
     """
     if not folder.is_dir():
-        raise ValueError(f"--data_dir {folder}: no such folder")
+        raise UserError(f"--data_dir {folder}: no such folder")
     paths, missing = {}, []
     for split, name in task.files.items():
         if split.startswith("test") and "train" in task.files and not with_test:
@@ -291,7 +292,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
             missing.append(name)
     # The diagnostics have no training set, and users often have only one of the two files.
     if missing and ("train" in task.files or not paths):
-        raise ValueError(
+        raise UserError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
             f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
         )
@@ -308,7 +309,7 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     ``task`` need not be in the table; see ``load_data``.
     """
     if task.files and "train" not in task.files and "train" in files:
-        raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
+        raise UserError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     splits: dict[str, Examples] = {}
     for split, path in files.items():
         examples = read_examples(task, path, split != "test", may_be_labelled=split == "test")
@@ -367,9 +368,9 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
         task = _with_columns(task, splits[split].columns)
     if not splits:
         predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
-        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
+        raise UserError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
     if args.dataset_name and "train" in splits and not any(split.startswith("validation") for split in splits):
-        raise ValueError(
+        raise UserError(
             f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
             f"{', '.join(dataset)}; {AS_FILES}"
         )
@@ -380,14 +381,14 @@ def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
     try:
         return usual_splits(dataset)
     except ValueError as error:
-        raise ValueError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
+        raise UserError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
 
 
 def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
     try:
         columns = find_columns(task, rows.column_names, labelled)
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise UserError(f"{source}: {error}") from None
     facts: dict = {"source": source, "fingerprint": rows._fingerprint}
     read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
     table = {name: rows[name][:] for name in read}

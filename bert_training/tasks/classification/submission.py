@@ -24,6 +24,7 @@ from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_nam
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary
 from tokenization.compressed_files import largest
+from tokenization.errors import UserError
 from tokenization.small_files import read_small_bytes
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
@@ -121,14 +122,14 @@ def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
             names = archive.namelist()
             for entry in archive.infolist():
                 if entry.filename in TEST_ROWS and entry.file_size > largest():
-                    raise ValueError(
+                    raise UserError(
                         f"{entry.filename} has {entry.file_size:,} bytes, at most {largest():,} are expected"
                     )
             return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such file; bert-repro submission makes one") from None
+        raise UserError(f"{path}: there is no such file; bert-repro submission makes one") from None
     except Exception as error:  # the bytes of a damaged or encrypted archive can raise anything
-        raise ValueError(f"{path}: expected a whole zip file, got: {error}; make it again") from None
+        raise UserError(f"{path}: expected a whole zip file, got: {error}; make it again") from None
 
 
 def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
@@ -152,17 +153,17 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
             best = read_summary(folder).get("best")
             name = best.get("folder") if isinstance(best, dict) else None
             if not is_plain_name(name):
-                raise ValueError(
+                raise UserError(
                     f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
                     f"{str(name)[:80]!r}; give the folder of the run itself"
                 )
             folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
-            raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
+            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
         for path in here:
             if path.name in files:
-                raise ValueError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
+                raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
             check_unchanged(path)
             files[path.name] = path
     return files
@@ -183,7 +184,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         rows = "".join(f"{index}\t{WNLI_MAJORITY}\n" for index in range(TEST_ROWS["WNLI.tsv"]))
         contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
     if problems := [*_problems(contents)]:
-        raise ValueError("\n".join(["nothing written, the server would refuse this:", *problems]))
+        raise UserError("\n".join(["nothing written, the server would refuse this:", *problems]))
     with whole_file(Path(output)) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in TEST_ROWS:
             # With a fixed date, the same predictions give the same bytes.
@@ -223,4 +224,4 @@ def main(argv: list[str] | None = None) -> None:
     for name in (name for name in problems if not problems[name]):
         print(f"{name}: {TEST_ROWS[name]:,} predictions, well-formed")
     if wrong := [text for text in problems.values() if text]:
-        raise ValueError("\n".join(["the server would refuse this:", *wrong]))
+        raise UserError("\n".join(["the server would refuse this:", *wrong]))

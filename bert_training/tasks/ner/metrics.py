@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from tokenization.errors import UserError
+
 TAG = re.compile(r"O|[BIES]-.+")
 
 
@@ -22,7 +24,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     previous = "O"
     for place, tag in enumerate(tags):
         if not TAG.fullmatch(tag):
-            raise ValueError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
+            raise UserError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
         if previous[0] in "BI" and tag[0] in "IE" and tag[2:] == previous[2:]:
             spans[-1] = (*spans[-1][:2], place + 1)
         elif tag != "O":
@@ -42,7 +44,7 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
         ValueError: the sentences of the two differ in number or length, or there is no word at all.
     """
     if [len(tags) for tags in predictions] != [len(tags) for tags in references] or not any(map(len, references)):
-        raise ValueError("expected predictions and references of the same, non-empty sentences, a tag for every word")
+        raise UserError("expected predictions and references of the same, non-empty sentences, a tag for every word")
     right: Counter[str] = Counter()
     guessed: Counter[str] = Counter()
     true: Counter[str] = Counter()

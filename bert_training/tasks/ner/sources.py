@@ -16,6 +16,7 @@ from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_ea
 from bert_training.tasks.prediction_files import check_cell
 from bert_training.tasks.task_data import files_or_hub, sample_limit
 from tokenization.compressed_files import kind_of
+from tokenization.errors import UserError
 
 # The names that the columns of a data set of the Hub may have.
 WORD_COLUMNS, TAG_COLUMNS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels")
@@ -101,7 +102,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         splits = {split: _builtin(split) for split in ("train", "validation")}
     for split in ("train", "validation"):
         if split in splits and not splits[split].tagged:
-            raise ValueError(f"{splits[split].source}: expected a tag for every word, got words only; {ADD_TAGS}")
+            raise UserError(f"{splits[split].source}: expected a tag for every word, got words only; {ADD_TAGS}")
     labels = _labels(splits, model_labels)
     for split, part in splits.items():
         part.sentences = part.sentences[: sample_limit(args, split)]
@@ -109,7 +110,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
             _check_cells(part)
     train = splits.get("train")
     if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
-        raise ValueError(
+        raise UserError(
             f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
             "--max_train_samples"
         )
@@ -143,21 +144,21 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
         _check_types(places)
         return model_labels if model_labels and set(model_labels) == set(labels) else labels
     if not model_labels:
-        raise ValueError(
+        raise UserError(
             "without training data the model's config must name the tags in id2label, and it does not; give a "
             "model fine-tuned with run_ner.py, or --train_file"
         )
     for label in model_labels:
         check_cell(label, "id2label in the model's config.json", "a tag")
         if places and not re.fullmatch("O|[BI]-.+", label):
-            raise ValueError(
+            raise UserError(
                 f"id2label in the model's config.json: expected tags O, B-TYPE and I-TYPE, got {label!r}; tags of "
                 "other schemes cannot be scored here. Give a model fine-tuned with run_ner.py, or words alone as "
                 "--test_file"
             )
     for kind, place in first_places.items():
         if not {f"B-{kind}", f"I-{kind}"} & set(model_labels):
-            raise ValueError(
+            raise UserError(
                 f"{place}: the model knows no entities of type {kind!r}, only {', '.join(model_labels)}; give a "
                 "model for these tags, or --train_file"
             )
@@ -180,7 +181,7 @@ def _check_types(places: dict[str, dict[str, str]]) -> None:
     for split, types in places.items():
         if types and known and not types.keys() & known.keys():
             kind, place = next(iter(types.items()))
-            raise ValueError(
+            raise UserError(
                 f"{place}: expected entities of the types of the training data ({', '.join(sorted(known))}), got "
                 f"{kind!r}, and none of them in the {split} data; give both files the same names of tags"
             )
@@ -202,7 +203,7 @@ def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     try:
         columns = _known_columns(rows.column_names)
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise UserError(f"{source}: {error}") from None
     names = None
     for name in set(columns) & set(TAG_COLUMNS):
         feature = rows.features[name]
@@ -217,7 +218,7 @@ def _known_columns(header: list[str]) -> list[str]:
     found = [next((name for name in names if name in header), None)
              for names in (WORD_COLUMNS, TAG_COLUMNS, DOCUMENT_COLUMNS)]  # fmt: skip
     if found[0] is None:
-        raise ValueError(
+        raise UserError(
             f"expected the columns {' or '.join(WORD_COLUMNS)} and {' or '.join(TAG_COLUMNS)}, got "
             f"{', '.join(map(repr, header))}; rename them, each with a list for every sentence"
         )
@@ -243,17 +244,17 @@ def _split(
         place, given = where(row), tags[row] if tags else None
         right = isinstance(sentence, list) and all(isinstance(word, str) and word.strip() for word in sentence)
         if not right or (given is not None and not (isinstance(given, list) and len(given) == len(sentence))):
-            raise ValueError(
+            raise UserError(
                 f"{place}: expected words and a tag for each, in two lists, got {str(sentence)[:60]!r} and "
                 f"{str(given)[:60]!r}; correct the row"
             )
         document = documents[row] if documents else 0
         if not isinstance(document, str | int):
-            raise ValueError(f"{place}: expected a name or number of its document, got {document!r}; fill it in")
+            raise UserError(f"{place}: expected a name or number of its document, got {document!r}; fill it in")
         number = numbers.setdefault(document, len(numbers)) if documents else 0
         sentences.append(Sentence(sentence, _named_tags(given, names, place), number, place))
     if not any(sentence.words for sentence in sentences):
-        raise ValueError(f"{source}: expected sentences with words, got none; is this the right data set?")
+        raise UserError(f"{source}: expected sentences with words, got none; is this the right data set?")
     _check_hidden(source, sentences)
     content = digest([[sentence.words, sentence.tags, sentence.document] for sentence in sentences])
     split = Split(source, sentences, {"documents": len(numbers), "sha256": content})
@@ -269,7 +270,7 @@ def _check_hidden(source: str, sentences: list[Sentence]) -> None:
     hidden = {sentence.tags is None for sentence in sentences if sentence.words}
     if len(hidden) != 1:
         odd = next(sentence for sentence in sentences if sentence.words and sentence.tags is None)
-        raise ValueError(
+        raise UserError(
             f"{odd.where}: expected tags as in other rows of {source}, got none; give all rows tags, or none"
         )
     for sentence in sentences:
@@ -285,7 +286,7 @@ def _named_tags(tags: list | None, names: list[str] | None, place: str) -> list[
         return tags
     if names is None or not all(type(tag) is int and 0 <= tag < len(names) for tag in tags):
         wrong = next((tag for tag in tags if type(tag) is not int or not 0 <= tag < len(names or ())), None)
-        raise ValueError(
+        raise UserError(
             f"{place}: expected tags by name, or numbers of the names that the data set declares "
             f"({str(names)[:200]}); got {wrong!r} in {str(tags)[:60]}; give every word the "
             "name of its tag, such as B-PER"

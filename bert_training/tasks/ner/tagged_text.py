@@ -35,6 +35,7 @@ from bert_training.tasks.ner.metrics import span_scores
 from bert_training.tasks.ner.other_layouts import TAG, first_column_problem, line_problem, words_problem
 from bert_training.tasks.overlapping_rows import rows_around
 from tokenization.compressed_files import numbered_lines
+from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
@@ -117,7 +118,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
         columns, first = columns or len(fields), first or number
         tagged = bool(sentences) and sentences[0].tags is not None
         if problem := _line_problem(line, fields, separator, columns, first, tagged):
-            raise ValueError(f"{path}:{number}: {problem}")
+            raise UserError(f"{path}:{number}: {problem}")
         if not within:
             sentences.append(Sentence([], [] if columns > 1 else None, documents, str(path), number))
             within = True
@@ -125,7 +126,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
         if columns > 1:
             sentences[-1].known_tags.append(fields[-1])
     if not sentences:
-        raise ValueError(f"{path}:1: expected lines of a word and its tag, got an empty file")
+        raise UserError(f"{path}:1: expected lines of a word and its tag, got an empty file")
     _check_words(path, sentences, columns)
     split = Split(str(path), sentences, {"documents": documents})
     if not documents:
@@ -172,7 +173,7 @@ def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
     found = words_problem(words, first) if columns == 1 else (0, first_column_problem(words, columns))
     if found and found[1]:
         sentence, number = places[found[0]]
-        raise ValueError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")
+        raise UserError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")
 
 
 def one_document_each(split: Split) -> None:
@@ -199,7 +200,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     for sentence in split.sentences:
         for word, tag in enumerate(sentence.known_tags):
             if not TAG.fullmatch(tag):
-                raise ValueError(f"{sentence.place(word)}: {wrong_tag(tag, f'for {sentence.words[word][:40]!r}')}")
+                raise UserError(f"{sentence.place(word)}: {wrong_tag(tag, f'for {sentence.words[word][:40]!r}')}")
             prefixes.add(tag[0])
     with_ends = "BMES" if "M" in prefixes else "BIOES"
     schemes = (with_ends,) if prefixes & set("ESLUM") else ("BIO", "IOB1")
@@ -208,7 +209,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     if breaks[scheme] and (scheme == with_ends or not mixed_tags):
         place, previous, tag = breaks[scheme][0]
         remedy = "" if scheme == with_ends else ", or give --mixed_tags to let I- begin an entity, as conlleval does"
-        raise ValueError(
+        raise UserError(
             f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
@@ -336,7 +337,7 @@ def build_rows(
     """
     room = max_seq_length - 2
     if room < 2:
-        raise ValueError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
+        raise UserError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
     pieces = _pieces(split, tokenizer)
     unknown = sum(not pieces[word] for sentence in split.sentences for word in sentence.words)
     cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]

@@ -28,6 +28,7 @@ from bert_training.tasks.squad import metrics
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import find_threshold_to_store, gives_no_answer
 from bert_training.tasks.squad.windows import Windows, max_context
+from tokenization.errors import UserError
 
 WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
 WHITE_SPACE = re.compile(f"[{WHITE}]")
@@ -114,7 +115,7 @@ def find_answers(
     """
     _check_logits(windows, start_logits, end_logits)
     if n_best_size < 1 or max_answer_length < 1:
-        raise ValueError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
+        raise UserError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
     realign = realign or slice_of_context
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
     answers = Answers(threshold=null_score_diff_threshold)
@@ -141,12 +142,12 @@ def find_answers(
 def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
     for name, rows in zip(("start", "end"), logits):
         if len(rows) != len(windows):
-            raise ValueError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
+            raise UserError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
         for window, (row, ids) in enumerate(zip(rows, windows.input_ids)):
             if len(row) < len(ids):
-                raise ValueError(f"window {window} has {len(ids)} tokens but {len(row)} {name} logits")
+                raise UserError(f"window {window} has {len(ids)} tokens but {len(row)} {name} logits")
             if not np.isfinite(row[: len(ids)]).all():
-                raise ValueError(
+                raise UserError(
                     f"window {window} has {name} logits that are not finite: training diverged; lower --learning_rate"
                 )
 

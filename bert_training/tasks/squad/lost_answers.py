@@ -13,6 +13,7 @@ from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, token_span
+from tokenization.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def report_lost(
     run.add_facts(lost_at_lengths={split: asdict(lost) for split, lost in found.items()})
     train = found.get("train")
     if train and 0 < train.answerable == train.in_no_window:
-        raise ValueError(
+        raise UserError(
             f"no window of --max_seq_length {args.max_seq_length} holds a whole answer to any of the "
             f"{train.answerable:,} training questions that have one, so that there is nothing to learn; "
             f"{_remedy(args, positions)}"

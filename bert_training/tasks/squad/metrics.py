@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
 from tokenization.compressed_files import read_text
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 
 if TYPE_CHECKING:  # machines that only train may lack this package
@@ -81,11 +82,11 @@ def score(
     _check_ids(gold, predictions, "predictions", need_all=version_2_with_negative)
     if not version_2_with_negative:
         if null_odds is not None or threshold is not None:
-            raise ValueError("null odds and their threshold belong to SQuAD 2.0: set version_2_with_negative")
+            raise UserError("null odds and their threshold belong to SQuAD 2.0: set version_2_with_negative")
         return _score_v1(gold, predictions)
     if null_odds is None:
         if threshold is not None:
-            raise ValueError("a null score threshold needs null odds to compare with")
+            raise UserError("a null score threshold needs null odds to compare with")
     else:
         _check_ids(gold, null_odds, "null odds", need_all=True)
     return _score_v2(gold, predictions, null_odds, threshold)
@@ -93,10 +94,10 @@ def score(
 
 def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None:
     if not gold:
-        raise ValueError("there is no question to score")
+        raise UserError("there is no question to score")
     missing = [id_ for id_ in gold if id_ not in given]
     if missing and (need_all or len(missing) == len(gold)):
-        raise ValueError(
+        raise UserError(
             f"{what} of {len(missing)} of {len(gold)} questions are missing, the first is {missing[0]!r}; "
             "give one for every question id of the data"
         )
@@ -114,7 +115,7 @@ def _score_v1(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str])
     exact, f1 = 0.0, 0.0
     for id_, answers in gold.items():
         if not answers:
-            raise ValueError(f"question {id_!r} has no answer: score it with version_2_with_negative")
+            raise UserError(f"question {id_!r} has no answer: score it with version_2_with_negative")
         if id_ in predictions:
             exact += max(exact_match(predictions[id_], answer) for answer in answers)
             f1 += max(f1_v1(predictions[id_], answer) for answer in answers)
@@ -178,20 +179,20 @@ def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
     try:
         content = parse_json(read_text(path))
     except json.JSONDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"{path}:{error.lineno}: cannot be read as JSON at column {error.colno} ({error.msg}); expected one "
             f"object, question id -> {what}"
         ) from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
+        raise UserError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
     for id_, value in content.items():
         finite = isinstance(value, str) or (type(value) in kinds and abs(value) <= sys.float_info.max)
         if type(value) not in kinds or not finite:
-            raise ValueError(f"{path}, question {id_!r:.80}: expected {what}, got {value!r:.60}")
+            raise UserError(f"{path}, question {id_!r:.80}: expected {what}, got {value!r:.60}")
         try:
             f"{id_}{value}".encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
+            raise UserError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
     return content
 
 
@@ -228,7 +229,7 @@ def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
                 ids = Counter(row["id"] for row in rows)
                 if ids.total() > len(ids):
                     id_ = ids.most_common(1)[0][0]
-                    raise ValueError(f"question {id_!r:.80}: expected each id once, got it {ids[id_]} times")
+                    raise UserError(f"question {id_!r:.80}: expected each id once, got it {ids[id_]} times")
             gold = {row["id"]: row["answers"]["text"] for row in references}
             texts = {row["id"]: row["prediction_text"] for row in predictions}
             if not version_2_with_negative:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tokenization.compressed_files import read_text
+from tokenization.errors import UserError
 from tokenization.json_text import parse_json
 
 Value = TypeVar("Value")
@@ -47,7 +48,7 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     try:
         document = parse_json(read_text(path))
     except json.JSONDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "
             "expected one SQuAD object with a field 'data'"
         ) from error
@@ -76,7 +77,7 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
                 id_ = _get(entry, "id", str, f"{place}, question {position}")
                 here = f"{source}, question {id_!r}"
                 if id_ in seen:
-                    raise ValueError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
+                    raise UserError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
                 seen.add(id_)
                 text = _get(entry, "question", str, here)
                 answers = [
@@ -87,19 +88,19 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
                 _check(question, entry.get("is_impossible"), here, version_2_with_negative)
                 questions.append(question)
     if not questions:
-        raise ValueError(f"{source}: expected questions, got none")
+        raise UserError(f"{source}: expected questions, got none")
     return questions
 
 
 def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
     if not isinstance(holder, dict):
-        raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
+        raise UserError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
     if key not in holder:
-        raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
+        raise UserError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
     # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
     value = holder[key]
     if type(value) is not kind:
-        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(value)}")
+        raise UserError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(value)}")
     return value
 
 
@@ -114,26 +115,26 @@ def _check(question: Question, is_impossible: object, here: str, version_2_with_
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
+            raise UserError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
     if is_impossible is not None and is_impossible is not (not question.answers):  # JSON's 0 is not its false
-        raise ValueError(
+        raise UserError(
             f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"
         )
     if not question.answers and not version_2_with_negative:
-        raise ValueError(f"{here}: has no answer; for data with unanswerable questions give --version_2_with_negative")
+        raise UserError(f"{here}: has no answer; for data with unanswerable questions give --version_2_with_negative")
     for text, start in question.answers:
         end = start + len(text)
         if not text.strip():
-            raise ValueError(f"{here}: has an empty answer; leave 'answers' empty for an unanswerable question")
+            raise UserError(f"{here}: has an empty answer; leave 'answers' empty for an unanswerable question")
         if start < 0 or end > len(question.context):
-            raise ValueError(
+            raise UserError(
                 f"{here}: answer {_short(text)} at characters {start} to {end} lies outside its context of "
                 f"{len(question.context)} characters; correct 'answer_start'"
             )
         if question.context[start:end] != text:
             place = question.context.find(text)
             hint = f"it occurs at {place}" if place >= 0 else "it does not occur in the context"
-            raise ValueError(
+            raise UserError(
                 f"{here}: expected answer {_short(text)} at character {start}, the context has "
                 f"{_short(question.context[start:end])} there; {hint}; correct 'answer_start' or the text"
             )

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from bert_training.flags.fine_tuning import SquadArguments
+from tokenization.errors import UserError
 
 FIELD = "question_answering"
 # All are in tokens except n_best_size.
@@ -50,7 +51,7 @@ def checked_settings(config: Mapping[str, Any], place: str) -> dict[str, int]:
     stored, longest = config.get(FIELD, {}), config.get("max_position_embeddings", 512)
     fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
     if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > longest:
-        raise ValueError(
+        raise UserError(
             f"{place}: {FIELD!r} must hold positive whole numbers for {', '.join(DEFAULTS)}, with a length of at most "
             f"{longest}; got {str(stored)[:120]}; correct it, or delete the field"
         )

@@ -11,6 +11,7 @@ from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
 from bert_training.tasks.task_data import files_or_hub, sample_limit
+from tokenization.errors import UserError
 
 SPLITS = ("train", "validation")
 GIVE_FILES = "give --train_file and --validation_file"
@@ -98,13 +99,13 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     rows = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, name, config_name, split=split))
     missing = {"id", "question", "context", "answers"} - set(rows.column_names)
     if missing:
-        raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
+        raise UserError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
     paragraphs = []
     for number, row in enumerate(rows):
         answers = row["answers"] if isinstance(row["answers"], dict) else {}
         texts, starts = answers.get("text"), answers.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            raise ValueError(
+            raise UserError(
                 f"{source}, row {number}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one "
                 f"length, got {row['answers']!r:.60}; a question without an answer has empty lists"
             )

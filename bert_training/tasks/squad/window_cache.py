@@ -23,6 +23,7 @@ from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad import windows as windows_module
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, build_windows
+from tokenization.errors import UserError
 
 # What reading a damaged file raises; RuntimeError and NotImplementedError, if it claims to be encrypted or the like.
 DAMAGE = (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zlib.error, struct.error,
@@ -138,16 +139,16 @@ def load_windows(path: Path, key: str) -> Windows:
     """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         if sum(member.file_size for member in arrays.zip.infolist()) > path.stat().st_size:
-            raise ValueError("it is packed, and save_windows does not pack")
+            raise UserError("it is packed, and save_windows does not pack")
         columns = dict(arrays)
     if str(columns["key"]) != key:
-        raise ValueError("it holds the windows of other questions, tokenizer or lengths")
+        raise UserError("it holds the windows of other questions, tokenizer or lengths")
     begins, lengths = columns["context_begin"], columns["lengths"]
     for counts, items in (("lengths", "input_ids"), ("span_counts", "spans")):
         if columns[counts].min(initial=0) < 0 or columns[counts].sum() != len(columns[items]):
-            raise ValueError(f"{counts} do not sum to the {len(columns[items]):,} {items}")
+            raise UserError(f"{counts} do not sum to the {len(columns[items]):,} {items}")
     if (begins < 0).any() or (begins > lengths).any():
-        raise ValueError("context_begin is outside the window")
+        raise UserError("context_begin is outside the window")
     types = np.repeat(
         np.tile(np.array([0, 1], dtype=np.int8), len(begins)), np.stack([begins, lengths - begins], 1).flat
     )

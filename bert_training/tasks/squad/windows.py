@@ -19,6 +19,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.tasks.squad.questions import Question
+from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 
@@ -67,12 +68,12 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
     """Raise ValueError unless there is room for context beside the longest question, and windows leave no gaps."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
-        raise ValueError(
+        raise UserError(
             f"--max_query_length {max_query_length} and three special tokens leave no room for the context in "
             f"--max_seq_length {max_seq_length}; give a query length from 1 to {max_seq_length - 4}"
         )
     if not 1 <= doc_stride <= room:
-        raise ValueError(
+        raise UserError(
             f"--doc_stride {doc_stride} must be from 1 to {room}, the context tokens in a row "
             f"(--max_seq_length {max_seq_length} - --max_query_length {max_query_length} - 3 special tokens)"
         )
@@ -129,7 +130,7 @@ def build_windows(
         ValueError: the tokenizer has no offsets, or an answer consists only of characters that it drops.
     """
     if not tokenizer.is_fast:
-        raise ValueError(f"SQuAD needs a fast tokenizer, for its character offsets; got {type(tokenizer).__name__}")
+        raise UserError(f"SQuAD needs a fast tokenizer, for its character offsets; got {type(tokenizer).__name__}")
     contexts = list(dict.fromkeys(question.context for question in questions))
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])
@@ -197,7 +198,7 @@ def _token_span(question: Question, spans: np.ndarray) -> tuple[int, int] | None
     text, start = question.answers[0]
     first, last = token_span(text, start, spans)
     if first > last:
-        raise ValueError(
+        raise UserError(
             f"question {question.id!r}: the tokenizer drops every character of its answer {text!r}; "
             "correct or remove the question"
         )
