@@ -36,9 +36,9 @@ from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release, sweep
 from bert_training.flags.feature_extraction import FeatureArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.networks.checkpoints import checkpoint_config, chosen_tokenizer
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
+from bert_training.networks.pretrained import checkpoint_config, chosen_tokenizer
 from bert_training.tasks import feature_extraction
 from tokenization.errors import UserError
 

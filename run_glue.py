@@ -40,8 +40,8 @@ from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.networks.checkpoints import chosen_tokenizer, load_config
 from bert_training.networks.configuration import config_labels
+from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category

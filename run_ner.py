@@ -46,8 +46,8 @@ from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.networks.checkpoints import chosen_tokenizer, load_config
 from bert_training.networks.configuration import config_labels
+from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import (
     build_task_network,
     choose_encoder,

@@ -33,6 +33,8 @@ import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from bert_training.cards.curves import draw_curves
+from bert_training.cards.model_card import write_model_card
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -51,7 +53,7 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.phases import Phase, phase_at, phases_in_words
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.flags.recipes import in_words
-from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.corpus import Corpus
@@ -65,8 +67,6 @@ from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
-from bert_training.records.curves import draw_curves
-from bert_training.records.model_card import write_model_card
 from tokenization.train_wordpiece import train_wordpiece
 
 

@@ -45,12 +45,12 @@ from bert_training.engine.run import Run
 from bert_training.files.links import refuse_links
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
+from bert_training.tasks.squad.answers_page import write_page
 from bert_training.tasks.squad.lost_answers import report_lost
-from bert_training.tasks.squad.page import write_page
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation

@@ -37,7 +37,7 @@ from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import SwagArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.networks.checkpoints import chosen_tokenizer, load_config
+from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import swag
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder

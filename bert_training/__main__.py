@@ -14,7 +14,7 @@ COMMANDS = {
     "audit": ("bert_training.tools.audit", "measure the training data of a run, with a verdict on each line"),
     "show": ("bert_training.tools.show", "print the instances of one optimiser step as the network saw them"),
     "doctor": ("bert_training.tools.doctor", "say why a pre-training loss does not fall"),
-    "curves": ("bert_training.records.curves", "draw the training curves of a run"),
+    "curves": ("bert_training.cards.curves", "draw the training curves of a run"),
     "report": ("bert_training.tools.report", "put finished runs side by side in a table and a picture"),
     "score": ("bert_training.tools.score", "score a file of answers with the official SQuAD metrics"),
     "submission": ("bert_training.tasks.classification.submission", "make or check a zip for the GLUE server"),

@@ -20,11 +20,11 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from bert_training.files.json_files import read_object
 from bert_training.files.weights_header import files_of_index
 from bert_training.flags import objectives
-from bert_training.networks.checkpoints import load_tokenizer
-from bert_training.networks.claims import check_claims, set_plain_outputs, sizes_of
+from bert_training.networks.config_checks import check_claims, set_plain_outputs, sizes_of
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold

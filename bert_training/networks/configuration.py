@@ -9,7 +9,7 @@ from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrain
 from bert_training.files.json_files import read_object
 from bert_training.flags.pretraining import CONFIG_SIZES
 from bert_training.flags.shared import SharedArguments
-from bert_training.networks.claims import accepted, check_claims
+from bert_training.networks.config_checks import accepted, check_claims
 from bert_training.networks.vocabularies import say
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens

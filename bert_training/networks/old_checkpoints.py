@@ -2,7 +2,7 @@
 
 Every tensor of a source is used exactly once or is known to be no weight of the network; any other tensor is an error.
 ``bert-repro convert`` writes them as a folder of today; the scripts read them straight away if it is certain
-what they hold (``is_old_checkpoint``, and ``bert_training/networks/checkpoints.py`` for config and tokenizer).
+what they hold (``is_old_checkpoint``, and ``bert_training/networks/pretrained.py`` for config and tokenizer).
 """
 
 import glob
@@ -19,7 +19,7 @@ from transformers import BertConfig
 from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.pickled_weights import check_pickle, is_zip
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from bert_training.networks.claims import accepted, check_claims
+from bert_training.networks.config_checks import accepted, check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
 from tokenization.errors import UserError
 

@@ -18,7 +18,7 @@ from bert_training.files.hashing import HASHES
 from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.json_files import read_object
 from bert_training.files.records import changed_since_finished, warn_of_changes
-from bert_training.networks.claims import TOKENIZER_FILES, check_named_files, check_tokenizer_files
+from bert_training.networks.config_checks import TOKENIZER_FILES, check_named_files, check_tokenizer_files
 from bert_training.networks.other_formats import found_instead
 from bert_training.networks.vocabularies import (
     in_words,

@@ -10,9 +10,9 @@ from bert_training.files.links import refuse_links
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.networks.checkpoints import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
 from tokenization.errors import UserError
 

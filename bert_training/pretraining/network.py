@@ -5,10 +5,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.networks.checkpoints import checkpoint_config
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.networks.pretrained import checkpoint_config
 from bert_training.pretraining.masking import check_masking
 from tokenization.special_tokens import check_special_tokens
 

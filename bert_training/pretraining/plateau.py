@@ -14,6 +14,8 @@ margin is needed because a model also learns from positions and lengths: models 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
+from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
 from bert_training.flags.objectives import objective_of
@@ -21,8 +23,6 @@ from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
-from bert_training.records.curves import MARGIN, counted_start, curve_of, training_losses
-from bert_training.records.reference_curves import references
 
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million

@@ -7,6 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.cards.curves import draw_curves
+from bert_training.cards.model_card import write_model_card
 from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
@@ -33,8 +35,6 @@ from bert_training.networks.initial_weights import (
     load_network,
     weights_sha256,
 )
-from bert_training.records.curves import draw_curves
-from bert_training.records.model_card import write_model_card
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from tokenization.errors import UserError
 

@@ -28,11 +28,11 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
-from bert_training.networks.checkpoints import load_tokenizer
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import OPENED_BY, class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import check_holds_weights
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings

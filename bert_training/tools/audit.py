@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
 from bert_training.flags.natures import INSTANCE
 from bert_training.flags.objectives import PairTask
 from bert_training.flags.phases import phases_of
 from bert_training.flags.scripts import flags_with
-from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from bert_training.pretraining.segments import EpochPlan
-from bert_training.records.curves import BLUE, VERMILION, save_figure, style_axis
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
 

@@ -16,12 +16,12 @@ margin is needed because a model also learns from positions and lengths: models 
 import argparse
 from pathlib import Path
 
+from bert_training.cards.curves import MARGIN, curve_of
+from bert_training.cards.reference_curves import FILE, references, settings_of
 from bert_training.files.atomic import write_json
 from bert_training.files.records import read_events
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.plateau import diagnosis, line_of
-from bert_training.records.curves import MARGIN, curve_of
-from bert_training.records.reference_curves import FILE, references, settings_of
 from bert_training.tools.audit import read_pretraining_facts
 from tokenization.errors import UserError
 

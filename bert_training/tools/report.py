@@ -18,11 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_training.files.atomic import make_folder, write_text
-from bert_training.files.json_files import is_plain_name
-from bert_training.files.records import RESULTS, read_events, read_record, well_formed
-from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
-from bert_training.records.curves import (
+from bert_training.cards.curves import (
     BLUE,
     GREEN,
     GREY,
@@ -36,8 +32,12 @@ from bert_training.records.curves import (
     save_figure,
     style_axis,
 )
-from bert_training.records.markdown import plain
-from bert_training.records.metrics import METRICS, percent_factor
+from bert_training.cards.markdown import plain
+from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.files.atomic import make_folder, write_text
+from bert_training.files.json_files import is_plain_name
+from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.tasks.classification.glue import title_of
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences

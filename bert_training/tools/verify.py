@@ -29,13 +29,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.model_card import PICTURE, Card, card_text
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
 from bert_training.flags.scripts import SCRIPTS
-from bert_training.records.model_card import PICTURE, Card, card_text
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
 from bert_training.tools.findings import (

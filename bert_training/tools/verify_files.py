@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.curves import CURVES
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
 from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256, too_large
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
-from bert_training.networks.claims import ATTENTION
+from bert_training.networks.config_checks import ATTENTION
 from bert_training.networks.old_checkpoints import PICKLES
-from bert_training.records.curves import CURVES
 from bert_training.tools.findings import (
     Finding,
     compare_values,

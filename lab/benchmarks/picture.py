@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bert_training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
+from bert_training.cards.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
 from lab.tables import in_words
 
 GROUPS = ("pretraining", "finetuning", "inference")

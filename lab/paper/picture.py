@@ -5,7 +5,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_training.records.curves import (
+from bert_training.cards.curves import (
     BLUE,
     GREEN,
     GREY,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bert_training.cards.model_card import write_model_card
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.files.hub_upload import upload, write_published
 from bert_training.files.publishing import names_on_hub, published, published_config, published_name, without_folders
 from bert_training.flags.scripts import SCRIPTS
-from bert_training.records.model_card import write_model_card
 
 # Part of the name of every folder below; no program spells letters and digits in another way.
 SECRET = "zq7secret"

@@ -7,12 +7,12 @@ import re
 import pytest
 
 import modeling_bert_repro
+from bert_training.cards.metrics import METRICS, OTHER_RESULTS
 from bert_training.flags import objectives
 from bert_training.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.segments import PLANNERS
-from bert_training.records.metrics import METRICS, OTHER_RESULTS
 from tests.helpers.repository import ROOT
 
 

@@ -8,9 +8,9 @@ import datasets
 import pytest
 
 from bert_training.app.folder import open_folder
-from bert_training.networks.checkpoints import checkpoint_config, load_tokenizer
 from bert_training.networks.old_checkpoints import read_old_checkpoint
 from bert_training.networks.other_formats import found_instead
+from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.tools import ask
 
 AGAIN = "with transformers 4, which reads it, BertForPreTraining.from_pretrained"

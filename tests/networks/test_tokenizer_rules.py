@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.networks.tokenizer_rules import check_rules
 from tests.helpers.bombs import CLS, TEXT, TOKENIZERS, edit_tokenizer, replace, sequence, template
 

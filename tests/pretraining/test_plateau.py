@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from bert_training.cards.curves import MARGIN
+from bert_training.cards.reference_curves import references
 from bert_training.flags.recipes import peak_rate
 from bert_training.networks.configuration import CONFIG_SIZES
 from bert_training.pretraining.plateau import (
@@ -16,8 +18,6 @@ from bert_training.pretraining.plateau import (
     log_diagnosis,
     tokens_to_leave_plateau,
 )
-from bert_training.records.curves import MARGIN
-from bert_training.records.reference_curves import references
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 
 

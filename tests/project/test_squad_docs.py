@@ -16,7 +16,7 @@ from tests.helpers.small_networks import save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
 
 DOCUMENT = ROOT / "docs" / "squad.md"
-PROGRAMS = {"run_squad.py": run_squad.main, "bert_training": run_command}
+PROGRAMS = {"run_squad.py": run_squad.main, "bert-repro": run_command}
 
 
 def blocks(kind: str) -> list[str]:
@@ -27,7 +27,7 @@ def commands() -> list[tuple[str, list[str]]]:
     """The program and the arguments of every command of the page."""
     lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
     found = [shlex.split(line) for line in lines]
-    return [(words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:]) for words in found]
+    return [(words[0], words[1:]) if words[0] == "bert-repro" else (words[1], words[2:]) for words in found]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
     for program, arguments in commands():
         capsys.readouterr()
         assert not PROGRAMS[program](arguments)
-        printed.append((arguments[0] if program == "bert_training" else program, capsys.readouterr().out))
+        printed.append((arguments[0] if program == "bert-repro" else program, capsys.readouterr().out))
     assert [name for name, _ in printed] == ["run_squad.py", "score", "score", "ask", "ask"]
     results = json.loads(Path("runs/squad2/all_results.json").read_text())
     plain, searched = (json.loads(out) for _, out in printed[1:3])

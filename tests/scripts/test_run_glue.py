@@ -15,11 +15,11 @@ from transformers import AutoTokenizer, BertConfig, pipeline
 
 import run_glue
 from bert_training.builtin_data import documentation
+from bert_training.cards import curves
 from bert_training.engine import checkpoint
 from bert_training.engine.errors import report_errors
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
-from bert_training.records import curves
 from bert_training.tasks import fine_tuning
 from bert_training.tasks.classification import submission
 from tests.helpers.glue_runs import train

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, pipeline
 
 import run_glue
 import run_pretraining
-from bert_training.networks.checkpoints import load_tokenizer
+from bert_training.networks.pretrained import load_tokenizer
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import save_random_network

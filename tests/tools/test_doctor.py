@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from bert_training.cards.curves import draw_curves
+from bert_training.cards.reference_curves import comparable, references, settings_of
 from bert_training.engine.errors import report_errors
-from bert_training.records.curves import draw_curves
-from bert_training.records.reference_curves import comparable, references, settings_of
 from bert_training.tools import doctor
 from bert_training.tools.audit import SETTINGS
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
@@ -59,7 +59,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
     monkeypatch.setattr(
-        "bert_training.records.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends)
+        "bert_training.cards.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends)
     )
     draw_curves(tmp_path)
     assert "reference mini" in drawn

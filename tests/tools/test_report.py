@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from bert_training.records.curves import new_figure
+from bert_training.cards.curves import new_figure
 from bert_training.tasks import seeds
 from bert_training.tools import report
 from bert_training.tools.report import main, read_finished_runs, tables

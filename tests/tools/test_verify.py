@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.cards.curves import draw_curves
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES
 from bert_training.files.hub_upload import write_published
-from bert_training.records.curves import draw_curves
 from bert_training.tools import verify
 from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
 from tests.helpers import short_runs

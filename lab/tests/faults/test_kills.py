@@ -29,7 +29,7 @@ SCRIPT = [
     "run_pretraining",
     "bert_training.engine.output_folder",
     "bert_training.engine.finished",
-    "bert_training.records.model_card",
+    "bert_training.cards.model_card",
 ]
 GROUPS = {"engine": ENGINE, "files": FILES, "corpus": CORPUS, "script": SCRIPT}
 # Function -> its calls at the edges: of the phases (step 7), of an epoch, of checkpoints, and of the run.

@@ -13,9 +13,9 @@ from bert_training.files.atomic import sealed_folder
 from bert_training.files.hashing import sha256
 from bert_training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
 from bert_training.flags.phases import phases_of
-from bert_training.networks.checkpoints import checkpoint_config, load_tokenizer
 from bert_training.networks.configuration import bert_config, config_labels
 from bert_training.networks.old_checkpoints import read_old_checkpoint
+from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.pretraining.corpus import read_manifest
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require

@@ -3,8 +3,8 @@
 import json
 import random
 
+from bert_training.cards.curves import curve_of, read_events
 from bert_training.engine.finished import read_results
-from bert_training.records.curves import curve_of, read_events
 from bert_training.tools.report import read_finished_runs
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from bert_training.cards.curves import CURVES, MARGIN, counted_start
+from bert_training.cards.markdown import code, one_line, plain
+from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
+from bert_training.cards.model_usage import usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -22,10 +26,6 @@ from bert_training.flags.natures import CARD
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of, with_steps
 from bert_training.flags.scripts import flags_with
-from bert_training.records.curves import CURVES, MARGIN, counted_start
-from bert_training.records.markdown import code, one_line, plain
-from bert_training.records.metrics import METRICS, card_name_of, percent_factor
-from bert_training.records.model_usage import usage
 from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"

@@ -15,8 +15,8 @@ from transformers import (
     BertForSequenceClassification,
 )
 
+from bert_training.cards.model_card import write_model_card
 from bert_training.files.publishing import MODEL_NAME
-from bert_training.records.model_card import write_model_card
 
 BUILT_IN = "the documentation carried by this Python installation"
 PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}

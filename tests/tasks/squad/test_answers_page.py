@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.tasks.squad import page
 from bert_training.tasks.squad.answers import find_answers
+from bert_training.tasks.squad import answers_page
+from bert_training.tasks.squad.answers_page import KINDS, error_kinds, marked_context, threshold_scores, write_page
 from bert_training.tasks.squad.metrics import score
-from bert_training.tasks.squad.page import KINDS, error_kinds, marked_context, threshold_scores, write_page
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows
 from tests.helpers.squad_examples import planted
@@ -207,7 +207,7 @@ def test_the_page_of_version_1_has_no_thresholds(tokenizer, tmp_path):
 
 def test_the_page_leaves_out_questions_to_stay_small_and_says_so(tokenizer, tmp_path, monkeypatch):
     """There are 3,000 questions about contexts of 50,000 characters, some with questions and answers of that length."""
-    monkeypatch.setattr(page, "PER_KIND", 5)
+    monkeypatch.setattr(answers_page, "PER_KIND", 5)
     context = " ".join(np.random.default_rng(0).choice(WORDS, 9000))
     assert len(context) > 40_000
     long = [Question(f"q{i}", context, context, ((context, 0),)) for i in range(20)]

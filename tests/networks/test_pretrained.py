@@ -1,4 +1,4 @@
-"""bert_training/networks/checkpoints.py: where a left-to-right network is accepted, and old checkpoints straight
+"""bert_training/networks/pretrained.py: where a left-to-right network is accepted, and old checkpoints straight
 away.
 """
 
@@ -21,11 +21,11 @@ import run_swag
 from bert_training.engine.errors import is_for_the_user, report_errors
 from bert_training.files.hashing import sha256
 from bert_training.networks import tokenizer_files
-from bert_training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
 from bert_training.networks.configuration import bert_config, config_labels
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
+from bert_training.networks.pretrained import check_model_name, checkpoint_config, load_config, load_tokenizer
 from bert_training.tools import ask, convert
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs

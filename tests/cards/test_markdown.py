@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_training.records.markdown import code, one_line, plain
+from bert_training.cards.markdown import code, one_line, plain
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""bert_training/records/metrics.py: no result of a task is missing from the card, the curves or the report by
+"""bert_training/cards/metrics.py: no result of a task is missing from the card, the curves or the report by
 oversight.
 """
 
@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from bert_training.cards.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
 from bert_training.flags.objectives import OBJECTIVES
-from bert_training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from bert_training.cards.curves import curve_of, draw_curves, running_mean, scores
 from bert_training.files.records import read_events
-from bert_training.records.curves import curve_of, draw_curves, running_mean, scores
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},
@@ -64,12 +64,12 @@ def test_every_kind_of_run_has_a_picture(tmp_path, events):
 
 
 def texts_and_lines(monkeypatch, folder):
-    import bert_training.records.curves
+    import bert_training.cards.curves
 
     made = []
-    new_figure = bert_training.records.curves.new_figure
+    new_figure = bert_training.cards.curves.new_figure
     monkeypatch.setattr(
-        bert_training.records.curves,
+        bert_training.cards.curves,
         "new_figure",
         lambda *args, **more: made.append(new_figure(*args, **more)) or made[0],
     )

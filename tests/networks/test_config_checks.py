@@ -8,9 +8,9 @@ import torch
 from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
-from bert_training.networks.checkpoints import checkpoint_config
-from bert_training.networks.claims import PLAIN_OUTPUTS, parameters_of, sizes_of
+from bert_training.networks.config_checks import PLAIN_OUTPUTS, parameters_of, sizes_of
 from bert_training.networks.configuration import bert_config, check_fit
+from bert_training.networks.pretrained import checkpoint_config
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
 from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
-from bert_training.records.metrics import METRICS, percent_factor
-from bert_training.records.reference_curves import comparable
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # a run does without matplotlib
