@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad import answers_page
+from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad.answers_page import KINDS, error_kinds, marked_context, threshold_scores, write_page
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import Question
