@@ -6,6 +6,9 @@ PIP_FLAGS ?=
 TORCH_INDEX ?=
 TORCH_FLAGS := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX))
 BIN := .venv/bin
+# The tests run in as many processes as there are cores; JOBS=0 runs them in one, for a debugger or a printed line.
+JOBS ?= auto
+PYTEST_FLAGS := -n $(JOBS) --dist worksteal
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
 
@@ -29,19 +32,23 @@ demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes
 	PATH="$(CURDIR)/$(BIN):$$PATH" DEMO_DIR="$(DEMO_DIR)" bash examples/demo.sh
 
 test: install ## run the tests that take seconds each
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
 
 lab-test: install ## run the tests of the laboratory: benchmarks, the paper as a program, the fault campaign
-	$(BIN)/python -m pytest -m "not gpu" lab/tests
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not gpu" lab/tests
 
 test-slow: install ## run the tests that take minutes each, except those of test-ecosystem
-	$(BIN)/python -m pytest -m "slow and not gpu and not tried"
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "slow and not gpu and not tried"
 
-test-kernels: install ## run the quick tests on the kernels of a processor without AVX, in one thread
-	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu"
+# Only the rooms whose numbers come from those kernels; what files, flags and messages say is the same on every processor.
+KERNEL_ROOMS := tests/modeling_bert_repro tests/engine tests/pretraining tests/tasks
+
+test-kernels: install ## run the quick tests of numbers on the kernels of a processor without AVX, in one thread
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu" $(KERNEL_ROOMS)
 
 test-ecosystem: $(ECOSYSTEM)/installed ## run the tests with other people's packages; none of them may be skipped
-	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest -m "tried and not gpu"
+	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest $(PYTEST_FLAGS) -m "tried and not gpu"
 
 # This environment sees the packages of .venv, which stay as they are, and adds those of the extra `ecosystem`.
 $(ECOSYSTEM)/installed: .venv/installed

@@ -84,6 +84,7 @@ setup(
             "mypy>=1.18",
             "playwright>=1.50",
             "pytest>=8",
+            "pytest-xdist>=3.6",
             "ruff>=0.12",
             "seqeval>=1.2.2",
             "setuptools>=77",

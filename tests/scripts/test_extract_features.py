@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +13,6 @@ from transformers import AutoTokenizer
 
 import extract_features
 from bert_training.engine.errors import report_errors
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks.feature_extraction import Row, parse_layers, read_rows
 from tests.helpers.small_networks import save_random_network, small_config
 
@@ -242,15 +239,6 @@ def test_missing_flags_are_named(capsys):
         extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])
     told = capsys.readouterr().err
     assert "--model_name_or_path PATH --input_file FILE --output_file FILE [flags]" in told
-
-
-def test_the_commands_of_the_header_parse():
-    lines = extract_features.__doc__.replace("\\\n", " ").splitlines()
-    commands = [shlex.split(line) for line in lines if line.strip().startswith("python extract_features.py")]
-    assert commands
-    for command in commands:
-        args = parse_arguments(FeatureArguments, command[2:])
-        assert parse_layers(args.layers, 4)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.csv.gz", "a.tsv.xz"])

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,13 +17,12 @@ from bert_training.builtin_data import documentation
 from bert_training.cards import curves
 from bert_training.engine import checkpoint
 from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks import fine_tuning
 from bert_training.tasks.classification import submission
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
+from tests.helpers.script_checks import fast_paths_are_on_and_can_be_switched_off
 
 EXPECTED = {
     "cola": {"eval_matthews_correlation", "eval_loss"},
@@ -234,12 +232,10 @@ def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
 
 
 def test_the_fast_paths_are_on_and_can_be_switched_off(pretrained, files, tmp_path, fast_paths):
-    train(tmp_path / "on", pretrained, files, "mrpc", "--max_steps=1")
-    assert fast_paths == {"unpadded", "dropout"}
-    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((tmp_path / "on" / "config.json").read_text()))
-    fast_paths.clear()
-    train(tmp_path / "off", pretrained, files, "mrpc", "--max_steps=1", "--unpad_inputs=false", "--fast_dropout=false")
-    assert not fast_paths
+    def start(folder, *more):
+        train(folder, pretrained, files, "mrpc", *more)
+
+    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
 def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):
@@ -303,14 +299,6 @@ def test_a_users_own_files_need_no_task(tmp_path, pretrained, kind):
     assert (
         (folder / "custom.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tred\n1\tgreen\n2\tblue")
     )
-
-
-def test_commands_of_the_header_parse():
-    lines = run_glue.__doc__.replace("\\\n", " ").replace("\n        --", " --").splitlines()
-    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_glue.py")]
-    assert commands
-    for command in commands:
-        parse_arguments(GlueArguments, command[2:])
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

@@ -1,10 +1,6 @@
 """run_ner.py from its flags to its folder, on tiny networks."""
 
 import json
-import os
-import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,15 +9,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, pipeline
 
 import run_ner
-from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import NerArguments
-from bert_training.flags.parsing import parse_arguments
-from bert_training.tasks import fine_tuning
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import span_scores
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.records import events, read
-from tests.helpers.repository import ROOT
+from tests.helpers.script_checks import (
+    code_of_the_card_runs,
+    fast_paths_are_on_and_can_be_switched_off,
+    line_of_refusal,
+    resumed_equals_uninterrupted,
+    run_in_two_processes,
+)
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
 from tests.helpers.tagged_text import CONLL, write
 
@@ -140,9 +138,7 @@ def test_pipeline_prints_the_names_of_the_tags(finished):
 
 
 def test_the_code_of_the_model_card_runs(finished, capsys, monkeypatch):
-    monkeypatch.chdir(finished.parent)
-    card = (finished / "README.md").read_text(encoding="utf-8")
-    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
+    code_of_the_card_runs(finished, monkeypatch)
     assert capsys.readouterr().out.startswith("[")
 
 
@@ -216,28 +212,14 @@ BOTH = [pytest.param([], id="fine-tuned"), pytest.param(FEATURES, id="features",
 
 
 @pytest.mark.parametrize("more", BOTH)
-def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch, more):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    saving = [*more, "--save_steps", "2", "--max_steps", "5"]
-    run_ner.main(flags(checkpoint, files, whole, *saving))
+def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, more):
+    def start(folder, *rest):
+        if "--resume_from_checkpoint=auto" in rest:
+            with pytest.raises(ValueError, match="context document -> sentence"):
+                run_ner.main(flags(checkpoint, files, folder, *more, *rest, "--context", "sentence"))
+        run_ner.main(flags(checkpoint, files, folder, *more, *rest))
 
-    def save_then_die(run, step, *rest):
-        save(run, step, *rest)
-        raise KeyboardInterrupt
-
-    save = fine_tuning.save_checkpoint
-    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
-    with pytest.raises(KeyboardInterrupt):
-        run_ner.main(flags(checkpoint, files, broken, *saving))
-    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
-    with pytest.raises(ValueError, match="context document -> sentence"):
-        run_ner.main(
-            flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto", "--context", "sentence",
-                  "--per_device_train_batch_size", "8")
-        )  # fmt: skip
-    run_ner.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
-    for name in ("model.safetensors", "validation_predictions.txt", "metrics.jsonl"):
-        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+    resumed_equals_uninterrupted(start, tmp_path, ["validation_predictions.txt"])
 
 
 @pytest.mark.parametrize("more", BOTH)
@@ -256,24 +238,10 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 
 
 def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
-    run_ner.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1", "--context", "sentence"))
-    assert fast_paths == {"unpadded", "dropout"}
-    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
-    fast_paths.clear()
-    run_ner.main(
-        flags(
-            checkpoint,
-            files,
-            tmp_path / "off",
-            "--max_steps",
-            "1",
-            "--unpad_inputs",
-            "false",
-            "--fast_dropout",
-            "false",
-        )
-    )
-    assert not fast_paths
+    def start(folder, *more):
+        run_ner.main(flags(checkpoint, files, folder, "--context", "sentence", *more))
+
+    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
 def test_a_head_for_other_tags_is_replaced_with_a_message(finished, tmp_path, capsys):
@@ -297,11 +265,7 @@ def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
 def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
     run_ner.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3", *more))
     argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", *more)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_ner.py")]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    argv += ["--per_device_train_batch_size", "4"]
-    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_in_two_processes("run_ner.py", [*argv, "--per_device_train_batch_size", "4"])
     one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=1e-4)
     names = [tmp_path / name / "validation_predictions.txt" for name in ("one", "two")]
@@ -320,14 +284,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
+def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, capsys, name):
     more, expected = MISTAKES[name]
     more = [word.replace("{files}", str(files)) for word in more]
-    monkeypatch.setattr("sys.argv", ["run_ner.py", *flags(checkpoint, files, tmp_path / "run", *more)])
-    assert report_errors(run_ner.main) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert expected in line
-    assert not (tmp_path / "run").exists()
+    assert expected in line_of_refusal(run_ner, flags(checkpoint, files, tmp_path / "run", *more), capsys)
 
 
 def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files, tmp_path):
@@ -337,11 +297,3 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
     strange = write(tmp_path, "London B-GPE\n")
     with pytest.raises(ValueError, match=r"words\.txt:1: the model knows no entities of type 'GPE'"):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
-
-
-def test_the_commands_of_the_header_parse():
-    lines = run_ner.__doc__.replace("\\\n", " ").splitlines()
-    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_ner.py")]
-    assert commands
-    for command in commands:
-        parse_arguments(NerArguments, command[2:])

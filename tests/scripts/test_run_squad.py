@@ -1,13 +1,8 @@
 """run_squad.py from its flags to its folder, on tiny networks."""
 
-import inspect
 import json
-import os
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -17,19 +12,27 @@ import modeling_bert_repro
 import run_squad
 from bert_training.__main__ import main as run_command
 from bert_training.builtin_data import documentation
-from bert_training.engine.errors import report_errors
 from bert_training.flags.fine_tuning import SquadArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks import fine_tuning
 from bert_training.tasks.squad import window_cache
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import parse_squad, read_squad
 from tests.helpers.records import events, read
-from tests.helpers.repository import ROOT
+from tests.helpers.script_checks import (
+    fast_paths_are_on_and_can_be_switched_off,
+    line_of_refusal,
+    resumed_equals_uninterrupted,
+    run_in_two_processes,
+)
 from tests.helpers.squad_examples import squad_content
 from tests.helpers.squad_runs import LENGTHS, squad_flags
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture
+def start(squad_checkpoint, squad_files):
+    return lambda folder, *more: run_squad.main(squad_flags(squad_checkpoint, squad_files, folder, *more))
 
 
 def test_the_folder_serves_every_reader(finished_squad):
@@ -76,24 +79,8 @@ def test_it_learns_to_answer(squad_checkpoint, squad_files, tmp_path):
     assert read(tmp_path / "run", "all_results.json")["eval_exact_match"] > 80
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(squad_checkpoint, squad_files, tmp_path, monkeypatch):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    saving = ["--save_steps", "2", "--max_steps", "5"]
-    run_squad.main(squad_flags(squad_checkpoint, squad_files, whole, *saving))
-
-    def save_then_die(run, step, *rest):
-        save(run, step, *rest)
-        raise KeyboardInterrupt
-
-    save = fine_tuning.save_checkpoint
-    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
-    with pytest.raises(KeyboardInterrupt):
-        run_squad.main(squad_flags(squad_checkpoint, squad_files, broken, *saving))
-    monkeypatch.undo()
-    assert not (broken / "model.safetensors").exists()
-    run_squad.main(squad_flags(squad_checkpoint, squad_files, broken, *saving, "--resume_from_checkpoint", "auto"))
-    for name in ("model.safetensors", "predictions.json", "nbest_predictions.json", "metrics.jsonl"):
-        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
+    resumed_equals_uninterrupted(start, tmp_path, ["predictions.json", "nbest_predictions.json"])
 
 
 def test_the_answers_are_those_of_the_best_weights(squad_checkpoint, squad_files, tmp_path):
@@ -176,10 +163,7 @@ def test_two_processes_do_the_work_of_one(still, squad_files, tmp_path):
     argv = squad_flags(
         still, squad_files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4"
     )
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_squad.py")]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_in_two_processes("run_squad.py", argv)
     one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=1e-5)
     assert read(tmp_path / "two", "predictions.json") == read(tmp_path / "one", "predictions.json")
@@ -224,25 +208,8 @@ def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_p
     modeling_bert_repro.BertForQuestionAnswering.from_pretrained(tmp_path / "run")
 
 
-def test_the_fast_paths_are_on_and_can_be_switched_off(squad_checkpoint, squad_files, tmp_path, fast_paths):
-    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "on", "--max_steps", "1"))
-    assert fast_paths == {"unpadded", "dropout"}
-    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
-    fast_paths.clear()
-    run_squad.main(
-        squad_flags(
-            squad_checkpoint,
-            squad_files,
-            tmp_path / "off",
-            "--max_steps",
-            "1",
-            "--unpad_inputs",
-            "false",
-            "--fast_dropout",
-            "false",
-        )
-    )
-    assert not fast_paths
+def test_the_fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths):
+    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
 def test_a_control_says_nothing_of_code_that_its_folder_does_not_hold(squad_checkpoint, squad_files, tmp_path):
@@ -378,15 +345,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(squad_checkpoint, squad_files, tmp_path, monkeypatch, capsys, name):
+def test_mistakes_end_in_one_line_before_any_work(squad_checkpoint, squad_files, tmp_path, capsys, name):
     more, message = MISTAKES[name]
     argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *more(squad_files))
-    monkeypatch.setattr("sys.argv", ["run_squad.py", *argv])
-    assert report_errors(run_squad.main) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    assert re.search(message, lines[0])
-    assert not (tmp_path / "run").exists()
+    assert re.search(message, line_of_refusal(run_squad, argv, capsys))
 
 
 def test_other_mistakes_are_refused(squad_checkpoint, squad_files, finished_squad, tmp_path, capsys):
@@ -404,12 +366,3 @@ def test_other_mistakes_are_refused(squad_checkpoint, squad_files, finished_squa
     with pytest.raises(SystemExit, match="2"):
         run_squad.main([*argv, "--doc_strides", "3"])
     assert "did you mean --doc_stride?" in capsys.readouterr().err
-
-
-def test_the_commands_of_the_header_parse():
-    text = inspect.getdoc(run_squad).replace("\\\n", " ")
-    commands = [line.strip() for line in text.splitlines() if line.startswith("    ")]
-    assert commands
-    for command in commands:
-        words = shlex.split(command)
-        parse_arguments(SquadArguments, words[words.index("run_squad.py") + 1 :])

@@ -2,11 +2,7 @@
 
 import csv
 import json
-import os
-import shlex
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,13 +12,16 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 import run_swag
 from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import SwagArguments
-from bert_training.flags.parsing import parse_arguments
-from bert_training.tasks import fine_tuning
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
-from tests.helpers.repository import ROOT
+from tests.helpers.script_checks import (
+    code_of_the_card_runs,
+    fast_paths_are_on_and_can_be_switched_off,
+    line_of_refusal,
+    resumed_equals_uninterrupted,
+    run_in_two_processes,
+)
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
 
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
@@ -65,6 +64,11 @@ def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
         *("--train_file", str(files / "train.csv"), "--validation_file", str(files / "val.csv"), "--max_steps", "4"),
         *("--per_device_train_batch_size", "8", "--save_steps", "0", "--logging_steps", "1", *more),
     ]
+
+
+@pytest.fixture
+def start(checkpoint, files):
+    return lambda folder, *more: run_swag.main(flags(checkpoint, files, folder, *more))
 
 
 def losses(folder) -> list[float]:
@@ -140,10 +144,8 @@ def test_plain_transformers_chooses_the_same(finished, files):
 
 
 def test_the_code_of_the_model_card_runs(finished, capsys, monkeypatch):
-    monkeypatch.chdir(finished.parent)
-    card = (finished / "README.md").read_text(encoding="utf-8")
-    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
-    assert capsys.readouterr().out.strip() in card
+    code_of_the_card_runs(finished, monkeypatch)
+    assert capsys.readouterr().out.strip() in (finished / "README.md").read_text(encoding="utf-8")
 
 
 def test_evaluation_alone_gives_the_same_choices(finished, files, tmp_path):
@@ -155,23 +157,8 @@ def test_evaluation_alone_gives_the_same_choices(finished, files, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    saving = ["--save_steps", "2", "--max_steps", "5"]
-    run_swag.main(flags(checkpoint, files, whole, *saving))
-
-    def save_then_die(run, step, *rest):
-        save(run, step, *rest)
-        raise KeyboardInterrupt
-
-    save = fine_tuning.save_checkpoint
-    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
-    with pytest.raises(KeyboardInterrupt):
-        run_swag.main(flags(checkpoint, files, broken, *saving))
-    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
-    run_swag.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
-    for name in ("model.safetensors", "validation_predictions.csv", "metrics.jsonl"):
-        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
+    resumed_equals_uninterrupted(start, tmp_path, ["validation_predictions.csv"])
 
 
 def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
@@ -187,25 +174,8 @@ def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
     assert found[0][0] == pytest.approx(np.log(4), abs=0.2)
 
 
-def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
-    run_swag.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1"))
-    assert fast_paths == {"unpadded", "dropout"}
-    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
-    fast_paths.clear()
-    run_swag.main(
-        flags(
-            checkpoint,
-            files,
-            tmp_path / "off",
-            "--max_steps",
-            "1",
-            "--unpad_inputs",
-            "false",
-            "--fast_dropout",
-            "false",
-        )
-    )
-    assert not fast_paths
+def test_the_fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths):
+    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
 def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
@@ -219,10 +189,7 @@ def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
 def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path):
     run_swag.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3"))
     argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_swag.py")]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_in_two_processes("run_swag.py", argv)
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
 
 
@@ -237,29 +204,17 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
+def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, capsys, name):
     more, expected = MISTAKES[name]
     (files / "doubled.csv").write_text("id,sent1,ending0,ending1\na,b,c,d\na,e,f,g\n", encoding="utf-8")
     more = [word.replace("{files}", str(files)) for word in more]
-    monkeypatch.setattr("sys.argv", ["run_swag.py", *flags(checkpoint, files, tmp_path / "run", *more)])
-    assert report_errors(run_swag.main) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert expected in line
-    assert not (tmp_path / "run").exists()
+    assert expected in line_of_refusal(run_swag, flags(checkpoint, files, tmp_path / "run", *more), capsys)
 
 
 def test_a_model_without_a_trained_head_is_not_evaluated(checkpoint, files, tmp_path):
     argv = ["--model_name_or_path", str(checkpoint), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "32"]
     with pytest.raises(ValueError, match=r"newly initialised: classifier\.bias, .*cannot be evaluated"):
         run_swag.main([*argv, "--validation_file", str(files / "val.csv")])
-
-
-def test_the_commands_of_the_header_parse():
-    lines = run_swag.__doc__.replace("\\\n", " ").splitlines()
-    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_swag.py")]
-    assert commands
-    for command in commands:
-        parse_arguments(SwagArguments, command[2:])
 
 
 def test_the_head_of_another_kind_of_network_is_not_evaluated(checkpoint, files, tmp_path, capsys):

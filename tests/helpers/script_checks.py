@@ -1,0 +1,69 @@
+"""Rules that every script of fine-tuning keeps, checked in each script's own tests.
+
+``start(folder, *more)`` runs the script in this process, with its usual flags and some more.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from bert_training.engine.errors import report_errors
+from bert_training.tasks import fine_tuning
+from tests.helpers.records import read
+from tests.helpers.repository import ROOT
+
+
+def fast_paths_are_on_and_can_be_switched_off(start: Callable, folder: Path, taken: set[str]) -> None:
+    """``taken`` is the fixture ``fast_paths``."""
+    start(folder / "on", "--max_steps=1")
+    assert taken == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(folder / "on", "config.json"))
+    taken.clear()
+    start(folder / "off", "--max_steps=1", "--unpad_inputs=false", "--fast_dropout=false")
+    assert not taken
+
+
+def resumed_equals_uninterrupted(start: Callable, folder: Path, names: Iterable[str]) -> None:
+    """A run that ends right after its first checkpoint and is resumed writes these files with the same bytes."""
+    whole, broken, saving = folder / "whole", folder / "broken", ("--save_steps=2", "--max_steps=5")
+    start(whole, *saving)
+    save = fine_tuning.save_checkpoint
+
+    def save_then_die(*given):
+        save(*given)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuning, "save_checkpoint", save_then_die)
+        start(broken, *saving)
+    assert not (broken / "model.safetensors").exists()
+    start(broken, *saving, "--resume_from_checkpoint=auto")
+    for name in ("model.safetensors", "metrics.jsonl", *names):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def run_in_two_processes(script: str, flags: Iterable[str]) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launcher, str(ROOT / script), *flags], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def code_of_the_card_runs(finished: Path, monkeypatch) -> None:
+    """From the folder above: the card names its folder."""
+    monkeypatch.chdir(finished.parent)
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
+
+
+def line_of_refusal(script, flags: Iterable[str], capsys) -> str:
+    """The one line of a mistake that is found before the output folder is made. ``script`` is the imported module."""
+    flags = [*flags]
+    assert report_errors(lambda: script.main(flags)) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert not Path(flags[flags.index("--output_dir") + 1]).exists()
+    return line
