@@ -107,8 +107,10 @@ def test_both_names_of_a_tensor_are_no_checkpoint_of_ours(killed, tmp_path):
 
 
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("model_impl", ["repro", "transformers"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "model_impl"),
+    [*((form, "repro") for form in FORMS), ("old names", "transformers"), ("pickle", "transformers")],
+)
 def test_every_form_of_old_weights_is_trained_saved_and_resumed(
     network, short_data, tmp_path, capsys, fresh_accelerate, form, model_impl
 ):

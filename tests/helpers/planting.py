@@ -79,10 +79,10 @@ def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> st
     """
     scopes = dict(named_scopes(ast.parse(source)))
     old, new = (ast.parse(code).body[0] for code in (correct, faulty))
+    text = faulty
     if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
-        wanted, text = ast.dump(old.value), f"({faulty})"  # The parentheses let it fit into any expression.
-    else:
-        wanted, text = ast.dump(old), faulty
+        old, text = old.value, f"({faulty})"  # The parentheses let it fit into any expression.
+    wanted = ast.dump(old)
     lines = source.encode().splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -91,7 +91,8 @@ def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> st
     for place in places:
         if place not in scopes:
             raise ValueError(f"no function, class or assignment {place!r}; adapt the table of planted faults")
-        found = [node for node in ast.walk(scopes[place]) if ast.dump(node) == wanted]
+        alike = (node for node in ast.walk(scopes[place]) if type(node) is type(old))
+        found = [node for node in alike if ast.dump(node) == wanted]
         if not found:
             raise ValueError(f"{place} does not hold {correct!r}; adapt the table of planted faults")
         spans |= {

@@ -7,6 +7,7 @@ Three conventions hold on every page of the documentation, and the last one also
 """
 
 import ast
+import functools
 import importlib.util
 import json
 import re
@@ -130,11 +131,12 @@ def missing_tests(text: str) -> list[str]:
     ]
 
 
-def flags_of_parsers(paths) -> set[str]:
+@functools.cache
+def flags_of_parsers(paths: tuple[Path, ...]) -> frozenset[str]:
     found = set()
     for path in paths:
         found |= set(re.findall(r"add_argument\(\s*\"(--[\w-]+)\"", path.read_text(encoding="utf-8")))
-    return found
+    return frozenset(found)
 
 
 def flags_of_scripts() -> set[str]:
@@ -142,7 +144,7 @@ def flags_of_scripts() -> set[str]:
 
 
 def unknown_flags(text: str, more: frozenset[str] = frozenset()) -> list[str]:
-    known = flags_of_scripts() | flags_of_parsers(SOURCES) | LAUNCHERS | more
+    known = flags_of_scripts() | flags_of_parsers(tuple(SOURCES)) | LAUNCHERS | more
     # lab/tests/test_pages.py knows the flags of the laboratory's programs.
     text = re.sub(r"<!--.*?-->|(?<!/)\blab/[\w/]+\.py[^`\n]*", "", text, flags=re.DOTALL)
     mentioned = re.findall(r"(?<![\w-])--[a-z][\w-]*\b(?!-)", text)
@@ -179,7 +181,7 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return []
     if name == "bert_training" and words and words[0] not in COMMANDS:
         return [f"{command}: no such command of bert-repro"]
-    known = flags_of_parsers((ROOT / name.partition(".")[0]).rglob("*.py")) | flags_of_scripts()
+    known = flags_of_parsers(tuple((ROOT / name.partition(".")[0]).rglob("*.py"))) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
     return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
 
