@@ -2,7 +2,6 @@
 bits.
 """
 
-import ast
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,6 @@ from bert_training.engine.batches import Features
 from bert_training.tasks import feature_extraction
 from bert_training.tasks.feature_extraction import Row
 from bert_training.tools import ask
-from tests.helpers.repository import ROOT
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
@@ -102,13 +100,3 @@ def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
         for place, row in enumerate(indices):
             expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[row])]
             np.testing.assert_allclose(found[row][1], expected.numpy(), rtol=0, atol=1e-6, strict=True)
-
-
-def test_no_other_module_runs_a_network_over_batches_sorted_by_length():
-    """A second loop could become different from the first. ``group_by_length`` sorts for training and runs nothing."""
-    sorting = set()
-    for path in (ROOT / "bert_training").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.argsort" and "lengths" in ast.unparse(node):
-                sorting.add(path.relative_to(ROOT / "bert_training").as_posix())
-    assert sorting == {"engine/predict.py", "engine/batches.py"}

@@ -188,11 +188,3 @@ def test_nobody_changes_the_flags_once_they_are_parsed():
             written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
             changed += [(path.name, text) for text in written if text.startswith(("args.", "run.args.", "self.args."))]
     assert changed == []
-
-
-@pytest.mark.parametrize("name", ["loop.py", "checkpoint.py", "batches.py", "run.py", "launch.py", "output_folder.py"])
-def test_what_all_scripts_share_reads_no_flag_of_a_single_one(name):
-    shared = {field.name for field in dataclasses.fields(SharedArguments)}
-    assert (
-        flags_read(ROOT / "bert_training" / "engine" / name) - {""} <= shared
-    )  # "" stands for a name that is computed.

@@ -1,6 +1,5 @@
 """bert_training/flags/objectives.py: one table says what the objectives are."""
 
-import ast
 import dataclasses
 import re
 
@@ -59,13 +58,3 @@ def test_the_objective_of_contributing_is_the_row():
     (row,) = [block for block in blocks if "Objective(" in block]
     ((name, objective),) = eval("{" + row + "}", vars(objectives)).items()
     assert objective == OBJECTIVES[name]
-
-
-def test_nothing_compares_the_name_of_an_objective():
-    """What differs between objectives is in their rows."""
-    found = set()
-    for path in [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]:
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        compared = {ast.unparse(part) for n in nodes if isinstance(n, ast.Compare) for part in (n.left, *n.comparators)}
-        found |= {(path.name, name) for name in OBJECTIVES if repr(name) in compared}
-    assert found == set()

@@ -96,16 +96,6 @@ def test_every_file_of_training_is_in_a_package():
     }
 
 
-def test_the_label_that_losses_ignore_is_written_once_for_each_package():
-    """They cannot share one constant, because ``bert_training`` does not import the network."""
-    found = set()
-    for path in [path for part in (NETWORK, "bert_training") for path in files_of(part)]:
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if any(isinstance(node, ast.expr) and ast.unparse(node) == "-100" for node in nodes):
-            found.add(path.relative_to(ROOT).as_posix())
-    assert found == {"modeling_bert_repro/losses.py", "bert_training/engine/batches.py"}
-
-
 def test_training_imports_its_modules_by_their_full_names():
     for path in (ROOT / "bert_training").rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

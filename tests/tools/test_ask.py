@@ -14,7 +14,6 @@ from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
 from bert_training.tools import ask
 from bert_training.tools.ask import answer_records, read_contexts
-from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
@@ -112,18 +111,6 @@ def test_settings_are_stored_and_read(tmp_path):
     config = BertConfig.from_pretrained(tmp_path)
     assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
     assert stored_settings(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
-
-
-@pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
-def test_no_script_of_fine_tuning_imports_a_command(script):
-    """What a script and a command share must be in bert_training/tasks."""
-    assert "bert_training.tools" not in (ROOT / script).read_text(encoding="utf-8")
-
-
-def test_only_one_file_reads_or_writes_the_threshold_of_a_config():
-    field = re.compile(r"config(, \"|\.)null_score_diff_threshold|FIELD = \"null_score_diff_threshold")
-    files = [*ROOT.glob("bert_training/**/*.py"), *ROOT.glob("run_*.py")]
-    assert [path.name for path in files if field.search(path.read_text(encoding="utf-8"))] == ["threshold.py"]
 
 
 def test_no_answer_from_a_context_without_text(tokenizer):
