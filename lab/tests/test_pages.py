@@ -18,7 +18,7 @@ from tests.project.test_documentation import (
 )
 
 PAGES = [ROOT / "lab" / "README.md", *sorted((ROOT / "lab" / "notes").glob("*.md"))]
-PROGRAMS = sorted(path for path in (ROOT / "lab").rglob("*.py") if "tests" not in path.parts)
+PROGRAMS = sorted(path for path in (ROOT / "lab").rglob("*.py") if "tests" not in path.relative_to(ROOT).parts)
 FLAGS = frozenset({f"--{field.name}" for field in fields(PaperArguments)} | flags_of_parsers(tuple(PROGRAMS)))
 
 

@@ -24,6 +24,7 @@ from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
+from tests.helpers.script_checks import fast_paths_are_on_and_can_be_switched_off
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 
@@ -213,13 +214,11 @@ def test_the_control_takes_the_same_steps(pretraining_flags, finished):
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", pytest.param("ltr", marks=pytest.mark.slow)])
 def test_the_fast_paths_are_on_and_can_be_switched_off(pretraining_flags, tmp_path, fast_paths, objective):
     """Half of the positions are padding. Without pairs this means that short documents share one row."""
-    short = {"max_steps": 1, "short_seq_prob": 1, "objective": objective}
-    folder = pretrain(pretraining_flags("on", **short))
-    assert fast_paths == {"unpadded", "dropout"}
-    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((folder / "config.json").read_text()))
-    fast_paths.clear()
-    pretrain(pretraining_flags("off", **short, unpad_inputs="false", fast_dropout="false"))
-    assert not fast_paths
+
+    def start(folder, *more):
+        run_pretraining.main([*pretraining_flags(folder, short_seq_prob=1, objective=objective), *more])
+
+    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
 def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeypatch):

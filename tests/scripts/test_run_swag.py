@@ -17,10 +17,12 @@ from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
+    control_and_accumulation_have_the_same_losses,
     fast_paths_are_on_and_can_be_switched_off,
     line_of_refusal,
     resumed_equals_uninterrupted,
     run_in_two_processes,
+    series_is_what_each_would_be_alone,
 )
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
 
@@ -107,14 +109,8 @@ def test_the_folder_serves_every_reader(finished, files):
         assert [row["prediction"] for row in found] == right
 
 
-def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
-    more = ["--max_steps", "2", "--learning_rate", "1e-3", "--load_best_model_at_end", "--eval_steps", "1"]
-    run_swag.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2"))
-    summary = read(tmp_path / "all", "summary.json")
-    assert 0.25 <= summary["baselines"]["eval_accuracy"] < 0.6 and len(summary["runs"]) == 2
-    run_swag.main(flags(checkpoint, files, tmp_path / "alone", *more, "--seed", "43"))
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
-    assert weights[0] == weights[1] != weights[2]
+def test_a_series_of_runs_is_what_each_would_be_alone(start, tmp_path):
+    assert 0.25 <= series_is_what_each_would_be_alone(start, tmp_path)["baselines"]["eval_accuracy"] < 0.6
 
 
 def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
@@ -161,17 +157,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
     resumed_equals_uninterrupted(start, tmp_path, ["validation_predictions.csv"])
 
 
-def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
-    """With accumulation, 2 x 4 examples have the loss of 8 at once."""
-    found = []
-    for extra in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
-        folder = tmp_path / f"run{len(found)}"
-        size = ["--per_device_train_batch_size", "4" if "2" in extra else "8"]
-        run_swag.main(flags(checkpoint, files, folder, "--learning_rate", "1e-3", *size, *extra))
-        found.append(losses(folder))
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
-    assert found[2] == pytest.approx(found[0], rel=1e-5)
-    assert found[0][0] == pytest.approx(np.log(4), abs=0.2)
+def test_the_control_has_the_same_losses(start, tmp_path):
+    losses = control_and_accumulation_have_the_same_losses(start, tmp_path, rel=1e-5)
+    assert losses[0] == pytest.approx(np.log(4), abs=0.2)
 
 
 def test_the_fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths):
