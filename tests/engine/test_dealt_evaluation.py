@@ -1,16 +1,13 @@
 """In an evaluation all processes run equally many forward passes, and no output counts twice."""
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
 from bert_training.engine.batches import deal_batches
 from tests.helpers.dealt_evaluations import BATCH, CASES
-from tests.helpers.repository import ROOT
+from tests.helpers.torchrun import torchrun
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
@@ -27,16 +24,7 @@ def test_batches_are_dealt_in_equal_numbers(world_size, count):
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_find_what_one_finds(make_run, tmp_path, case):
     """Of 1 batch the second process gets none, of 3 it gets one less. The first process must not wait for it."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*torchrun, "tests/programs/dealt_evaluation.py", tmp_path, case],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun("tests/programs/dealt_evaluation.py", [tmp_path, case])
     found = json.loads((tmp_path / "result.json").read_text())
     expected = CASES[case](make_run(per_device_eval_batch_size=BATCH))
     for one, two in zip(expected, found, strict=True):

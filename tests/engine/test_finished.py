@@ -1,9 +1,6 @@
 """bert_training/engine/finished.py: a finished run that is started again is not changed."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from bert_training.engine.launch import start_run
 from bert_training.files import locks
 from bert_training.flags.fine_tuning import SquadArguments, SwagArguments
 from tests.helpers import short_runs
-from tests.helpers.repository import ROOT
+from tests.helpers.torchrun import torchrun
 
 AUTO = ("--resume_from_checkpoint", "auto")
 
@@ -162,16 +159,11 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, short_data, tmp_p
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
 def test_a_finished_run_of_two_processes_is_left_alone(pretrained, short_data, tmp_path, script):
     folder = tmp_path / "run"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", f"{script}.py"]
     given = short_runs.flags(script, short_data, folder, pretrained)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 240}
-    first = subprocess.run([*torchrun, *given], **options)
-    assert first.returncode == 0, first.stderr
+    torchrun(f"{script}.py", given)
     before = content(folder)
     assert json.loads(before["run.json"][0])["processes"] == 2
-    again = subprocess.run([*torchrun, *given, *AUTO], **options)
-    assert (again.returncode, again.stdout.count("this run is finished")) == (0, 1), again.stderr
+    assert torchrun(f"{script}.py", [*given, *AUTO]).stdout.count("this run is finished") == 1
     assert content(folder) == before
 
 

@@ -1,9 +1,6 @@
 """A network that FSDP2 shards over 2 processes computes what one process computes, and saves an ordinary model."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,8 @@ from transformers import AutoModelForPreTraining
 
 from bert_training.engine.checkpoint import load_checkpoint
 from bert_training.files.atomic import damage
-from tests.helpers.repository import ROOT
 from tests.helpers.tiny_training import state_with_optimizer, train_and_save
+from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.slow
 
@@ -26,16 +23,7 @@ def records(folder: Path) -> list[dict]:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
 def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path, optimizer):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*torchrun, "tests/programs/sharded_training.py", tmp_path, optimizer],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun("tests/programs/sharded_training.py", [tmp_path, optimizer])
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run = make_run(output_dir=str(tmp_path / "alone"), per_device_train_batch_size=8, seed=0)
     train_and_save(run, optimizer, shard=False)

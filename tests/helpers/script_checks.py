@@ -3,9 +3,6 @@
 ``start(folder, *more)`` runs the script in this process, with its usual flags and some more.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import pytest
 from bert_training.engine.errors import report_errors
 from bert_training.tasks import fine_tuning
 from tests.helpers.records import events, read
-from tests.helpers.repository import ROOT
 
 
 def fast_paths_are_on_and_can_be_switched_off(start: Callable, folder: Path, taken: set[str]) -> None:
@@ -71,13 +67,6 @@ def control_and_accumulation_have_the_same_losses(start: Callable, folder: Path,
     assert losses[1] == pytest.approx(losses[0], rel=rel)
     assert losses[2] == pytest.approx(losses[0], rel=rel)
     return losses[0]
-
-
-def run_in_two_processes(script: str, flags: Iterable[str]) -> None:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launcher, str(ROOT / script), *flags], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def code_of_the_card_runs(finished: Path, monkeypatch) -> None:

@@ -74,8 +74,7 @@ def random_questions(count: int) -> list[Question]:
     return [*questions, Question("empty", "old", " \u200b")]
 
 
-@pytest.mark.parametrize("threshold", [None, 0.0, 1.5, -2.0])
-@pytest.mark.parametrize("batch_size", [1, 5])
+@pytest.mark.parametrize(("threshold", "batch_size"), [(None, 5), (0.0, 1), (1.5, 5), (-2.0, 1)])
 def test_answers_are_those_of_the_post_processing(tokenizer, threshold, batch_size):
     model = network(tokenizer, LENGTHS, threshold)
     questions = random_questions(25)

@@ -3,10 +3,7 @@ away.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,7 +36,7 @@ from tests.helpers.old_checkpoints import (
     state_and_config,
     write_sentence_transformers,
 )
-from tests.helpers.repository import ROOT
+from tests.helpers.torchrun import torchrun
 
 
 @pytest.fixture
@@ -224,10 +221,7 @@ def test_two_processes_start_from_an_old_checkpoint(tmp_path, pretrained, data):
     """Each reads the files and writes none; the first one says what was found."""
     old = aged(pretrained, tmp_path / "old")
     flags = short_runs.flags("run_glue", data, tmp_path / "run", old)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_glue.py"]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launcher, *flags], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = torchrun("run_glue.py", flags)
     assert done.stdout.count(f"{old}: the tokenizer is lower-cased") == 1
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert facts["processes"] == 2

@@ -23,6 +23,7 @@ from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from tests.helpers.script_checks import fast_paths_are_on_and_can_be_switched_off
+from tests.helpers.torchrun import torchrun
 
 EXPECTED = {
     "cola": {"eval_matthews_correlation", "eval_loss"},
@@ -367,11 +368,10 @@ def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, files):
     losses = {}
     for processes in (1, 2):
         folder = tmp_path / str(processes)
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
-        command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}"]
-        command += ["--task_name=mnli", f"--data_dir={files / 'mnli'}", "--max_seq_length=32", "--max_steps=4"]
-        command += [f"--per_device_train_batch_size={8 // processes}", "--logging_steps=1", "--do_predict"]
-        subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+        flags = [f"--output_dir={folder}", f"--model_name_or_path={pretrained}"]
+        flags += ["--task_name=mnli", f"--data_dir={files / 'mnli'}", "--max_seq_length=32", "--max_steps=4"]
+        flags += [f"--per_device_train_batch_size={8 // processes}", "--logging_steps=1", "--do_predict"]
+        torchrun("run_glue.py", flags, processes)
         losses[processes] = [event["loss"] for event in events(folder, "train")]
     assert losses[1] == pytest.approx(losses[2], abs=1e-5)
     one, two = ((tmp_path / n / "MNLI-m.tsv").read_text(encoding="utf-8") for n in "12")

@@ -19,11 +19,11 @@ from tests.helpers.script_checks import (
     fast_paths_are_on_and_can_be_switched_off,
     line_of_refusal,
     resumed_equals_uninterrupted,
-    run_in_two_processes,
     series_is_what_each_would_be_alone,
 )
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
 from tests.helpers.tagged_text import CONLL, write
+from tests.helpers.torchrun import torchrun
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
@@ -258,7 +258,7 @@ def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
 def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
     run_ner.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3", *more))
     argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", *more)
-    run_in_two_processes("run_ner.py", [*argv, "--per_device_train_batch_size", "4"])
+    torchrun("run_ner.py", [*argv, "--per_device_train_batch_size", "4"])
     one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=1e-4)
     names = [tmp_path / name / "validation_predictions.txt" for name in ("one", "two")]

@@ -22,10 +22,10 @@ from tests.helpers.script_checks import (
     fast_paths_are_on_and_can_be_switched_off,
     line_of_refusal,
     resumed_equals_uninterrupted,
-    run_in_two_processes,
 )
 from tests.helpers.squad_examples import squad_content
 from tests.helpers.squad_runs import LENGTHS, squad_flags
+from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -163,7 +163,7 @@ def test_two_processes_do_the_work_of_one(still, squad_files, tmp_path):
     argv = squad_flags(
         still, squad_files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4"
     )
-    run_in_two_processes("run_squad.py", argv)
+    torchrun("run_squad.py", argv)
     one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=1e-5)
     assert read(tmp_path / "two", "predictions.json") == read(tmp_path / "one", "predictions.json")

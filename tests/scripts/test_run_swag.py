@@ -21,10 +21,10 @@ from tests.helpers.script_checks import (
     fast_paths_are_on_and_can_be_switched_off,
     line_of_refusal,
     resumed_equals_uninterrupted,
-    run_in_two_processes,
     series_is_what_each_would_be_alone,
 )
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
+from tests.helpers.torchrun import torchrun
 
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
 HEADER += [*(f"ending{i}" for i in range(4)), "label"]
@@ -177,7 +177,7 @@ def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
 def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path):
     run_swag.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3"))
     argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4")
-    run_in_two_processes("run_swag.py", argv)
+    torchrun("run_swag.py", argv)
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
 
 

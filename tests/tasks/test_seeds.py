@@ -3,8 +3,6 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +17,7 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks import seeds
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.glue_runs import train
-from tests.helpers.repository import ROOT
+from tests.helpers.torchrun import torchrun
 
 BATCH = "--per_device_train_batch_size=32"
 QUICK = ("--max_steps=2", "--learning_rate=1e-3")
@@ -323,12 +321,11 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
     summaries = {}
     for processes in (1, 2):
         folder = tmp_path / str(processes)
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
-        command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
-        command += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
-        command += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
+        flags = [f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
+        flags += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
+        flags += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
         for _ in range(2):  # The second time, all runs are there already.
-            done = subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True, text=True)
+            done = torchrun("run_glue.py", flags, processes)
         assert "run 2 of 2: seed-43 is finished already" in done.stdout
         assert done.stdout.count("best on eval_mnli_m_accuracy") == 1
         summaries[processes] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
