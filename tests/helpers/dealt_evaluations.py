@@ -9,6 +9,7 @@ import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
+from bert_training.flags.objectives import NEXT_SENTENCE
 from bert_training.networks.control import control_of
 from bert_training.pretraining.evaluation import evaluate
 from tests.helpers.small_networks import small_config
@@ -42,7 +43,8 @@ def pretrained(run: Run, sharded: bool) -> list[dict]:
     found = []
     for count in COUNTS.values():
         run.args.max_eval_instances = count
-        held_out = SimpleNamespace(epoch_size=lambda epoch: 100, batch=LabelledTokens().batch)
+        settings = SimpleNamespace(pairs=NEXT_SENTENCE)
+        held_out = SimpleNamespace(epoch_size=lambda epoch: 100, batch=LabelledTokens().batch, settings=settings)
         found.append(evaluate(run, model, held_out))
     return found
 
