@@ -191,7 +191,7 @@ def test_a_pickle_that_asks_for_memory_or_time(tmp_path, name):
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
-BOUNDED = [("tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
+BOUNDED = [("lab.tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
 
 
 @pytest.fixture(scope="module")
