@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bert_training.files.json_text import parse_json
+from bert_training.files.small_files import read_small_text
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
-from tokenization.small_files import read_small_text
 
 
 def read_json(path: Path) -> Any:
@@ -14,7 +14,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         ValueError: there is no such file, it is no JSON, is nested too deeply or is larger than a small file may be
-            (``tokenization/small_files.py``); the message names file and line.
+            (``bert_training/files/small_files.py``); the message names file and line.
     """
     try:
         return parse_json(read_small_text(path))

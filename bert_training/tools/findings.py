@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenization.json_text import parse_json
-from tokenization.small_files import read_small_text
+from bert_training.files.json_text import parse_json
+from bert_training.files.small_files import read_small_text
 
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)

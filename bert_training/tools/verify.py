@@ -35,6 +35,7 @@ from bert_training.files.hashing import HASHES
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
+from bert_training.files.small_files import read_small_text
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
@@ -52,7 +53,6 @@ from bert_training.tools.findings import (
     verified,
 )
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
 OPENED = re.compile(

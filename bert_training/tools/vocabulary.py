@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tokenization.compressed_files import kind_of
-from tokenization.text_files import FORMS, read_texts
+from bert_training.files.compressed_files import kind_of
+from bert_training.files.text_files import FORMS, read_texts
 from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bert_training.files.text_files import read_texts
 from tests.helpers.repository import ROOT
-from tokenization.text_files import read_texts
 
 LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"]
 
@@ -53,7 +53,7 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
     code = (
         "import os, resource\n"
         "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
-        "from tokenization.text_files import read_texts\n"
+        "from bert_training.files.text_files import read_texts\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"n = sum(1 for _ in read_texts([{str(path)!r}]))\n"
         "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bert_training.files.compressed_files import read_text
+from bert_training.files.json_text import parse_json
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
-from tokenization.compressed_files import read_text
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 if TYPE_CHECKING:  # machines that only train may lack this package
     import evaluate

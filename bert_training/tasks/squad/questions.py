@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tokenization.compressed_files import read_text
+from bert_training.files.compressed_files import read_text
+from bert_training.files.json_text import parse_json
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 Value = TypeVar("Value")
 

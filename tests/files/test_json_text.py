@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tokenization.json_text import parse_json
+from bert_training.files.json_text import parse_json
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 100_000, "1" * 5000, "{", "", "NaN x"])

@@ -11,7 +11,7 @@ import json.scanner
 from collections import Counter
 from typing import Any
 
-from .errors import UserError
+from tokenization.errors import UserError
 
 
 class _Doubled(ValueError):
