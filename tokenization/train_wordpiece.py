@@ -1,6 +1,4 @@
-"""Learn a WordPiece vocabulary from text.
-
-    bert-repro vocabulary --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
+"""Learn a WordPiece vocabulary from texts. ``bert-repro vocabulary`` does so from files.
 
 The ``tokenizers`` library learns the pieces by byte-pair merges; those inside a word begin with "##" (Google never
 published its own trainer). The same text always gives the same vocabulary. The library alone does not guarantee this:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import huggingface_hub.constants
 
-from bert_training.files.json_text import parse_json
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
 
 Message = MutableMapping[str, Any]

@@ -15,8 +15,7 @@ from typing import Any
 
 from bert_training.files.compressed_files import largest, largest_file, open_regular
 from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
-from bert_training.files.json_files import read_object
-from bert_training.files.json_text import parse_json
+from bert_training.files.json_files import parse_json, read_object
 from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.compressed_files import kind_of, numbered_lines
-from bert_training.files.json_text import parse_json
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
 
 

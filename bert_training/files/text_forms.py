@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from bert_training.files.json_text import parse_json
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
 
 WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"

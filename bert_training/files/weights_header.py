@@ -5,8 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.json_files import is_plain_name, read_object
-from bert_training.files.json_text import parse_json
+from bert_training.files.json_files import is_plain_name, parse_json, read_object
 from tokenization.errors import UserError
 
 # How TensorFlow calls the weight and the bias of a LayerNorm, and the most downloaded checkpoints to this day.

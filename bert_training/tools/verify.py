@@ -32,7 +32,7 @@ from typing import Any
 from bert_training.cards.model_card import PICTURE, Card, card_text
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
 from bert_training.files.small_files import read_small_text
@@ -46,7 +46,6 @@ from bert_training.tools.findings import (
     compare_values,
     differs,
     print_findings,
-    read_json,
     run_check,
     short_text,
     unknown,

@@ -16,7 +16,7 @@ from typing import Any
 from bert_training.engine.errors import report_errors
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import sha256
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.records import nearly_equal
 from bert_training.files.small_files import read_small_text
 from bert_training.tools.findings import (
@@ -25,7 +25,6 @@ from bert_training.tools.findings import (
     differs,
     is_ordinary,
     print_findings,
-    read_json,
     run_check,
     short_text,
     unknown,
