@@ -18,7 +18,7 @@ from tests.helpers.repository import ROOT
 from tokenization import load_vocab
 from tokenization.train_wordpiece import train_wordpiece
 
-LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"]
+LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"] * 3
 ROWS = "".join(json.dumps({"id": 1, "text": line}) + "\n" for line in LINES)
 
 
