@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.paper.command_line import files_in, number_in_words, words_of
+from lab.paper.plan import files_in, number_in_words, words_of
 
 
 def test_words_of_every_kind_of_value():

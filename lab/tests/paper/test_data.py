@@ -10,8 +10,8 @@ from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.windows import check_lengths
 from lab import run_paper
 from lab.paper import data
-from lab.paper.flags import PaperArguments
-from lab.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
+from lab.paper.data import PaperArguments
+from lab.paper.scales import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
 from lab.tests.helpers.paper_plans import command, plan_of
 from tests.helpers.official_files import write_task
 

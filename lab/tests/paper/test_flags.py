@@ -5,8 +5,8 @@ from typing import get_type_hints
 import pytest
 
 from lab import run_paper
+from lab.paper.data import PaperArguments
 from lab.paper.experiments import EXPERIMENTS
-from lab.paper.flags import PaperArguments
 from lab.paper.scales import SCALES
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from bert_training.tools.findings import VERIFIED
 from lab.paper import verify
-from lab.paper.places import CELLS, RECORD
 from lab.paper.record import results_of
+from lab.paper.scales import CELLS, RECORD
 from tests.helpers.repository import ROOT
 
 

@@ -11,7 +11,7 @@ import pytest
 from bert_training.files.hashing import sha256
 from bert_training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
 from lab.paper import verify
-from lab.paper.places import RECORD
+from lab.paper.scales import RECORD
 from lab.tests.helpers.paper_plans import TABLES, write_table
 from tests.helpers.repository import ROOT
 
