@@ -77,29 +77,8 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     ]
     if not changed:
         check_unchanged(earlier.get("files", {}), checksums)
-    detail = ", ".join(changed) or _first_other_command(earlier.get("cells"), commands)
+    detail = ", ".join(changed) or f"its runs have other flags, see {PLAN}"
     raise UserError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
-
-
-def _first_other_command(earlier: Any, now: Mapping[str, list[str]]) -> str:
-    """How the command of the first cell with another one differs.
-
-    Args:
-        earlier: what the file holds, which may be anything.
-    """
-    for name, command in now.items():
-        found = earlier.get(name) if isinstance(earlier, dict) else None
-        if found != command:
-            before, after = (_flags_in(words) if isinstance(words, list) else [] for words in (found, command))
-            gone = " ".join(flag for flag in before if flag not in after) or "no flag"
-            new = " ".join(flag for flag in after if flag not in before) or "no flag"
-            return f"{name}: {gone} -> {new}"
-    return "other runs"
-
-
-def _flags_in(command: list[Any]) -> list[str]:
-    """The flags of a command with their values: "--seed 42"."""
-    return [f"--{flag}" for flag in " ".join(map(str, command)).split(" --")[1:]]
 
 
 def check_unchanged(earlier: Mapping[str, str], now: Mapping[str, str]) -> None:
