@@ -28,7 +28,8 @@ def test_a_reference_has_the_curve_and_the_settings_of_its_run(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("loss", "phases"), [(7.0, None), (6.0, "32:0.05,128:0.95")])
-def test_a_reference_must_have_left_the_line_in_its_first_phase(tmp_path, loss, phases):
+def test_a_reference_must_have_left_the_line_in_its_first_phase(tmp_path, monkeypatch, loss, phases):
+    monkeypatch.setattr(reference_curves, "FILE", tmp_path / "references.json")
     flags = dict.fromkeys(SETTINGS) | FLAGS | {"train_file": [], "phases": phases}
     made = {"started": "", "device": "cpu", "versions": {}, "corpus": {"documents": 1, "tokens": 1}}
     (tmp_path / "run.json").write_text(json.dumps(FACTS | made | {"flags": flags}))

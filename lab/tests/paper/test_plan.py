@@ -50,6 +50,12 @@ def test_rows_differ_in_what_the_paper_varies():
     assert "--model_name_or_path cells/pretrain-mlm-seed-42/checkpoint-320 --tokenizer_name vocabulary" in tuned
 
 
+def test_scores_are_brought_to_per_cent():
+    """run_squad.py gives per cent, the other scripts shares."""
+    factors = {(score.column, score.factor) for score in plan_of("5").scores}
+    assert factors == {("pair", 100.0), ("kind", 100.0), ("qa", 1.0), ("loss", 1.0)}
+
+
 def test_all_rows_of_a_table_have_the_same_recipe():
     for table in TABLES:
         recipes = {cell.flags.get("recipe") for cell in plan_of(table).cells if cell.task is None}
