@@ -104,15 +104,3 @@ def test_killed_at_random_the_same_table_comes_out(tmp_path):
     whole, killed = (json.loads((tmp_path / name / RECORD).read_text()) for name in ("whole", "killed"))
     assert whole["outline"] == killed["outline"] and whole["sha256"] == killed["sha256"]
     assert results_of(whole["cells"]) == results_of(killed["cells"])
-
-
-@pytest.mark.slow
-def test_a_signal_stops_with_checkpoints_and_status_75(tmp_path):
-    process = start("7", tmp_path / "out")
-    while not list((tmp_path / "out").glob(f"{CELLS}/*/metrics.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.terminate()
-    process.communicate()
-    assert process.returncode == 75
-    finish(start("7", tmp_path / "out"))
