@@ -30,12 +30,11 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
-from lab.paper.data import find_tasks, find_text, scale_of
-from lab.paper.flags import PaperArguments
-from lab.paper.places import CELLS, RECORD
+from lab.paper.data import PaperArguments, find_tasks, find_text, scale_of
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of
 from lab.paper.report import content, markdown
+from lab.paper.scales import CELLS, RECORD
 from tokenization.errors import UserError
 
 

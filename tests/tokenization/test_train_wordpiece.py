@@ -1,6 +1,5 @@
 """Learning a vocabulary gives the same bytes every time, and what is learnt is what the tokenizer can use."""
 
-import json
 import logging
 import os
 import random
@@ -192,27 +191,6 @@ def test_the_example_learns_a_vocabulary(tmp_path, monkeypatch, capsys):
     assert printed.startswith("2000 pieces")
     assert "the second text begins with 'Dictionaries'" in printed
     assert len(load_vocab(tmp_path / "out" / "vocab.txt")) == 2000
-
-
-def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys):
-    from lab.benchmarks import vocabulary_coverage
-
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "un", "##want", "##ed", "."]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    # The words are the | un want ed | . | x -> [UNK] | the, which are 5 words and 7 pieces; 3 words are whole.
-    (tmp_path / "text.txt").write_text("The unwanted.\nx the\n")
-    (tmp_path / "other.txt").write_text("unun the\n")
-    flags = ["--vocab", f"mine={tmp_path / 'vocab.txt'}", "--output", str(tmp_path / "out.json"), "--text_file"]
-    flags += [str(tmp_path / "text.txt"), str(tmp_path / "other.txt")]
-    monkeypatch.setattr(sys, "argv", ["vocabulary_coverage.py", *flags])
-    vocabulary_coverage.main()
-    record = json.loads((tmp_path / "out.json").read_text())
-    first, second = record["results"]
-    assert (first["words"], first["pieces"], first["pieces_per_word"]) == (5, 7, 1.4)
-    assert (first["unknown_share"], first["whole_share"], first["rows_used"]) == (0.2, 0.6, 6)
-    assert (second["words"], second["unknown_share"], second["whole_share"]) == (2, 0.5, 0.5)
-    assert record["command"].startswith("python lab/benchmarks/vocabulary_coverage.py --vocab mine=")
-    assert set(record["sha256"]) == {"mine", "text.txt", "other.txt"}
 
 
 def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):

@@ -4,7 +4,6 @@ docs/data_pipeline.md.
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -271,19 +270,3 @@ def example(text, folder):
 def test_the_documented_example_is_what_the_code_makes(tmp_path):
     text, instances = documented("one sentence a line:"), documented("A test rebuilds them and compares.")
     assert example(text, tmp_path / "c") == instances
-
-
-# --- lab/benchmarks/pretraining_data.py -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_benchmark_runs(tmp_path, tokenizer):
-    text = "\n\n".join("\n".join(document) for document in documents(2000))
-    (tmp_path / "a.txt").write_text(text)
-    (tmp_path / "vocab.txt").write_text("\n".join(tokenizer.get_vocab()) + "\n")
-    command = [sys.executable, "lab/benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
-    command += ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "r.json"), "--repeat", "2", "--part"]
-    subprocess.run([*command, "builder", "plan", "batches", "memory"], cwd=ROOT, check=True)
-    results = json.loads((tmp_path / "r.json").read_text())
-    assert results["memory"]["text"]["documents"] == 2 * results["builder"]["text"]["documents"] == 4000
-    assert all(rate > 0 for rate in results["batches"]["million_tokens_per_s_and_core"].values())
