@@ -107,7 +107,7 @@ def convert(
     return Converted(model, tokenizer, len(tensors), notes)
 
 
-def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None = None) -> str:
+def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None) -> str:
     """The name of the class that has the heads of the tensors.
 
     Args:
