@@ -189,8 +189,8 @@ def well_formed(place: Path) -> Iterator[None]:
             raise  # a sentence of ours
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise UserError(
-            f"{place}: not in the form that a run writes ({reason}); copy it again. bert-repro verify with the folder of "
-            "the run says which of its files have changed"
+            f"{place}: not in the form that a run writes ({reason}); copy it again. bert-repro verify with the "
+            "folder of the run says which of its files have changed"
         ) from error
 
 
