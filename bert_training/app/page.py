@@ -5,7 +5,8 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,10 +145,15 @@ def _ask(
     )  # fmt: skip
 
 
-def _columns() -> tuple[gr.Column, gr.Column]:
+@contextmanager
+def _beside() -> Iterator[gr.HTML]:
+    """A context for the inputs, in a column on the left; it gives the output on their right."""
     with gr.Row():
         left, right = gr.Column(scale=4, min_width=300), gr.Column(scale=5, min_width=300)
-    return left, right
+    with right:
+        output = _html()
+    with left:
+        yield output
 
 
 # --- the heads of pre-training ---------------------------------------------------------------------------
@@ -184,10 +190,7 @@ def _gap_tab(opened: OpenedModel, label: str, example: str, button: str) -> None
         found = readings.along_the_way(opened, text)
         return drawing.stops(found, len(opened.checkpoints) - len(found) + 1)
 
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         box = _box(label, example)
         asked = _ask(button, [box], guess, output)
     if opened.checkpoints:
@@ -212,10 +215,7 @@ def _next_sentence(opened: OpenedModel) -> None:
     if opened.builtin:
         first = "Return the sum of the array elements over the given axis."
         second = "The axis is that along which the sum is taken.\nThe server closes the connection after a timeout."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [_box("First sentence", first), _box("What may follow, one sentence on each line", second, 4)]
         _ask("Compare", boxes, lambda a, b: drawing.bars(readings.next_sentence(opened, a, b)), output)
 
@@ -235,10 +235,7 @@ def _classification(opened: OpenedModel) -> None:
     first, second = "The old doctor opened a small practice by the river.", "A doctor began to work beside the river."
     if opened.builtin:
         first, second = "Return the sum of the elements.", "The sum is taken along the given axis."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [_box("First text" if pair else "Text", first, 3)]
         if opened.texts != 1:
             label = "Second text" if pair else "Second text, if the model was trained on pairs"
@@ -249,10 +246,7 @@ def _classification(opened: OpenedModel) -> None:
 def _choice(opened: OpenedModel) -> None:
     _explain("Write how something begins, and several ways in which it may go on. The model chooses one.")
     endings = "She begins to play.\nShe begins to swim.\nThe case plays her.\nIt is a very long river."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [
             _box("Beginning", "She takes the violin out of its case."),
             _box("Endings, one on each line", endings, 4),
@@ -269,10 +263,7 @@ def _answers(opened: OpenedModel) -> None:
     if opened.builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         asked, text = _box("Question", question, 1), _box("Text", context, 8, elem_id=file_box.BOX_FOR_TEXT)
         _ask("Answer", [asked, text], lambda q, c: drawing.reply(readings.answer(opened, q, c), c), output)
         # Read by the browser: a file that is sent to Gradio's server would stay there.
@@ -284,10 +275,7 @@ def _names(opened: OpenedModel) -> None:
     example = "Ada Lovelace grew up in London and wrote to Charles Babbage."
     if opened.builtin:
         example = "Call numpy.sum with axis=0 to add up the rows, or use the method sum of an ndarray."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         box = _box("Text", example, 6)
         _ask("Find names", [box], lambda text: drawing.names(readings.names_in(opened, text), text), output)
 
