@@ -22,7 +22,7 @@ from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
-from bert_training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
+from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
@@ -226,8 +226,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    path = folder / "run.json"
-    run = read_object(path) if path.is_file() else {}
+    run = fields_of(folder / "run.json")
     return run | {"flags": run["flags"] if isinstance(run.get("flags"), dict) else {}}
 
 
