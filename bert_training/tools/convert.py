@@ -20,7 +20,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.files.atomic import make_folder, new_folder
+from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.configuration import check_fit
@@ -154,7 +154,7 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
 
 def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if is_occupied(out):
         raise UserError(f"{out} is not an empty folder; give another")
     make_folder(out.parent)
     with new_folder(out) as draft:
