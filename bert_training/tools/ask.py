@@ -10,6 +10,7 @@ in the context and the one after its last. A model that was fine-tuned on SQuAD 
 --null_score_diff_threshold. Windows have the lengths that the model was fine-tuned with.
 """
 
+import argparse
 import itertools
 import json
 import sys
@@ -27,7 +28,6 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
-from bert_training.flags.parsing import command_parser
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import OPENED_BY, class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
@@ -156,7 +156,12 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 def main(argv: list[str] | None = None) -> None:
     """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
-    parser = command_parser("ask", __doc__)
+    parser = argparse.ArgumentParser(
+        prog="bert-repro ask",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument(
         "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
     )

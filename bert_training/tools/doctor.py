@@ -13,13 +13,13 @@ margin is needed because a model also learns from positions and lengths: models 
 0.25 nats below the line.
 """
 
-import argparse
 from pathlib import Path
 
 from bert_training.cards.curves import MARGIN, curve_of
 from bert_training.cards.reference_curves import FILE, references, settings_of
 from bert_training.files.atomic import write_json
 from bert_training.files.records import read_events
+from bert_training.flags.parsing import command_parser
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.plateau import diagnosis, line_of
 from bert_training.tools.audit import read_pretraining_facts
@@ -57,12 +57,7 @@ def make_reference(folder: Path, name: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Print the diagnosis; a folder that is not a pre-training run ends it with status 2 and one line on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro doctor",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("doctor", __doc__)
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="an output folder of run_pretraining.py")
     parser.add_argument("--make_reference", metavar="NAME", help="store the curve of this run as a reference")
     arguments = parser.parse_args(argv)
