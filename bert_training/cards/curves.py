@@ -119,13 +119,11 @@ def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
 
 def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
     figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
-    FigureCanvasAgg(figure)
     figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 

@@ -262,12 +262,10 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise UserError("the picture needs the package matplotlib: pip install matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
-    FigureCanvasAgg(figure)
     lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
     longest = int(arrays["lengths"].max())
     step = -(-longest // 32)
