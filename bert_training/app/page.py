@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -31,7 +32,7 @@ from bert_training.app.folder import (
     OpenedModel,
     open_folder,
 )
-from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, new_token, start
+from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, start
 from bert_training.app.style import CSS, MONO, SANS
 
 # What is not in a list is refused by `readings`, with a sentence; Gradio would print a traceback as well.
@@ -80,7 +81,7 @@ def launch(
         hosts: see ``Guard``. If it is not None, the address contains a token, without which nothing is shown.
     """
     forget_tokens()
-    token = None if hosts is None else new_token()
+    token = None if hosts is None else secrets.token_urlsafe(32)
     page.queue(default_concurrency_limit=1, max_size=32, api_open=False)
     app = gr.mount_gradio_app(
         fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
