@@ -8,7 +8,6 @@ import hmac
 import http.cookies
 import os
 import re
-import secrets
 import socket
 import threading
 import time
@@ -234,11 +233,6 @@ def start(app: App, host: str, port: int) -> threading.Thread:
             raise UserError(f"--port {port}: the page could not be started there; give another port")
         time.sleep(0.01)
     return thread
-
-
-def new_token() -> str:
-    """A secret that nobody can guess."""
-    return secrets.token_urlsafe(32)
 
 
 def free_port(port: int) -> int:

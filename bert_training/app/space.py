@@ -42,7 +42,7 @@ def write_space(opened: OpenedModel, target: str) -> None:
         ValueError: the folder exists and is not empty.
     """
     folder = Path(target)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if atomic.is_occupied(folder):
         raise UserError(f"--space {folder}: exists already; give the name of a new folder")
     modules = needed_modules()
     atomic.make_folder(folder.parent)

@@ -249,6 +249,11 @@ def sealed_folder(path: Path) -> Iterator[Path]:
             delete(old)
 
 
+def is_occupied(path: Path) -> bool:
+    """Whether something is there already; an empty folder does not count."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
 def remove_folder(path: Path) -> None:
     """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft.
 

@@ -175,11 +175,8 @@ def _problem_of_event(event: Any) -> str:
 
 
 @contextmanager
-def well_formed(place: Path, detail: str = "") -> Iterator[None]:
+def well_formed(place: Path) -> Iterator[None]:
     """Turn an error about the form of a run's records into a sentence that names the folder or the file.
-
-    Args:
-        detail: where in the file, such as "line 3".
 
     Raises:
         ValueError: the records are not in the form that a run writes.
@@ -191,8 +188,8 @@ def well_formed(place: Path, detail: str = "") -> Iterator[None]:
             raise  # a sentence of ours
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise UserError(
-            f"{place}{detail and ', '}{detail}: not in the form that a run writes ({reason}); copy it again. python -m "
-            "training verify with the folder of the run says which of its files have changed"
+            f"{place}: not in the form that a run writes ({reason}); copy it again. bert-repro verify with the "
+            "folder of the run says which of its files have changed"
         ) from error
 
 

@@ -145,16 +145,6 @@ class Text:
                 break
         self.unchanged.check()
 
-    def documents(self) -> Iterator[list[str]]:
-        """Like ``lines``, but each document as a list, which is in memory as a whole."""
-        document: list[str] = []
-        for line in self.lines():
-            if line is None:
-                yield document
-                document = []
-            else:
-                document.append(line)
-
     def note_forms(self) -> None:
         """Find the files that are read as articles of Wikipedia (``bert_training/files/text_forms.py``).
 

@@ -12,7 +12,6 @@ counts. The result has two errors: real text fills instances a little more or le
 evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
-import argparse
 import functools
 import json
 import shlex
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 from transformers import BertTokenizer
 
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.flags.recipes import FAST, short_to_long
 from tokenization.errors import UserError
@@ -198,12 +198,7 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
-    parser = argparse.ArgumentParser(
-        prog="bert-repro plan",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
     parser.add_argument("--hours", type=float, required=True, help="the hours that are available")
     parser.add_argument(

@@ -12,10 +12,10 @@ margin is needed because a model also learns from positions and lengths: models 
 0.25 nats below the line.
 """
 
-import argparse
 from pathlib import Path
 
 from bert_training.files.records import read_events
+from bert_training.flags.parsing import command_parser
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.plateau import diagnosis
 from bert_training.tools.audit import read_pretraining_facts
@@ -23,12 +23,7 @@ from bert_training.tools.audit import read_pretraining_facts
 
 def main(argv: list[str] | None = None) -> None:
     """Print the diagnosis; a folder that is not a pre-training run ends it with status 2 and one line on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro doctor",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("doctor", __doc__)
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="an output folder of run_pretraining.py")
     folder = parser.parse_args(argv).folder
     facts = read_pretraining_facts(folder)
