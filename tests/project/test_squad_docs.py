@@ -1,4 +1,4 @@
-"""docs/squad.md, run from its first command to its last line of Python with a tiny network."""
+"""docs/answer-questions.md, run from its first command to its last line of Python with a tiny network."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
 
-DOCUMENT = ROOT / "docs" / "squad.md"
+DOCUMENT = ROOT / "docs" / "answer-questions.md"
 PROGRAMS = {"run_squad.py": run_squad.main, "bert-repro": run_command}
 
 
