@@ -18,8 +18,8 @@ from urllib.parse import parse_qs
 
 import huggingface_hub.constants
 
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 
 from bert_training.files.disk_errors import DiskError, with_remedy
+from bert_training.files.harmless_output import harmless_output
 from tokenization.errors import UserError
-from tokenization.harmless_output import harmless_output
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 RESUMING = SCRIPTS[:5]  # the scripts that have this flag

@@ -30,8 +30,8 @@ from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
+from bert_training.files.small_files import read_small_text
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 FILES = (
     *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
@@ -86,18 +86,19 @@ def write_published(folder: Path, target: Path, repo_id: str) -> None:
     recorded = read_object(folder / HASHES)["sha256"] if folder / HASHES in files else {}
     hashes = {}
     for file in files:
-        content, copy = _published_text(file, repo_id), target / file.name
+        content, draft = _published_text(file, repo_id), target / file.name
         if file.name == HASHES or content == "":
             continue
         if content is None:
-            copy.symlink_to(file.resolve())
+            draft.symlink_to(file.resolve())
         else:
-            copy.write_text(content, encoding="utf-8")
+            draft.write_text(content, encoding="utf-8")
         if file.name in recorded:
             intact = content is not None and sha256(file) == recorded[file.name]
-            hashes[file.name] = sha256(copy) if intact else recorded[file.name]
+            hashes[file.name] = sha256(draft) if intact else recorded[file.name]
     if recorded:
-        (target / HASHES).write_text(json_text(hashes_record(hashes)), encoding="utf-8")
+        draft = target / HASHES
+        draft.write_text(json_text(hashes_record(hashes)), encoding="utf-8")
 
 
 def _published_text(file: Path, repo_id: str) -> str | None:

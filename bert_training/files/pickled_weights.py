@@ -26,7 +26,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 import torch
 
-from tokenization.compressed_files import largest, open_regular
+from bert_training.files.compressed_files import largest, open_regular
 from tokenization.errors import UserError
 
 ZIP = b"PK\x03\x04"  # the first bytes by which torch tells the two forms apart

@@ -13,12 +13,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from bert_training.files.compressed_files import largest, largest_file, open_regular
 from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
-from bert_training.files.json_files import read_object
-from tokenization.compressed_files import largest, largest_file, open_regular
+from bert_training.files.json_files import parse_json, read_object
+from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
-from tokenization.small_files import check_small
 
 RESULTS = "all_results.json"  # marks a finished run
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenization.compressed_files import kind_of, numbered_lines
+from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 
 @dataclass

@@ -28,6 +28,7 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
+from bert_training.files.compressed_files import numbered_lines
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import OPENED_BY, class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
@@ -39,7 +40,6 @@ from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
-from tokenization.compressed_files import numbered_lines
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens

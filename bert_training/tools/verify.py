@@ -32,9 +32,10 @@ from typing import Any
 from bert_training.cards.model_card import PICTURE, Card, card_text
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
+from bert_training.files.small_files import read_small_text
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
@@ -45,14 +46,12 @@ from bert_training.tools.findings import (
     compare_values,
     differs,
     print_findings,
-    read_json,
     run_check,
     short_text,
     unknown,
     verified,
 )
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
 OPENED = re.compile(

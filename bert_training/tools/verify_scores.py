@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.hashing import sha256
+from bert_training.files.json_files import read_json
 from bert_training.flags.natures import EVALUATION, STORED, natures
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.scores import metric_prefix
@@ -24,7 +25,6 @@ from bert_training.tools.findings import (
     Finding,
     differs,
     is_ordinary,
-    read_json,
     run_check,
     short_text,
     unknown,

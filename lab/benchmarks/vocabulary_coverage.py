@@ -18,9 +18,9 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.hashing import sha256
+from bert_training.files.text_files import read_texts
 from lab.benchmarks.provenance import provenance
 from tokenization import build_tokenizer
-from tokenization.text_files import read_texts
 
 
 def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dict[str, float | int]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from tokenization.json_text import parse_json
+from bert_training.files.json_files import parse_json
 
 TAG = re.compile(r"O|[BIESLUM]-\S+")
 

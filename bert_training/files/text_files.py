@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .compressed_files import decoded_lines, kind_of, open_regular, unpack
-from .errors import UserError
-from .json_text import parse_json
-from .parquet_files import text_rows
-from .text_forms import recognised
+from bert_training.files.compressed_files import decoded_lines, kind_of, open_regular, unpack
+from bert_training.files.json_files import parse_json
+from bert_training.files.parquet_files import text_rows
+from bert_training.files.text_forms import recognised
+from tokenization.errors import UserError
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 

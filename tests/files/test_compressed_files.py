@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_training.files.compressed_files import kind_of, numbered_lines, open_packed, read_text
 from bert_training.files.tables import read_table
+from bert_training.files.text_files import read_texts
 from bert_training.pretraining import documents
 from bert_training.tasks import feature_extraction
 from bert_training.tasks.ner.tagged_text import read_conll
@@ -23,8 +25,6 @@ from bert_training.tasks.swag import read_swag
 from bert_training.tools.ask import read_contexts
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
-from tokenization.compressed_files import kind_of, numbered_lines, open_packed, read_text
-from tokenization.text_files import read_texts
 
 WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
 ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
@@ -183,7 +183,7 @@ def test_only_one_file_imports_the_libraries_that_unpack():
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
         if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
             importers[str(path.relative_to(ROOT))] = sorted(names)
-    assert importers == {"tokenization/compressed_files.py": ["gzip", "lzma"]}
+    assert importers == {"bert_training/files/compressed_files.py": ["gzip", "lzma"]}
 
 
 # --- limits --------------------------------------------------------------------------------------------------

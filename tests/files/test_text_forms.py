@@ -1,11 +1,11 @@
-"""tokenization/text_forms.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
+"""text_forms.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
 
 import logging
 
 import pytest
 
-from tokenization.text_files import read_texts
-from tokenization.text_forms import WIKIEXTRACTOR, WIKITEXT, recognised
+from bert_training.files.text_files import read_texts
+from bert_training.files.text_forms import WIKIEXTRACTOR, WIKITEXT, recognised
 
 DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'
 # With a revision and quotes in a title as some versions write them, with an escaped title, and without any text.

@@ -4,8 +4,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tokenization.compressed_files import LIMIT
-from tokenization.parquet_files import text_rows
+from bert_training.files.compressed_files import LIMIT
+from bert_training.files.parquet_files import text_rows
 
 
 def write(path, texts) -> int:

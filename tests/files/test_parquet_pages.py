@@ -6,7 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tokenization.parquet_pages import unpacked_sizes
+from bert_training.files.parquet_pages import unpacked_sizes
 
 
 @pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"data_page_version": "2.0"}])

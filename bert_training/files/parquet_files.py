@@ -1,19 +1,19 @@
 """The column of texts of a Parquet file, a few rows at a time, however much the file claims to hold.
 
 A Parquet file of a few kilobytes can stand for billions of rows, or for terabytes of text, because equal values are
-stored once. It is therefore refused by the rule for packed files (``tokenization/compressed_files.py``): more than
-16 MiB of text, or more rows than that, only up to 100 times the size of the file. The end of the file says how much
-there is, but may lie; so do the headers of the pages, by which the library takes memory (``parquet_pages.py``).
+stored once. It is therefore refused by the rule for packed files (``compressed_files.py``): more than 16 MiB of text,
+or more rows than that, only up to 100 times the size of the file. The end of the file says how much there is, but may
+lie; so do the headers of the pages, by which the library takes memory (``parquet_pages.py``).
 """
 
 import os
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from .compressed_files import LIMIT, RATIO, largest
-from .errors import UserError
-from .parquet_pages import unpacked_sizes
-from .small_files import largest_small
+from bert_training.files.compressed_files import LIMIT, RATIO, largest
+from bert_training.files.parquet_pages import unpacked_sizes
+from bert_training.files.small_files import largest_small
+from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow

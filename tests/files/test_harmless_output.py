@@ -7,8 +7,8 @@ import sys
 import pytest
 from tqdm import tqdm
 
+from bert_training.files.harmless_output import HarmlessStream, harmless, harmless_output
 from tests.helpers.hostile_text import HOSTILE
-from tokenization.harmless_output import HarmlessStream, harmless, harmless_output
 
 
 @pytest.mark.parametrize(

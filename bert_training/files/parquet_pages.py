@@ -7,7 +7,7 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 from collections.abc import Iterator
 from typing import IO
 
-from .errors import UserError
+from tokenization.errors import UserError
 
 UNCOMPRESSED, COMPRESSED = 2, 3  # the numbers of the two fields of a PageHeader that are needed
 LIST, SET, MAP, STRUCT = 9, 10, 11, 12  # types of the compact protocol

@@ -4,13 +4,13 @@ The files of a stranger may be far larger than their kind ever is, for nothing: 
 and takes no space on the disk, and JSON needs up to 40 times its bytes in memory. Therefore the size is compared with
 a limit before anything is read. 64 MiB are 20 times the largest tokenizer.json of a published BERT, and 4 times that
 of the multilingual models with 250,000 pieces. BERT_REPRO_LARGEST_MIB raises this limit with the others
-(``tokenization/compressed_files.py``, which reads files of data).
+(``bert_training/files/compressed_files.py``, which reads files of data).
 """
 
 import os
 
-from .compressed_files import LIMIT, decoded, largest, open_regular
-from .errors import UserError
+from bert_training.files.compressed_files import LIMIT, decoded, largest, open_regular
+from tokenization.errors import UserError
 
 TIMES = 4  # the limit of a line
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tokenization.compressed_files import LIMIT
-from tokenization.small_files import check_small, read_small_bytes, read_small_text
+from bert_training.files.compressed_files import LIMIT
+from bert_training.files.small_files import check_small, read_small_bytes, read_small_text
 
 
 def test_text_and_bytes(tmp_path):

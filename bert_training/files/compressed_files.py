@@ -11,7 +11,7 @@ BERT_REPRO_LARGEST_MIB raises (``largest``; 16 MiB unless it is set):
   of it. Text becomes 3 to 20 times smaller when it is packed.
 - A line may have at most 16 MiB, whether the file is packed or not.
 - A file of data that is read as a whole, such as the questions of SQuAD, may have at most ``WHOLE_FILE`` times 16 MiB.
-  Configs, tokenizers and records have the smaller limit of ``tokenization/small_files.py``.
+  Configs, tokenizers and records have the smaller limit of ``bert_training/files/small_files.py``.
 - Unpacking an .xz file may need at most ``XZ_MEMORY`` bytes; the file itself says how many.
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .errors import UserError
+from tokenization.errors import UserError
 
 PACKED = (".xz", ".gz")
 DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)

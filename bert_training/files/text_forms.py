@@ -33,8 +33,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .errors import UserError
-from .json_text import parse_json
+from bert_training.files.json_files import parse_json
+from tokenization.errors import UserError
 
 WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"
 WIKITEXT = "wikitext: a document for each heading of level 1, without the headings"
