@@ -21,7 +21,7 @@ search over learning rates. If the command is stopped, start it again, and it co
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
 
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
-For random weights, give --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
+For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 

@@ -23,8 +23,8 @@ With --validation_file alone, a fine-tuned model only answers. --resume_from_che
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
-span_predictions.json (the answers before the threshold is applied). docs/squad.md explains the scores, the files of
-answers, the thresholds, and how to ask a finished model.
+span_predictions.json (the answers before the threshold is applied). docs/answer-questions.md explains the
+scores, the files of answers, the thresholds, and how to ask a finished model.
 """
 
 import dataclasses

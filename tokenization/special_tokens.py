@@ -1,4 +1,4 @@
-"""The special tokens: those that training needs, and how they are read where they stand in a text.
+"""The special tokens: those that training needs, and how they are read where they occur in a text.
 
 A vocabulary without them can still tokenize.
 """

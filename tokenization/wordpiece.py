@@ -31,7 +31,7 @@ class BasicTokenizer:
 
     Args:
         do_lower_case: lower the case and, unless ``strip_accents`` is False, drop accents.
-        never_split: words that are kept unchanged if they stand between spaces, such as "[MASK]".
+        never_split: words that are kept unchanged between spaces, such as "[MASK]".
         tokenize_chinese_chars: make each CJK ideograph a word.
         strip_accents: None means the value of ``do_lower_case``, as in Google's code.
     """
@@ -301,7 +301,7 @@ def _strip_accents(word: str) -> str:
 
 
 def _split_at_punctuation(word: str) -> list[str]:
-    """The parts of a word, in which each punctuation character stands alone: "don't" gives don ' t."""
+    """The parts of a word, in which each punctuation character is a part of its own: "don't" gives don ' t."""
     parts: list[str] = []
     new_part = True
     for char in word:

@@ -1,4 +1,4 @@
-"""What stands between the browser and the page: who may ask, for which routes, with which content.
+"""The guard of the page: which requests are answered, by sender, route and content.
 
 Gradio's server can do much more than this page needs: it fetches addresses for its callers, takes files, and shows and
 creates storage on the Hub with the token of whoever started it. ``Guard`` passes on only what the page itself asks for.

@@ -33,7 +33,7 @@ WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
 CURVES = "training_curves.png"
-MARGIN = 0.25  # nats below a line that a loss may lie without much having been learnt
+MARGIN = 0.25  # a loss that is less than this many nats below a line shows that little has been learnt
 
 Curve = tuple[list[int], list[float]]  # steps, values
 

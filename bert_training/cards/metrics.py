@@ -65,7 +65,7 @@ def percent_factor(keys: Iterable[str]) -> int:
 
 
 def card_name_of(key: str, factor: int) -> str:
-    """The name of a result in the model card, where scores stand as they are recorded.
+    """The name of a result in the model card, where scores appear as they are recorded.
 
     Args:
         key: a key of METRICS.

@@ -44,7 +44,7 @@ def report_errors(main: Callable[[], None]) -> int:
     or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
-    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
+    All output, also that of libraries, has control characters escaped (``HarmlessStream``).
 
     Raises:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which

@@ -115,7 +115,7 @@ def _loop_step(
     size: int,
     accumulation: int,
 ) -> tuple[float, float]:
-    # Not dataclasses.replace: it repeats the checks, which refuse --phases beside the length that was computed from it.
+    # Not dataclasses.replace: it repeats the checks, which refuse --phases together with the length computed from it.
     own_flags = copy.copy(run.args)
     vars(own_flags)["dataloader_num_workers"] = 0
     split_run = Run(own_flags, run.accelerator)

@@ -126,10 +126,10 @@ def keep_few_primitives(mixed_precision: str) -> None:
     """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
 
     On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
-    number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
-    tensors of many steps, so that freed memory stays in small pieces and the process grows
-    (lab/notes/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
-    oneDNN may compute more. oneDNN reads the variable once, so the first run of a process decides.
+    number of real tokens differs from batch to batch, so older code is hardly ever used again. Cached kernels fragment
+    the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set is left as it is. So
+    are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the first run of a
+    process decides.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return

@@ -267,7 +267,7 @@ def remove_folder(path: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a folder, or the link or the file in its place. What a link leads to stays, as it lies elsewhere."""
+    """Delete a folder, or the link or the file in its place. The target of a link stays."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     else:

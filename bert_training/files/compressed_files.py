@@ -31,7 +31,7 @@ from tokenization.errors import UserError
 PACKED = (".xz", ".gz")
 DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
 _BLOCK = 1 << 20
-_PACKED_BLOCK = 1 << 16  # small beside the 16 MiB, even when it is unpacked to RATIO times its size
+_PACKED_BLOCK = 1 << 16  # small compared with the 16 MiB, even when it is unpacked to RATIO times its size
 LIMIT = "BERT_REPRO_LARGEST_MIB"
 RATIO = 100
 WHOLE_FILE = 64

@@ -1,4 +1,4 @@
-"""The sizes of the pages of a Parquet file, which stand before each page and decide how much memory reading it takes.
+"""The sizes of the pages of a Parquet file, which precede each page and decide how much memory reading it takes.
 
 What the end of the file says about them may be a lie. A page is preceded by a PageHeader of
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, in Thrift's compact protocol.

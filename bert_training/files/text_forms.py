@@ -10,7 +10,7 @@ WikiExtractor writes XML-like lines around each article and repeats its title:
 
 Others write such lines without a title, with single quotes or as a bare <doc>.
 
-The data sets called wikitext have a line or a row for each paragraph, and headings that stand alone:
+The data sets called wikitext have a line or a row for each paragraph, and headings on lines of their own:
 
     <blank>
      = Valkyria Chronicles III =

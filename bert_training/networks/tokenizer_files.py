@@ -1,7 +1,7 @@
 """Open the tokenizer that a folder, a name on the Hub, a vocab.txt or an old checkpoint has.
 
 transformers reads tokenizer.json where there is one, and vocab.txt only otherwise. Here vocab.txt is compared with it,
-because users edit it, and the case of a vocabulary that stands alone is found out instead of assumed.
+because users edit it, and the case of a vocabulary without settings is found out instead of assumed.
 """
 
 import contextlib

@@ -83,8 +83,8 @@ def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None
         return
     if (Path(args.output_dir) / "summary.json").exists():
         raise UserError(
-            f"--output_dir {args.output_dir} holds a series of runs (summary.json), which bert-repro report "
-            "would show in place of a single one; give another folder"
+            f"--output_dir {args.output_dir} already holds a series of runs (summary.json); `bert-repro "
+            "report` would hide the new run; give another folder"
         )
     run_one(args)
 

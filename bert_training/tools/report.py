@@ -7,7 +7,7 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
 of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
-Pre-training runs are listed below, and the training and held-out loss of the first one are drawn beside the bars. The
+Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
 

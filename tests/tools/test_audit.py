@@ -1,5 +1,5 @@
 """bert_training/tools/audit.py and show.py: findings, drawings, the commands, and the example of
-docs/data_pipeline.md.
+docs/pretrain.md.
 """
 
 import json
@@ -244,12 +244,12 @@ def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, 
     assert message in capsys.readouterr().err
 
 
-# --- docs/data_pipeline.md --------------------------------------------------------------------------------
+# --- docs/pretrain.md --------------------------------------------------------------------------------
 
 
 def documented(sentence):
     """The fenced block of the page after a paragraph that ends with these words."""
-    page = (ROOT / "docs" / "data_pipeline.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "pretrain.md").read_text(encoding="utf-8")
     return re.search(rf"{sentence}\n\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
 
 

@@ -1,7 +1,7 @@
 """Named entities: read sentences from files in columns, make rows of tokens, and turn logits back into tags.
 
 In the CoNLL-2003 layout each line has a word, with its tag in the last column. A blank line follows each sentence, and
--DOCSTART- stands before each document:
+-DOCSTART- precedes each document:
 
     -DOCSTART- -X- O O
 

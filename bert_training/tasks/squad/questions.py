@@ -1,6 +1,6 @@
 """The questions of SQuAD 1.1 and 2.0, and of other files in this form: reading and checking them.
 
-An article has paragraphs, and a paragraph has a context and questions about it. An answer stands in the context:
+An article has paragraphs, and a paragraph has a context and questions about it. An answer is a part of the context:
 
     {"data": [{"title": "Travel", "paragraphs": [{
         "context": "the man went to the store and bought a gallon of milk",

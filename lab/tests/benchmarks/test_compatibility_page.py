@@ -1,4 +1,4 @@
-"""docs/compatibility.md has a row for every test with other people's packages, and continuous integration runs them."""
+"""lab/notes/compatibility.md has a row for every test with other people's packages, and CI runs them."""
 
 import ast
 import json
