@@ -100,7 +100,7 @@ def run_one(
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
     tuned.results.update(write_predictions(run, tuned.model, data, features))
-    save_folder(run, tuned, tokenizer, "glue", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

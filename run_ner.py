@@ -110,7 +110,7 @@ def run_one(
     if run.is_main:
         for split, tags in tags_by_split.items():
             tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
-    save_folder(run, tuned, tokenizer, "ner", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -110,7 +110,7 @@ def run_one(
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
-        save_folder(run, tuned, tokenizer, "squad", data.name)
+        save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -87,7 +87,7 @@ def run_one(
     if run.is_main:
         for split, logits in logits_by_split.items():
             swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
-    save_folder(run, tuned, tokenizer, "swag", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -29,7 +29,7 @@ def is_finished(args: SharedArguments) -> bool:
     if not (folder / "run.json").is_file():
         raise UserError(f"{folder} holds a finished run but no run.json with its flags; {other}")
     facts = read_facts(folder)
-    script = next((name for name, cls in SCRIPTS.items() if type(args) is cls), None)
+    script = next((name for name, one in SCRIPTS.items() if type(args) is one.arguments), None)
     if script and facts.get("script", script) != script:
         raise UserError(f"{folder} holds a finished run of {facts['script']}; {other}")
     if changed := changed_flags(facts["flags"], args):

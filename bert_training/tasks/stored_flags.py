@@ -31,16 +31,6 @@ from tokenization.errors import UserError
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
-HEADS = {  # script: the classes of its models, as config.json names them
-    "run_glue.py": (
-        "BertForSequenceClassification",
-        "BertForTokenClassification",  # --label_token last
-        "BertBiLSTMForTokenClassification",
-    ),
-    "run_squad.py": ("BertForQuestionAnswering", "BertBiLSTMForQuestionAnswering"),
-    "run_ner.py": ("BertForTokenClassification", "BertFeatureTagger"),
-    "run_swag.py": ("BertForMultipleChoice",),
-}
 
 
 # --- to the config, and from it ----------------------------------------------------------------------------
@@ -74,7 +64,7 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
     """
     script = script_of(cls)
     architectures = config.get("architectures")
-    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*HEADS[script]}:
+    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*SCRIPTS[script].heads}:
         return {}
     found: dict[str, Any] = {}
     if cls is SquadArguments and settings.FIELD in config:
@@ -104,8 +94,8 @@ def stored_length(config: PretrainedConfig) -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
     own = getattr(config, FIELD, None)
     own = own if isinstance(own, dict) else {}
-    length, heads = own.get("max_seq_length"), HEADS.get(str(own.get("script")), ())
-    known = type(length) is int and length > 0 and {*(config.architectures or ())} & {*heads}
+    length, script = own.get("max_seq_length"), SCRIPTS.get(str(own.get("script")))
+    known = script and type(length) is int and length > 0 and {*(config.architectures or ())} & {*script.heads}
     return length if known else None
 
 
@@ -116,7 +106,7 @@ def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
 
 def script_of(cls: type[Dataclass]) -> str:
     """The script that has these flags."""
-    return next(name for name, found in SCRIPTS.items() if found is cls)
+    return next(name for name, found in SCRIPTS.items() if found.arguments is cls)
 
 
 def _problem(value: object, kind: Any) -> str | None:
