@@ -213,9 +213,7 @@ def _close_scores(
         return
     compared = {name: value for name, value in results.items() if name.startswith((recorded_prefix, "test_"))}
     if not compared:
-        yield unknown(
-            "scores from the weights", f"all_results.json has no result whose name begins with {recorded_prefix}"
-        )
+        yield unknown("scores from the weights", f"all_results.json has no {recorded_prefix} results")
     same, whole = [], 100 / percent_factor(evaluation)
     for name, value in compared.items():
         has_prefix = name.startswith(recorded_prefix)
