@@ -83,7 +83,7 @@ def run_one(
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_glue.py")
+    run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     if "train" in data.splits:

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     if is_finished(args):
         report_finished(args)
         return
-    run = start_run(args, "run_pretraining.py")
+    run = start_run(args)
 
     announce_recipe(run)
     check_early(args)

@@ -153,6 +153,11 @@ SCRIPTS = {
 }
 
 
+def script_of(arguments: type) -> str:
+    """The name of the script that has these flags; "" if none has."""
+    return next((name for name, script in SCRIPTS.items() if script.arguments is arguments), "")
+
+
 def flags_with(nature: Nature) -> tuple[str, ...]:
     """Names of the flags of all ``SCRIPTS`` that have at least one of the natures, in the order of --help."""
     classes = [script.arguments for script in SCRIPTS.values()]

@@ -23,7 +23,7 @@ from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.flags.natures import STORED, Dataclass, natures
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.flags.scripts import SCRIPTS, script_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.threshold import FIELD as THRESHOLD
@@ -102,11 +102,6 @@ def stored_length(config: PretrainedConfig) -> int | None:
 def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
     """The flags of a script that are stored with its models."""
     return tuple(name for name, found in natures(cls).items() if found & STORED)
-
-
-def script_of(cls: type[Dataclass]) -> str:
-    """The script that has these flags."""
-    return next(name for name, found in SCRIPTS.items() if found.arguments is cls)
 
 
 def _problem(value: object, kind: Any) -> str | None:
