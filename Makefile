@@ -1,10 +1,13 @@
 # Each target sets up .venv by itself. PYTHON chooses the interpreter (3.11 to 3.13). PIP_FLAGS is passed to pip.
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch, and nothing else, from that index, which has a small one
 # without CUDA. Two indices at once (--extra-index-url) would let either of them replace any package.
+# LOCKED=1 installs only files whose hashes .ci/locked.txt has, except torch, which comes from its own index.
 PYTHON ?= python3
 PIP_FLAGS ?=
 TORCH_INDEX ?=
-TORCH_FLAGS := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX))
+LOCKED ?=
+TORCH_FLAGS := $(if $(TORCH_INDEX)$(LOCKED),--no-deps) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 BIN := .venv/bin
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
@@ -17,12 +20,13 @@ help: ## list the targets
 
 install: .venv/installed ## make .venv with the versions of constraints.txt
 
-.venv/installed: setup.py constraints.txt
+.venv/installed: setup.py constraints.txt .ci/locked.txt
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version' || \
 		{ echo "Python 3.11 to 3.13 is needed; choose one with PYTHON=python3.12, for example"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) $(TORCH_FLAGS) -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,app,dev]'
+	$(PIP_INSTALL) $(TORCH_FLAGS) -c constraints.txt torch
+	$(if $(LOCKED),$(PIP_INSTALL) --require-hashes -r .ci/locked.txt)
+	$(if $(LOCKED),$(PIP_INSTALL) --no-deps --no-build-isolation -e .,$(PIP_INSTALL) -c constraints.txt -e '.[train,app,dev]')
 	touch $@
 
 demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes and needs no data

@@ -11,6 +11,8 @@ import warnings
 os.environ["HF_HUB_OFFLINE"] = "1"
 # The cache of the built-in data begins empty; the tests and the processes that they start share it.
 os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-assets-")
+# The code of folders that are opened with trust_remote_code goes into one cache of this process.
+os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-modules-")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
@@ -32,7 +34,8 @@ ASSETS = os.environ["HF_ASSETS_CACHE"]
 
 
 def pytest_unconfigure():
-    shutil.rmtree(ASSETS, ignore_errors=True)
+    for folder in (ASSETS, os.environ["HF_MODULES_CACHE"]):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_finish():

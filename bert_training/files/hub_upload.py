@@ -86,18 +86,19 @@ def write_published(folder: Path, target: Path, repo_id: str) -> None:
     recorded = read_object(folder / HASHES)["sha256"] if folder / HASHES in files else {}
     hashes = {}
     for file in files:
-        content, copy = _published_text(file, repo_id), target / file.name
+        content, draft = _published_text(file, repo_id), target / file.name
         if file.name == HASHES or content == "":
             continue
         if content is None:
-            copy.symlink_to(file.resolve())
+            draft.symlink_to(file.resolve())
         else:
-            copy.write_text(content, encoding="utf-8")
+            draft.write_text(content, encoding="utf-8")
         if file.name in recorded:
             intact = content is not None and sha256(file) == recorded[file.name]
-            hashes[file.name] = sha256(copy) if intact else recorded[file.name]
+            hashes[file.name] = sha256(draft) if intact else recorded[file.name]
     if recorded:
-        (target / HASHES).write_text(json_text(hashes_record(hashes)), encoding="utf-8")
+        draft = target / HASHES
+        draft.write_text(json_text(hashes_record(hashes)), encoding="utf-8")
 
 
 def _published_text(file: Path, repo_id: str) -> str | None:

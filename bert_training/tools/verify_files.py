@@ -37,11 +37,8 @@ from tokenization.small_files import check_small
 READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
                    "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
 # Files that commands of this project write into the folder of a run: pattern of the name -> command.
-WRITTEN_LATER = {
-    r"data_audit(_\d+)?\.png": "audit",
-    r"report\.(md|png)": "report",
-    re.escape(CURVES): "curves",  # whose picture is another one under another version of matplotlib
-}
+WRITTEN_LATER = {r"data_audit(_\d+)?\.png": "audit", r"report\.(md|png)": "report"}
+DRAWN_AGAIN = {re.escape(CURVES): "curves"}  # another picture under another version of matplotlib
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
 # Files that no run writes: pattern of the name -> what would read them.
@@ -145,7 +142,7 @@ def _against_hashes(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]
         actual = sha256(present[name]) if name in present else None
         if actual == digest:
             same += 1
-        elif finding := _of_a_command(name, WRITTEN_LATER):
+        elif finding := _of_a_command(name, WRITTEN_LATER if actual is None else WRITTEN_LATER | DRAWN_AGAIN):
             yield finding
         elif actual is None and name.startswith(MAY_BE_DELETED):
             yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
@@ -157,7 +154,7 @@ def _against_hashes(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]
             )
     for name in sorted(present.keys() - recorded.keys()):
         reason = "an additional file, which the run did not write; your own files may be in a sub-folder"
-        yield _of_a_command(name, WRITTEN_LATER) or differs(name, reason)
+        yield _of_a_command(name, WRITTEN_LATER | DRAWN_AGAIN) or differs(name, reason)
     if same:
         fingerprint = hashlib.sha256(text).hexdigest()
         yield verified("files", f"{same} have the hashes in {HASHES}, whose own SHA-256 is {fingerprint}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, dynamic_module_utils
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.bert_pairs import randomise
@@ -45,15 +45,6 @@ def classifier(tmp_path_factory, finished) -> Path:
 @pytest.fixture
 def tokenizer(finished) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(finished)
-
-
-@pytest.fixture(autouse=True)
-def own_module_cache(tmp_path, monkeypatch):
-    """The code of folders that are opened with trust_remote_code goes into a cache of this test."""
-    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "transformers_modules").is_dir()])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
-        monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.hookimpl(wrapper=True)

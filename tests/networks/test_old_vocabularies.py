@@ -111,7 +111,7 @@ def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(tmp_path):
 
 
 def test_without_a_vocabulary(tmp_path):
-    with pytest.raises(ValueError, match=r"no vocab\.txt beside the weights; give --vocab_file FILE to python -m"):
+    with pytest.raises(ValueError, match=r"no vocab\.txt beside the weights; give --vocab_file FILE to bert-repro"):
         old_tokenizer(None, 12)
 
 

@@ -11,13 +11,12 @@ import importlib.util
 import json
 import re
 import shlex
-import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, dynamic_module_utils
+from transformers import BertConfig
 
 from bert_training.__main__ import COMMANDS
 from bert_training.flags.app import AppArguments
@@ -346,11 +345,6 @@ def test_the_code_files_of_a_folder_are_all_named():
 
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    # Another test may have imported code of models from a cache of its own, which would be found first.
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "transformers_modules").is_dir()])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
-        monkeypatch.delitem(sys.modules, name)
     pieces = vocab[: SIZES["V"]]
     for folder in ("runs/mini", "runs/bert-base"):
         tiny_model.save_pretrained(folder)

@@ -119,6 +119,21 @@ def test_every_requirement_is_pinned():
     assert names - pinned == set()
 
 
+def test_what_is_locked_is_what_is_pinned():
+    """Every package of .ci/locked.txt has its version of constraints.txt and hashes; torch has an index of its own."""
+    pins = {
+        re.sub(r"[-_.]+", "-", line.partition("==")[0].lower()): line.partition("==")[2]
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    blocks = re.findall(
+        r"^([\w-]+)==([^\s;]+).*\n((?: .*\n)*)", (ROOT / ".ci" / "locked.txt").read_text(), re.MULTILINE
+    )
+    assert {name: version for name, version, _ in blocks} == {name: pins[name] for name, *_ in blocks}
+    assert {"transformers", "numpy", "setuptools", "pytest"} <= {name for name, *_ in blocks}
+    for name, _, hashes in blocks:
+        assert re.fullmatch(r"( +--hash=sha256:[0-9a-f]{64}( \\)?\n)+", hashes), name
+
+
 def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bool]:
     """Whether each public class, function and method has a docstring."""
     found = {}

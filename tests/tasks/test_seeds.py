@@ -375,7 +375,7 @@ def test_recorded_summaries_are_those_of_their_runs(path):
     series = seeds.Series(summary["task"], facts, summary["metric"], summary["baselines"])
     expected = seeds.summarise(summary["runs"], series)
     if "comparison" in summary:
-        other = ROOT / "docs" / summary["comparison"]["with"] / "summary.json"
+        other = ROOT / "lab/records/runs" / Path(summary["comparison"]["with"]).name / "summary.json"
         shared = [name for name in summary["comparison"] if name not in ("with", "pairs")]
         expected["comparison"] = {"with": summary["comparison"]["with"]}
         expected["comparison"] |= seeds.compare(summary["runs"], json.loads(other.read_text())["runs"], shared)

@@ -39,8 +39,9 @@ def test_the_card_names_the_command(finished_runs):
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
 def test_the_uploaded_copy_is_verified_without_the_files_that_stay(finished_runs, script, tmp_path):
     original, copy = finished_runs[script], tmp_path / "download"
-    copy.mkdir()
-    write_published(original, copy, "user/name")
+    (tmp_path / "sent").mkdir()
+    write_published(original, tmp_path / "sent", "user/name")
+    shutil.copytree(tmp_path / "sent", copy)  # what is sent is the content of links
     (copy / ".gitattributes").write_text("")
     findings = findings_of(copy)
     assert not [finding.line() for finding in findings if finding.verdict == DIFFERS]

@@ -165,7 +165,7 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
 
 
 def test_pictures_that_were_there_when_the_run_finished_may_be_drawn_again(copy_of_run):
-    """The same matplotlib draws the same curves; curves that it does not draw are a difference."""
+    """Another version of matplotlib draws other curves, so that they are no proof of anything."""
     place = copy_of_run("run_pretraining")
     command(["curves", str(place)])
     (place / "data_audit_32.png").write_bytes(b"of another version")
@@ -174,9 +174,8 @@ def test_pictures_that_were_there_when_the_run_finished_may_be_drawn_again(copy_
     command(["curves", str(place)])
     (place / "data_audit_32.png").unlink()
     assert not wrong(place)
-    (place / "training_curves.png").write_bytes(b"of nobody")
-    (line,) = wrong(place)
-    assert "training_curves.png: the file has changed since the run" in line
+    (place / "training_curves.png").write_bytes(b"of another version")
+    assert not wrong(place)
 
 
 def test_old_names_of_tensors_are_named(copy_of_run, tmp_path):
@@ -352,6 +351,6 @@ def test_pipes_and_far_too_large_records_are_refused(copy_of_run):
         text = (place / name).read_bytes()
         os.truncate(place / name, 1 << 40)
         (line,) = wrong(place)
-        assert f"{name}: expected at most 67,108,864 bytes, got 1,099,511,627,776" in line
+        assert f"{name}: " in line and "expected at most 67,108,864 bytes" in line and "1,099,511,627,776" in line
         (place / name).write_bytes(text)
     assert not wrong(place)
