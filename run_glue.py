@@ -83,7 +83,7 @@ def run_one(
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_glue.py")
+    run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     if "train" in data.splits:
@@ -100,7 +100,7 @@ def run_one(
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
     tuned.results.update(write_predictions(run, tuned.model, data, features))
-    save_folder(run, tuned, tokenizer, "glue", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

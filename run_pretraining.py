@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     if is_finished(args):
         report_finished(args)
         return
-    run = start_run(args, "run_pretraining.py")
+    run = start_run(args)
 
     announce_recipe(run)
     check_early(args)
@@ -245,9 +245,7 @@ def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: T
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)
-        write_model_card(
-            run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name
-        )
+        write_model_card(run.output_dir, datasets=[text.name], metrics=results, held_out=text.held_out_name)
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
     if run.is_main:

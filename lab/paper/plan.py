@@ -50,7 +50,7 @@ class Cell:
 
     def arguments(self) -> Any:
         """The flags as the script reads them, with the defaults of those that are not given."""
-        arguments_class: type[Any] = SCRIPTS[self.script]
+        arguments_class: type[Any] = SCRIPTS[self.script].arguments
         return parse_arguments(arguments_class, self.command)
 
 

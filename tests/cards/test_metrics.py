@@ -9,6 +9,7 @@ import pytest
 
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
 from bert_training.flags.objectives import OBJECTIVES
+from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
@@ -16,7 +17,6 @@ from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.ner.metrics import span_scores
 from bert_training.tasks.squad.answers import Answers
 from bert_training.tasks.squad.questions import Question
-from bert_training.tools.report import FINE_TUNING
 from tests.helpers.repository import ROOT
 
 PAIR_TASKS = [objective.pairs for objective in OBJECTIVES.values() if objective.pairs]
@@ -90,9 +90,9 @@ def test_no_row_is_about_a_result_that_no_task_has():
 
 
 def test_the_report_has_every_metric_with_a_name_for_tables():
-    shown = {key for fine_tuning in FINE_TUNING.values() for key in fine_tuning.metrics}
+    shown = {key for script in SCRIPTS.values() for key in script.metrics}
     assert shown == {key for key, metric in METRICS.items() if metric.table_name}
-    assert set(FINE_TUNING["run_glue.py"].metrics) == glue_results() - {"eval_loss"}
+    assert set(SCRIPTS["run_glue.py"].metrics) == glue_results() - {"eval_loss"}
 
 
 def test_names_are_unique():

@@ -33,7 +33,7 @@ from tests.helpers.repository import ROOT, pages
 from tokenization import build_tokenizer
 
 FLAGS = {
-    **SCRIPTS,
+    **{name: script.arguments for name, script in SCRIPTS.items()},
     "extract_features.py": FeatureArguments,
     "bert-repro app": AppArguments,
 }

@@ -55,7 +55,7 @@ def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
     runs = [(pretraining, pretraining.name)]
     runs += [(series, f"{series.name}/seed-{seed}") for seed in range(42, 47)]
     for cell, folder in runs:
-        args = parse_arguments(SCRIPTS[cell.script], cell.command)
+        args = parse_arguments(SCRIPTS[cell.script].arguments, cell.command)
         flags = dataclasses.asdict(args) | {"output_dir": f"cells/{folder}"}
         if cell is series:
             flags |= {"seeds": None, "seed": int(folder[-2:])}
