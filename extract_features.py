@@ -42,6 +42,7 @@ from bert_training.networks.pretrained import checkpoint_config, chosen_tokenize
 from bert_training.tasks import feature_extraction
 from tokenization.errors import UserError
 
+LESS_MEMORY = "free some memory, or give a smaller --batch_size, which gives the same vectors"
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 
@@ -83,4 +84,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(report_errors(main))
+    sys.exit(report_errors(main, LESS_MEMORY))

@@ -21,7 +21,7 @@ search over learning rates. If the command is stopped, start it again, and it co
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
 
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
-For random weights, give --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
+For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
@@ -83,7 +83,7 @@ def run_one(
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_glue.py")
+    run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     if "train" in data.splits:
@@ -100,7 +100,7 @@ def run_one(
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
     tuned.results.update(write_predictions(run, tuned.model, data, features))
-    save_folder(run, tuned, tokenizer, "glue", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

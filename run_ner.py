@@ -93,7 +93,7 @@ def run_one(
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_ner.py")
+    run = start_run(args)
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
@@ -110,7 +110,7 @@ def run_one(
     if run.is_main:
         for split, tags in tags_by_split.items():
             tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
-    save_folder(run, tuned, tokenizer, "ner", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -30,6 +30,7 @@ import sys
 from functools import partial
 
 import torch
+from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
@@ -76,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     if is_finished(args):
         report_finished(args)
         return
-    run = start_run(args, "run_pretraining.py")
+    run = start_run(args)
 
     announce_recipe(run)
     check_early(args)
@@ -152,7 +153,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{limit}{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
-        lines = (line for line in text.lines() if line is not None)
+        lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
@@ -244,9 +245,7 @@ def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: T
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)
-        write_model_card(
-            run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name
-        )
+        write_model_card(run.output_dir, datasets=[text.name], metrics=results, held_out=text.held_out_name)
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
     if run.is_main:

@@ -23,8 +23,8 @@ With --validation_file alone, a fine-tuned model only answers. --resume_from_che
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
-span_predictions.json (the answers before the threshold is applied). docs/squad.md explains the scores, the files of
-answers, the thresholds, and how to ask a finished model.
+span_predictions.json (the answers before the threshold is applied). docs/answer-questions.md explains the
+scores, the files of answers, the thresholds, and how to ask a finished model.
 """
 
 import dataclasses
@@ -85,7 +85,7 @@ def run_one(
     args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: SquadData, metric: str
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_squad.py")
+    run = start_run(args)
     training = "train" in data.splits
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, training)
     # Not in main: `start_run` sets up the processes, which share the windows through files.
@@ -110,7 +110,7 @@ def run_one(
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
-        save_folder(run, tuned, tokenizer, "squad", data.name)
+        save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -72,7 +72,7 @@ def run_one(
     features: dict[str, swag.ChoiceFeatures],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
-    run = start_run(args, "run_swag.py")
+    run = start_run(args)
     labelled = with_labels(config, data.label_names)
     cls, may_be_new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
     model, initial_weights = build_task_network(run, cls, labelled, config, may_be_new, "train" in data.splits)
@@ -87,7 +87,7 @@ def run_one(
     if run.is_main:
         for split, logits in logits_by_split.items():
             swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
-    save_folder(run, tuned, tokenizer, "swag", data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -7,6 +7,7 @@ import sys
 # name: (module whose `main(argv)` is called, what the command does)
 COMMANDS = {
     "builtin_data": ("bert_training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
+    "vocabulary": ("bert_training.tools.vocabulary", "learn a WordPiece vocabulary from files"),
     "plan": (
         "bert_training.tools.budget",
         "say what pre-training fits into the hours at hand, after a few timed steps",

@@ -5,7 +5,7 @@
 
 The rows are in lab/tests/helpers/fault_campaign.py, their tests in lab/tests/faults/. Every row of the record,
 results/faults.json, has its own date and commit. A row is recorded if all of its tests have passed and it has as many
-faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of docs/reliability.md
+faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of lab/notes/faults.md
 is written anew.
 """
 

@@ -31,15 +31,13 @@ from bert_training.files.atomic import write_json
 from bert_training.flags.parsing import parse_arguments
 from bert_training.tools import budget
 from lab.paper.cost import costs, dry_run, measure_speed
-from lab.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
+from lab.paper.data import PaperArguments, checksums_of, find_tasks, find_text, prepare, scale_of
 from lab.paper.experiments import EXPERIMENTS
-from lab.paper.flags import PaperArguments
-from lab.paper.folder import check_unchanged, claim_folder
-from lab.paper.places import RECORD
 from lab.paper.plan import make_plan
-from lab.paper.record import read_cells, record_of, results_of
+from lab.paper.record import check_unchanged, claim_folder, read_cells, record_of, results_of
 from lab.paper.report import verdicts, write_report
 from lab.paper.runner import run_cells, threads_of
+from lab.paper.scales import RECORD
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from bert_training.tools import report
 from lab.benchmarks.markdown import markdown
-from lab.paper.report import RULE
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "lab" / "records" / "runs"
@@ -114,13 +113,15 @@ def parts() -> str:
     return markdown(heads, rows) + "\n" + origin([f"tiny-{name}" for name in names])
 
 
-def compared(*patterns: str) -> str:
-    """What `bert-repro report` prints for the runs whose folders match."""
+def compared(*patterns: str, with_times: bool = False) -> str:
+    """The scores that `bert-repro report` prints for the runs whose folders match, and on request their times."""
     folders = sorted(folder for pattern in patterns for folder in RUNS.glob(pattern))
     runs = [run for folder in folders for run in report.read_finished_runs(folder)]
     for run in runs:
         run.folder = run.folder.relative_to(ROOT)
-    return report.tables(runs) + "\n" + origin([folder.name for folder in folders])
+    scores, *others = report.tables(runs).split("\n\n")
+    shown = [scores.strip(), *(others[-1:] if with_times else [])]
+    return "\n\n".join(part.strip() for part in shown) + "\n\n" + origin([folder.name for folder in folders])
 
 
 def control() -> str:
@@ -154,25 +155,15 @@ def intervals() -> str:
 
 
 def paper(name: str) -> str:
-    """What lab/notes/paper.md shows of the recorded report of one of the paper's tables.
-
-    These are all paragraphs but the first two, which the page's own words replace, and the rule of the verdicts.
-    Headings become bold text, and links lead to the folder of the record.
-    """
-    _, _, *paragraphs = (RUNS / "paper" / name / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
-    shown = []
-    for paragraph in paragraphs:
-        if paragraph == RULE:
-            continue
-        if paragraph.startswith("## "):
-            paragraph = f"**{paragraph.removeprefix('## ')}**"
-        shown.append(paragraph.replace("](report.png)", f"](runs/paper/{name}/report.png)"))
+    """The verdicts and the picture of the recorded report of one of the paper's tables, and a link to all of it."""
+    place = f"records/runs/paper/{name}"
+    paragraphs = (RUNS / "paper" / name / "report.md").read_text(encoding="utf-8").split("\n\n")
+    (verdicts,) = (paragraph for paragraph in paragraphs if paragraph.startswith("| | claim |"))
+    pictures = [paragraph for paragraph in paragraphs if paragraph.endswith("](report.png)")]
     record = read("paper", name, "record.json")
     made = record["report_made_with"]
     commits = [run["commit"] for run in record["runs_made_with"]] or [made["commit"]]
-    place = f"lab/records/runs/paper/{name}/record.json"
-    return (
-        "\n\n".join(shown)
-        + "\n\n"
-        + sentence("Recorded", [made["date"]] * len(commits), commits, [made["processor"]], place)
-    )
+    shown = [verdicts, *(picture.replace("](", f"](../{place}/") for picture in pictures)]
+    shown.append(f"[The whole report: scores, differences with their intervals, and contrasts](../{place}/report.md)")
+    recorded = ([made["date"]] * len(commits), commits, [made["processor"]], f"lab/{place}/record.json")
+    return "\n\n".join([*shown, sentence("Recorded", *recorded)])

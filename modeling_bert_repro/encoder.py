@@ -1,4 +1,4 @@
-"""The ``BertModel`` of this package, on which all heads stand: plain BERT with the fast path, if that is there.
+"""The ``BertModel`` of this package, on which all heads are built: plain BERT with the fast path, if that is there.
 
 fast_path.py, unpadding.py and fast_dropout.py can be deleted. This is the only file that imports fast_path.py.
 """

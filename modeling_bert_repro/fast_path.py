@@ -32,7 +32,7 @@ SMALLEST_SHARE = 0.1
 
 
 class Layout(NamedTuple):
-    """Which positions of a (B, L) batch the encoder computes, and in which order they lie in its hidden states.
+    """Which positions of a (B, L) batch the encoder computes, and their order in its hidden states.
 
     A named tuple, because accelerate then moves its tensors to a layer's device like any other argument.
     """

@@ -28,7 +28,8 @@ def runs_eagerly() -> bool:
 
 def per_item(total: Tensor, count: int | Tensor) -> Tensor:
     """``total`` divided by ``count``. A count of 0 is replaced by 1, so that the loss of no items is 0 and not NaN."""
-    return total / torch.as_tensor(count).clamp(min=1).to(total.device)  # the count may be on another device
+    count = torch.as_tensor(count).to(total.device)  # it may be on another device
+    return total / (count + (count == 0))
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -71,15 +72,21 @@ class LargeCrossEntropy(torch.autograd.Function):
         return logits_gradient, None, None
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
+def cross_entropy(
+    logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED, weights: Tensor | None = None
+) -> Tensor:
     """Cross-entropy, summed over the labelled items and divided by a count.
 
     Args:
         logits: (items, C).
         labels: (items,), class ids or ``ignored``.
-        count: the default is the number of labelled items.
+        count: the default is the number of labelled items or, with weights, the sum of their weights.
         ignored: the label of items without a label.
+        weights: (items,), by which the losses of the items are multiplied.
     """
+    if weights is not None:
+        losses = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="none")
+        return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)
     if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
     else:

@@ -3,7 +3,7 @@
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 
-This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it. The code
+This file is copied into saved checkpoints, so it may import only torch, transformers and files of this folder. The code
 that makes this network faster is in subclasses of these classes (fast_path.py), which this file knows nothing about.
 """
 

@@ -174,7 +174,7 @@ def build_tokenizer(
             raise UserError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
     _check_ids(ids)
     if "[UNK]" not in ids:
-        raise UserError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
+        raise UserError("vocab: no row for [UNK]; add it, or learn one with bert-repro vocabulary")
     # By default, transformers would append rows for the missing tokens to the vocabulary.
     present: dict[str, Any] = {name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()}
     return BertTokenizer(

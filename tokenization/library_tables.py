@@ -7,7 +7,7 @@ they notice a change in the library or in Python.
 """
 
 # Characters that are younger than the library's tables. The library treats them as letters without a decomposition.
-# The ranges cover the marks, signs and format characters for which that matters. Other characters that lie between
+# The ranges cover the marks, signs and format characters for which that matters. Other characters between
 # them do no harm: Google's rules treat them like letters in any case.
 # fmt: off
 YOUNGER = frozenset(

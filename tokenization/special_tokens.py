@@ -1,4 +1,4 @@
-"""The special tokens: those that training needs, and how they are read where they stand in a text.
+"""The special tokens: those that training needs, and how they are read where they occur in a text.
 
 A vocabulary without them can still tokenize.
 """
@@ -34,7 +34,7 @@ def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = F
         if not getattr(tokenizer, name) and (masking or name != "mask_token"):
             raise UserError(
                 f"the tokenizer has no {spelling}, which {purpose} needs; take one whose vocabulary has a row for it, "
-                "or learn one with python -m tokenization.train_wordpiece"
+                "or learn one with bert-repro vocabulary"
             )
 
 

@@ -1,6 +1,4 @@
-"""Learn a WordPiece vocabulary from text.
-
-    python -m tokenization.train_wordpiece --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
+"""Learn a WordPiece vocabulary from texts. ``bert-repro vocabulary`` does so from files.
 
 The ``tokenizers`` library learns the pieces by byte-pair merges; those inside a word begin with "##" (Google never
 published its own trainer). The same text always gives the same vocabulary. The library alone does not guarantee this:
@@ -8,7 +6,6 @@ it numbers the "##x" pieces in the order of a hash map that is seeded anew in ea
 numbers. Therefore words are counted here, and every single character gets its number before the library sees a word.
 """
 
-import argparse
 import bisect
 import logging
 import os
@@ -21,19 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-from tqdm import tqdm
 
 from .accents import NEGLIGIBLE, strip_words
-from .compressed_files import kind_of
 from .coverage import MAX_WORD_LENGTH, lost_characters
 from .errors import UserError
-from .harmless_output import harmless_output
-from .text_files import FORMS, read_texts
 
 if TYPE_CHECKING:
     from .bert_tokenizer import BertTokenizer
-
-Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 LAYOUTS = {
     # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are given to pieces.
@@ -51,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def train_wordpiece(
-    files_or_texts: Source,
+    texts: Iterable[str],
     vocab_size: int,
     *,
     output_dir: str | os.PathLike[str] | None = None,
@@ -61,14 +52,13 @@ def train_wordpiece(
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
     progress: bool = True,
-    text_column: str = "text",
     tokenize_chinese_chars: bool = True,
 ) -> list[str]:
     """Learn a vocabulary and return its pieces in the order of their ids.
 
     Args:
-        files_or_texts: a path, or a list or tuple of paths (see ``read_texts`` for the forms). Any other iterable (a
-            generator, ``iter(list)``, the column of a data set) is an iterable of texts.
+        texts: a list, a generator, the column of a data set. ``bert_training.tools.vocabulary: learn_vocabulary``
+            reads them from files.
         vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a
             warning, if no more pairs of pieces occur ``min_frequency`` times.
         output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
@@ -82,12 +72,11 @@ def train_wordpiece(
         limit_alphabet: number of characters to keep, the most frequent ones (on a tie, those with lower code points).
             A word with another character becomes [UNK]. Default: 1,000, and more of them where rows would stay free,
             as in a vocabulary of Chinese.
-        progress: show progress bars if standard error is a terminal.
-        text_column: the name of the field of the text in .jsonl and .parquet files.
+        progress: show a progress bar of the merges if standard error is a terminal.
         tokenize_chinese_chars: make each CJK ideograph a word. False is for texts with spaces between their words.
 
     Raises:
-        ValueError: a file cannot be read, the text has no words, or ``vocab_size`` rows cannot hold the alphabet.
+        ValueError: a text is no string, there are no words, or ``vocab_size`` rows cannot hold the alphabet.
         OSError: the tokenizer could not be written.
     """
     if layout is None:
@@ -98,7 +87,7 @@ def train_wordpiece(
         raise UserError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
     if vocab_size <= len(LAYOUTS[layout]):
         raise UserError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
-    texts = _texts(files_or_texts, progress, text_column)
+    _refuse_files(texts)
     words, strip_accents = _words_and_accents(texts, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)
     learn = partial(_learn, words, characters, vocab_size, LAYOUTS[layout], min_frequency, progress)
@@ -123,7 +112,7 @@ def train_wordpiece(
 
 
 def _words_and_accents(
-    texts: Iterator[str], do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+    texts: Iterable[str], do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
 ) -> tuple[Counter[str], bool | None]:
     """(the words of the texts, whether accents are stripped: None means the value of ``do_lower_case``)."""
     if not do_lower_case:
@@ -181,18 +170,18 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
         raise
 
 
-def _texts(source: Source, progress: bool, text_column: str) -> Iterator[str]:
-    if isinstance(source, str | os.PathLike):
-        source = [source]
-    if isinstance(source, list | tuple):
-        yield from read_texts(source, progress, text_column)
-        return
-    for number, text in enumerate(tqdm(source, unit=" texts", desc="reading", disable=None if progress else True), 1):
-        if not isinstance(text, str):
-            raise UserError(
-                f"text {number}: expected a string, got {type(text).__name__}; to read files, give a list of paths"
-            )
-        yield text
+def _refuse_files(texts: object) -> None:
+    """Raise ValueError for the paths of files, which earlier versions read."""
+    several = isinstance(texts, list | tuple) and texts and all(map(_is_file, texts))
+    if several or isinstance(texts, str | os.PathLike):
+        raise UserError(
+            f"expected an iterable of texts, got {str(texts)[:80]!r}; to read files, call "
+            "bert_training.tools.vocabulary.learn_vocabulary"
+        )
+
+
+def _is_file(text: object) -> bool:
+    return isinstance(text, str | os.PathLike) and os.path.isfile(text)
 
 
 def count_words(
@@ -210,7 +199,7 @@ def count_words(
         strip_accents: None means the value of ``do_lower_case``.
 
     Raises:
-        ValueError: a text has a lone surrogate.
+        ValueError: a text is no string or has a lone surrogate.
     """
     normalizer = normalizers.BertNormalizer(
         lowercase=do_lower_case, strip_accents=strip_accents, handle_chinese_chars=tokenize_chinese_chars
@@ -226,6 +215,8 @@ def count_words(
         raw.clear()
 
     for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number}: expected a string, got {type(text).__name__}")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -312,72 +303,8 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
     yield " ".join(pending)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """The command line: learn a vocabulary and save the tokenizer."""
-    with harmless_output():
-        _learn_and_save(argv)
+if __name__ == "__main__":  # the command's former name, until version 0.3
+    from bert_training.__main__ import main
 
-
-def _learn_and_save(argv: list[str] | None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tokenization.train_wordpiece",
-        description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
-    parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
-    parser.add_argument("--output_dir", "--output-dir", required=True)
-    parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
-    parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
-    parser.add_argument(
-        "--strip_accents",
-        "--strip-accents",
-        choices=["true", "false"],
-        help="drop accents and other non-spacing marks, which are vowels in many scripts. Default: only if the case is "
-        "lowered, and if that changes few words of the text",
-    )
-    parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
-    parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
-    parser.add_argument(
-        "--limit_alphabet",
-        "--limit-alphabet",
-        type=int,
-        help="number of characters to keep; default: 1,000, and more where rows would stay free",
-    )
-    parser.add_argument(
-        "--text_column", "--text-column", default="text", help="field of the text in .jsonl and .parquet files"
-    )
-    parser.add_argument(
-        "--tokenize_chinese_chars",
-        "--tokenize-chinese-chars",
-        choices=("true", "false"),
-        default="true",
-        help="make each CJK ideograph a word; false: for texts with spaces between their words",
-    )
-    args = parser.parse_args(argv)
-    if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
-        parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
-    if args.cased and args.do_lower_case == "true":
-        parser.error("--cased is the same as --do_lower_case false; give one of them")
-    if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
-        parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
-    try:
-        pieces = train_wordpiece(
-            args.train_file,
-            args.vocab_size,
-            output_dir=args.output_dir,
-            do_lower_case=not args.cased and args.do_lower_case != "false",
-            strip_accents=None if args.strip_accents is None else args.strip_accents == "true",
-            layout=args.layout,
-            min_frequency=args.min_frequency,
-            limit_alphabet=args.limit_alphabet,
-            text_column=args.text_column,
-            tokenize_chinese_chars=args.tokenize_chinese_chars == "true",
-        )
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    print(f"{len(pieces)} pieces in {args.output_dir}")
-
-
-if __name__ == "__main__":
-    main()
+    print("python -m tokenization.train_wordpiece is now called bert-repro vocabulary", file=sys.stderr)
+    sys.exit(main(["vocabulary", *sys.argv[1:]]))

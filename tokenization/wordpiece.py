@@ -9,18 +9,19 @@ of Python (final sigma, Unicode tables), this module does what the ``tokenizers`
 are used with it; docs/tokenization.md lists the differences.
 """
 
+import io
 import itertools
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from .compressed_files import numbered_lines
 from .errors import UserError
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
 BLANKS = " \t\r\n\v\f"  # what is stripped from a line of a vocabulary
+LARGEST = 1 << 26  # bytes of a vocabulary; those of multilingual models have 1 to 6 million
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -30,7 +31,7 @@ class BasicTokenizer:
 
     Args:
         do_lower_case: lower the case and, unless ``strip_accents`` is False, drop accents.
-        never_split: words that are kept unchanged if they stand between spaces, such as "[MASK]".
+        never_split: words that are kept unchanged between spaces, such as "[MASK]".
         tokenize_chinese_chars: make each CJK ideograph a word.
         strip_accents: None means the value of ``do_lower_case``, as in Google's code.
     """
@@ -189,14 +190,11 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     a line, because a piece may consist of another white space, such as U+2028, which ends no line either.
 
     Raises:
-        ValueError: the file is missing or empty, a piece is empty or repeated, or the text is not one in UTF-8 with a
-            line for each piece (``numbered_lines``).
+        ValueError: the file is missing, empty, too large or no text in UTF-8, or a piece is empty or repeated.
     """
-    if not os.path.isfile(vocab_file):
-        raise UserError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
     empty = 0
-    for number, line in numbered_lines(vocab_file):
+    for number, line in _numbered_lines(vocab_file):
         piece = line.strip(BLANKS)
         if not piece:
             empty = empty or number
@@ -211,6 +209,34 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     if not vocab:
         raise UserError(f"{vocab_file}: the file is empty")
     return vocab
+
+
+def _numbered_lines(vocab_file: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of each line of a vocabulary. Raises ValueError as ``load_vocab`` does."""
+    if not os.path.isfile(vocab_file):
+        raise UserError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
+    try:
+        with open(vocab_file, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UserError(f"{vocab_file}: cannot be read: {error.strerror}; check the path") from None
+    if len(content) > LARGEST:
+        raise UserError(f"{vocab_file}: expected a vocabulary of at most {LARGEST:,} bytes, got more; give another one")
+    for number, raw in enumerate(io.BytesIO(content), 1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{vocab_file}:{number}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column "
+                f"{error.start + 1}; convert the file to UTF-8"
+            ) from None
+        if "\0" in line:
+            raise UserError(f"{vocab_file}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
+        if "\r" in line.rstrip("\r\n") and len(raw) == len(content):
+            raise UserError(
+                f"{vocab_file}:1: expected lines that end in \\n, got a file in which they end in \\r; convert it"
+            )
+        yield number, line
 
 
 def convert_by_vocab(vocab: Mapping[Key, Value], items: Iterable[Key]) -> list[Value]:
@@ -275,7 +301,7 @@ def _strip_accents(word: str) -> str:
 
 
 def _split_at_punctuation(word: str) -> list[str]:
-    """The parts of a word, in which each punctuation character stands alone: "don't" gives don ' t."""
+    """The parts of a word, in which each punctuation character is a part of its own: "don't" gives don ' t."""
     parts: list[str] = []
     new_part = True
     for char in word:

@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import transformers
-from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.files.json_files import read_object
-from bert_training.files.weights_header import files_of_index
 from bert_training.flags import objectives
-from bert_training.networks.config_checks import check_claims, set_plain_outputs, sizes_of
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
-from bert_training.networks.pretrained import load_tokenizer
-from bert_training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
+from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
@@ -146,16 +143,13 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
         ValueError: as for ``open_folder``.
     """
     architecture = architecture or _architecture(folder)
-    shapes = _shapes(folder)
-    check_inside(folder, folder / "config.json")
-    sizes = read_object(folder / "config.json")
-    _check_sizes(folder, sizes, shapes)
+    if not any((folder / name).is_file() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)):
+        raise UserError(
+            f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found none; bert-repro convert makes such a folder of "
+            "older files"
+        )
+    config = checkpoint_config(str(folder), quiet=True)
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
-    try:
-        config = BertConfig.from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:  # the library raises errors of many kinds for wrong values
-        raise UserError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
-    set_plain_outputs(config)
     if ANSWERS in HEADS[architecture][1]:
         _check_questions(folder, config)
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
@@ -202,59 +196,7 @@ def _architecture(folder: Path) -> str:
         raise UserError(
             f"{path}: 'architectures' must name the network, one of {', '.join(HEADS)}; got {str(names)[:80]}"
         )
-    check_claims(path, config)
     return found
-
-
-def _shapes(folder: Path) -> dict[str, list[int]]:
-    """The shape of every tensor, from the headers of the weights."""
-    files, index = [SAFE_WEIGHTS_NAME], folder / SAFE_WEIGHTS_INDEX_NAME
-    if not (folder / SAFE_WEIGHTS_NAME).is_file() and index.is_file():
-        check_inside(folder, index)
-        files = files_of_index(index)
-    shapes: dict[str, list[int]] = {}
-    for file in files:
-        check_inside(folder, folder / file)
-        if not (folder / file).is_file():
-            raise UserError(
-                f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found no {file}; bert-repro convert makes "
-                "such a folder of older files"
-            )
-        try:
-            with safe_open(folder / file, framework="pt") as tensors:
-                shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise UserError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
-    return shapes
-
-
-def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[int]]) -> None:
-    """Compare layers and vocabulary with the tensors before memory is taken for what a config merely claims."""
-    sizes = sizes_of(config)
-    found = {int(match[1]) for name in shapes if (match := re.search(r"\bencoder\.layer\.(\d{1,6})\.", name))}
-    if len(found) != sizes["num_hidden_layers"]:
-        raise UserError(
-            f"{folder}: config.json claims {sizes['num_hidden_layers']:,} layers, the weights have {len(found)}; "
-            "take both from the same folder"
-        )
-    expected = {
-        "word": [sizes["vocab_size"], sizes["hidden_size"]],
-        "position": [sizes["max_position_embeddings"], sizes["hidden_size"]],
-        "token_type": [sizes["type_vocab_size"], sizes["hidden_size"]],
-    }
-    for kind, shape in expected.items():
-        for name in shapes:
-            if name.endswith(f"embeddings.{kind}_embeddings.weight") and shapes[name] != shape:
-                raise UserError(
-                    f"{folder}: by config.json {name} has the shape {shape}, in the weights it is {shapes[name]}; "
-                    "take both from the same folder"
-                )
-    dense = [shape for name, shape in shapes.items() if name.endswith("layer.0.intermediate.dense.weight")]
-    if dense and dense[0] != [sizes["intermediate_size"], sizes["hidden_size"]]:
-        raise UserError(
-            f"{folder}: by config.json intermediate_size is {sizes['intermediate_size']:,}, in the weights it is "
-            f"{dense[0][0]:,}; take both from the same folder"
-        )
 
 
 def _check_questions(folder: Path, config: BertConfig) -> None:
@@ -284,8 +226,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    path = folder / "run.json"
-    run = read_object(path) if path.is_file() else {}
+    run = fields_of(folder / "run.json")
     return run | {"flags": run["flags"] if isinstance(run.get("flags"), dict) else {}}
 
 

@@ -2,10 +2,12 @@
 
 import atexit
 import os
+import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from bert_training.app.folder import (
     OpenedModel,
     open_folder,
 )
-from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, new_token, start
+from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, start
 from bert_training.app.style import CSS, MONO, SANS
 
 # What is not in a list is refused by `readings`, with a sentence; Gradio would print a traceback as well.
@@ -79,7 +81,7 @@ def launch(
         hosts: see ``Guard``. If it is not None, the address contains a token, without which nothing is shown.
     """
     forget_tokens()
-    token = None if hosts is None else new_token()
+    token = None if hosts is None else secrets.token_urlsafe(32)
     page.queue(default_concurrency_limit=1, max_size=32, api_open=False)
     app = gr.mount_gradio_app(
         fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
@@ -144,10 +146,15 @@ def _ask(
     )  # fmt: skip
 
 
-def _columns() -> tuple[gr.Column, gr.Column]:
+@contextmanager
+def _beside() -> Iterator[gr.HTML]:
+    """A context for the inputs, in a column on the left; it gives the output on their right."""
     with gr.Row():
         left, right = gr.Column(scale=4, min_width=300), gr.Column(scale=5, min_width=300)
-    return left, right
+    with right:
+        output = _html()
+    with left:
+        yield output
 
 
 # --- the heads of pre-training ---------------------------------------------------------------------------
@@ -184,10 +191,7 @@ def _gap_tab(opened: OpenedModel, label: str, example: str, button: str) -> None
         found = readings.along_the_way(opened, text)
         return drawing.stops(found, len(opened.checkpoints) - len(found) + 1)
 
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         box = _box(label, example)
         asked = _ask(button, [box], guess, output)
     if opened.checkpoints:
@@ -212,10 +216,7 @@ def _next_sentence(opened: OpenedModel) -> None:
     if opened.builtin:
         first = "Return the sum of the array elements over the given axis."
         second = "The axis is that along which the sum is taken.\nThe server closes the connection after a timeout."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [_box("First sentence", first), _box("What may follow, one sentence on each line", second, 4)]
         _ask("Compare", boxes, lambda a, b: drawing.bars(readings.next_sentence(opened, a, b)), output)
 
@@ -235,10 +236,7 @@ def _classification(opened: OpenedModel) -> None:
     first, second = "The old doctor opened a small practice by the river.", "A doctor began to work beside the river."
     if opened.builtin:
         first, second = "Return the sum of the elements.", "The sum is taken along the given axis."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [_box("First text" if pair else "Text", first, 3)]
         if opened.texts != 1:
             label = "Second text" if pair else "Second text, if the model was trained on pairs"
@@ -249,10 +247,7 @@ def _classification(opened: OpenedModel) -> None:
 def _choice(opened: OpenedModel) -> None:
     _explain("Write how something begins, and several ways in which it may go on. The model chooses one.")
     endings = "She begins to play.\nShe begins to swim.\nThe case plays her.\nIt is a very long river."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         boxes = [
             _box("Beginning", "She takes the violin out of its case."),
             _box("Endings, one on each line", endings, 4),
@@ -269,10 +264,7 @@ def _answers(opened: OpenedModel) -> None:
     if opened.builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         asked, text = _box("Question", question, 1), _box("Text", context, 8, elem_id=file_box.BOX_FOR_TEXT)
         _ask("Answer", [asked, text], lambda q, c: drawing.reply(readings.answer(opened, q, c), c), output)
         # Read by the browser: a file that is sent to Gradio's server would stay there.
@@ -284,10 +276,7 @@ def _names(opened: OpenedModel) -> None:
     example = "Ada Lovelace grew up in London and wrote to Charles Babbage."
     if opened.builtin:
         example = "Call numpy.sum with axis=0 to add up the rows, or use the method sum of an ndarray."
-    left, right = _columns()
-    with right:
-        output = _html()
-    with left:
+    with _beside() as output:
         box = _box("Text", example, 6)
         _ask("Find names", [box], lambda text: drawing.names(readings.names_in(opened, text), text), output)
 

@@ -187,14 +187,9 @@ def _probabilities(logits: torch.Tensor) -> torch.Tensor:
 
 
 def masked_words(opened: OpenedModel, text: str, best: int = 8) -> list[list[Guess]]:
-    """The most probable pieces for every [MASK] of a text."""
+    """The most probable pieces for every [MASK] of a text or, left to right, after its end."""
     row, places = _gaps(opened, text)
     return _guesses(opened, _probable(opened, opened.model, row, places), best)
-
-
-def next_pieces(opened: OpenedModel, text: str, best: int = 8) -> list[list[Guess]]:
-    """The most probable pieces after the end of a text, as a list with one element."""
-    return masked_words(opened, text, best)
 
 
 def along_the_way(opened: OpenedModel, text: str, best: int = 3) -> list[CheckpointGuess]:

@@ -1,4 +1,4 @@
-"""What stands between the browser and the page: who may ask, for which routes, with which content.
+"""The guard of the page: which requests are answered, by sender, route and content.
 
 Gradio's server can do much more than this page needs: it fetches addresses for its callers, takes files, and shows and
 creates storage on the Hub with the token of whoever started it. ``Guard`` passes on only what the page itself asks for.
@@ -8,7 +8,6 @@ import hmac
 import http.cookies
 import os
 import re
-import secrets
 import socket
 import threading
 import time
@@ -18,8 +17,8 @@ from urllib.parse import parse_qs
 
 import huggingface_hub.constants
 
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -234,11 +233,6 @@ def start(app: App, host: str, port: int) -> threading.Thread:
             raise UserError(f"--port {port}: the page could not be started there; give another port")
         time.sleep(0.01)
     return thread
-
-
-def new_token() -> str:
-    """A secret that nobody can guess."""
-    return secrets.token_urlsafe(32)
 
 
 def free_port(port: int) -> int:

@@ -42,7 +42,7 @@ def write_space(opened: OpenedModel, target: str) -> None:
         ValueError: the folder exists and is not empty.
     """
     folder = Path(target)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if atomic.is_occupied(folder):
         raise UserError(f"--space {folder}: exists already; give the name of a new folder")
     modules = needed_modules()
     atomic.make_folder(folder.parent)
@@ -92,7 +92,7 @@ def _imports(file: Path, package: str) -> list[str]:
 def requirements(modules: dict[str, Path]) -> list[str]:
     """The packages that the modules import, in the versions that are installed here; Gradio is among them.
 
-    A package that is not installed is one that the page does without.
+    Packages that are not installed are skipped; the page does not need them.
     """
     distributions = importlib.metadata.packages_distributions()
     tops = {name.split(".")[0] for file in modules.values() for name in _imports(file, "") if name}

@@ -22,7 +22,7 @@ from huggingface_hub import cached_assets_path
 from bert_training.builtin_data import docstrings, source_files
 from bert_training.builtin_data.docstrings import Docstring
 from bert_training.files.atomic import whole_file
-from tokenization.compressed_files import read_text
+from bert_training.files.compressed_files import read_text
 
 
 def cached_docstrings(folders: Sequence[tuple[Path, str]]) -> list[Docstring]:

@@ -33,7 +33,7 @@ WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
 CURVES = "training_curves.png"
-MARGIN = 0.25  # nats below a line that a loss may lie without much having been learnt
+MARGIN = 0.25  # a loss that is less than this many nats below a line shows that little has been learnt
 
 Curve = tuple[list[int], list[float]]  # steps, values
 
@@ -75,8 +75,8 @@ def running_mean(values: list[float], width: int) -> list[float]:
     return means
 
 
-def draw_curves(folder: str | Path, path: Path | None = None) -> Path | None:
-    """Draw `training_curves.png` into the folder of a run, or the same picture as the file `path`; return its path.
+def draw_curves(folder: str | Path) -> Path | None:
+    """Draw `training_curves.png` into the folder of a run; return its path.
 
     If matplotlib is not installed, as in many container images for GPUs, it prints a line and returns None.
 
@@ -107,9 +107,8 @@ def draw_curves(folder: str | Path, path: Path | None = None) -> Path | None:
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)
-    path = path or folder / CURVES
-    save_figure(figure, path)
-    return path
+    save_figure(figure, folder / CURVES)
+    return folder / CURVES
 
 
 def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
@@ -120,13 +119,11 @@ def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
 
 def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
     figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
-    FigureCanvasAgg(figure)
     figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 

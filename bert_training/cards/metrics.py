@@ -24,7 +24,8 @@ class Metric:
 
 
 _PAIR_TASKS = [objective.pairs for objective in OBJECTIVES.values() if objective.pairs]
-# Key in all_results.json and metrics.jsonl -> names. The order is that of the rows of a card and of the curves.
+# Key in all_results.json and metrics.jsonl -> names. The order is that of the rows of a card and of the curves. Results
+# that are not here, such as counts, thresholds and the scores of one type of entities, are in none of them.
 METRICS = {
     "eval_loss": Metric("loss", "Loss"),
     "eval_mlm_loss": Metric("loss", "Masked-piece loss, nats"),
@@ -52,16 +53,6 @@ METRICS = {
     "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),
 }
-# The results that neither cards nor pictures nor reports have: the losses of pairs in pre-training; and of SQuAD 2.0
-# the exact scores, the counts, the thresholds and the scores at two of them. The scores of one type of entities or of
-# one category of AX are not listed, because their names depend on the data.
-OTHER_RESULTS = frozenset({
-    *(f"eval_{task.name}_loss" for task in _PAIR_TASKS),
-    "eval_exact", "eval_HasAns_exact", "eval_NoAns_exact", "eval_best_exact",
-    "eval_total", "eval_HasAns_total", "eval_NoAns_total",
-    "eval_best_exact_thresh", "eval_best_f1_thresh", "eval_null_score_diff_threshold",
-    "eval_at_0_exact", "eval_at_0_f1", "eval_at_best_exact", "eval_at_best_f1",
-})  # fmt: skip
 
 
 def percent_factor(keys: Iterable[str]) -> int:
@@ -74,7 +65,7 @@ def percent_factor(keys: Iterable[str]) -> int:
 
 
 def card_name_of(key: str, factor: int) -> str:
-    """The name of a result in the model card, where scores stand as they are recorded.
+    """The name of a result in the model card, where scores appear as they are recorded.
 
     Args:
         key: a key of METRICS.

@@ -10,7 +10,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
@@ -25,7 +25,7 @@ from bert_training.files.records import read_events
 from bert_training.flags.natures import CARD
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.scripts import flags_with
+from bert_training.flags.scripts import SCRIPTS, Script, flags_with
 from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"
@@ -35,33 +35,11 @@ PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 
 
-class Kind(NamedTuple):
-    """What the cards of a script share: pipeline tag, name of the task on the Hub, first sentence of the card."""
-
-    tag: str
-    task: str
-    sentence: str
-
-
-ANSWERER = "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}."
-TAGGER = "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}."
-CHOOSER = "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}."
-CLASSIFIER = "A BERT text classifier ({size}) fine-tuned {origin}."
-KINDS = {
-    "pretraining": Kind("fill-mask", "Masked language modelling", "A BERT encoder ({size}) trained by {origin}."),
-    "glue": Kind("text-classification", "Text classification", CLASSIFIER),
-    "squad": Kind("question-answering", "Extractive question answering", ANSWERER),
-    "ner": Kind("token-classification", "Named entities", TAGGER),
-    "swag": Kind("multiple-choice", "Multiple choice", CHOOSER),
-}
-
-
 @dataclass
 class Card:
     """What a card is written from; whatever is given, the card keeps of it what may be published.
 
     Attributes:
-        kind: a key of KINDS.
         run: the contents of run.json.
         datasets: the training data, in words.
         metrics: the contents of all_results.json.
@@ -72,7 +50,6 @@ class Card:
     """
 
     folder: Path
-    kind: str
     run: dict[str, Any]
     datasets: list[str]
     metrics: dict[str, Any]
@@ -86,6 +63,11 @@ class Card:
         self.title = without_folders(self.title)
         self.datasets = [published_name(name, self.run[HUB_NAMES]) for name in self.datasets]
         self.held_out = self.held_out and published_name(self.held_out, self.run[HUB_NAMES])
+
+    @property
+    def script(self) -> Script:
+        """The script of the run."""
+        return SCRIPTS[self.run["script"]]
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -104,7 +86,7 @@ class Card:
 
 
 def write_model_card(
-    folder: str | Path, *, kind: str, datasets: list[str], metrics: dict[str, float], held_out: str | None = None
+    folder: str | Path, *, datasets: list[str], metrics: dict[str, float], held_out: str | None = None
 ) -> Path:
     """Write README.md into a finished folder, from its run.json and its results; return the path.
 
@@ -112,16 +94,16 @@ def write_model_card(
     arguments see `Card`.
 
     Raises:
-        ValueError: `kind` is not a key of KINDS, or the folder has no run.json.
+        ValueError: the folder has no run.json, or one of another script than SCRIPTS has.
     """
     folder = Path(folder)
-    if kind not in KINDS:
-        raise UserError(f"expected kind {', '.join(KINDS)}; got {kind!r}")
     if not (folder / "run.json").is_file():
         raise UserError(f"expected run.json in {folder}, found none: a model card is written from the records of a run")
     run, name = read_object(folder / "run.json"), folder.resolve().name
+    if run["script"] not in SCRIPTS:
+        raise UserError(f"{folder / 'run.json'}: expected a run of {', '.join(SCRIPTS)}; got {run['script']!r:.60}")
     model = run["flags"]["hub_model_id"] if run["flags"].get("push_to_hub") else f"./{without_folders(name)}"
-    text = card_text(Card(folder, kind, run, datasets, metrics, name, model, held_out))
+    text = card_text(Card(folder, run, datasets, metrics, name, model, held_out))
     write_text(folder / "README.md", text)
     return folder / "README.md"
 
@@ -134,7 +116,7 @@ def card_text(card: Card) -> str:
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",
-        f"## Use\n\n```python\n{usage(card.model, card.kind, card.run, card.datasets, card.builtin)}```",
+        f"## Use\n\n```python\n{usage(card.model, card.run, card.datasets, card.builtin)}```",
         f"## {work} data\n\n{data_used(card)}",
         results,
         f"## {work}\n\n{command_and_settings(card)}",
@@ -149,9 +131,9 @@ def metadata(card: Card) -> ModelCardData:
 
     The pipeline tag of a left-to-right model is None, because no pipeline of transformers can use it.
     """
-    flags, metrics, kind, on_hub = card.flags, card.metrics, KINDS[card.kind], card.run[HUB_NAMES]
-    tag: str | None = kind.tag
-    tags = ["bert", kind.tag, *(["pre-training"] if card.kind == "pretraining" else [])]
+    flags, metrics, script, on_hub = card.flags, card.metrics, card.script, card.run[HUB_NAMES]
+    tag: str | None = script.pipeline
+    tags = ["bert", script.pipeline, *(["pre-training"] if script.pretrains else [])]
     if flags.get("label_token") == "last":  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
     if objective_of(flags).left_to_right:
@@ -163,8 +145,8 @@ def metadata(card: Card) -> ModelCardData:
     name = card.held_out or ", ".join(card.datasets)
     results = [
         EvalResult(
-            task_type=kind.tag,
-            task_name=kind.task,
+            task_type=script.pipeline,
+            task_name=script.hub_task,
             dataset_type=dataset or re.sub(r"[^\w.-]+", "-", name).strip("-").lower()[:60],
             dataset_name=name,
             dataset_config=task_name if dataset == GLUE else flags.get("dataset_config_name"),
@@ -191,13 +173,13 @@ def metadata(card: Card) -> ModelCardData:
 
 def what_it_is(card: Card) -> str:
     """The first sentence of the card: the kind of model, its size and its origin."""
-    flags, sentence = card.flags, KINDS[card.kind].sentence
+    flags, sentence = card.flags, card.script.sentence
     size = f"{card.run['parameters']:,} parameters" if card.run.get("parameters") else "BERT"
     start = flags.get("model_name_or_path")
     counted = flags.get("initial_weights") == "counted"
     new = "starting from weights that were counted in the text" if counted else "starting from random weights"
     origin = f"starting from {code(start)}" if start else new
-    if card.kind == "pretraining":
+    if card.script.pretrains:
         origin = f"{objective_of(flags).learns_by}, {origin}"
     if card.only_evaluated:
         sentence = sentence.replace(" fine-tuned", "")
@@ -274,7 +256,7 @@ def command_and_settings(card: Card) -> str:
 def limits(card: Card) -> str:
     """The list of what readers must not expect of the model."""
     lines, metrics = [], card.metrics
-    if card.kind == "pretraining":
+    if card.script.pretrains:
         if seen := sequences_seen(card.run):
             length = card.flags["max_seq_length"]
             share = format(100 * seen / 256e6, ".2g" if seen < 25e6 else ".0f")

@@ -1,7 +1,11 @@
 """Short programs for model cards, which show how a finished model is used."""
 
+from dataclasses import dataclass
+from typing import Any
+
 from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
 from bert_training.flags.objectives import objective_of
+from bert_training.flags.scripts import SCRIPTS
 
 # For records of older versions, which do not say how many texts an example has.
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
@@ -52,48 +56,100 @@ print(tokenizer.decode(inputs["input_ids"][0][start : end + 1]))
 """
 
 
-def usage(model: str, kind: str, run: dict, datasets: list[str], builtin: bool) -> str:
-    """A short program that uses the model.
+@dataclass(frozen=True)
+class Example:
+    """What a program is written from.
 
-    Args:
+    Attributes:
         model: the folder of the model or, if it is uploaded, its name on the Hub.
-        kind, run, datasets: as in ``Card``.
+        run, datasets: as in ``Card``.
         builtin: whether the training data is the built-in corpus or one of its tasks.
     """
-    flags = run["flags"]
-    own_class = flags.get("feature_based") or flags.get("bilstm_on_top")
-    code = ", trust_remote_code=True" if own_class else ""
-    length = flags.get("max_seq_length") or GlueArguments.max_seq_length
 
-    def with_pipeline(variable: str, task: str, options: str, rest: str, **values: object) -> str:
-        return (PIPELINE + rest).format(model=model, variable=variable, task=task, options=options, **values)
+    model: str
+    run: dict[str, Any]
+    datasets: list[str]
+    builtin: bool
 
-    def with_network(auto: str, rest: str, imports: str = "", **values: object) -> str:
-        return imports + (NETWORK + rest).format(model=model, auto=auto, options=code, **values)
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The flags of the run."""
+        return self.run["flags"]
 
-    if kind == "pretraining":
-        text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
-        if objective_of(flags).masks:
-            return with_pipeline("fill_mask", "fill-mask", "", FILL_MASK, text=text)
-        return with_network("AutoModel", FEATURES, text=text)
-    if kind == "glue":
-        task = flags.get("task_name") or datasets[0]
-        pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-        single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
-        if flags.get("label_token") == "last":
-            texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
-            return with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
-        options = ', function_to_apply="none"' if task == "stsb" else ""
-        text = repr(pair["text"] if single else pair)
-        return with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
-    if kind == "ner":
-        return with_pipeline("mark", "token-classification", f', aggregation_strategy="first"{code}', MARK)
-    if kind == "swag":
-        return with_network("AutoModelForMultipleChoice", CHOOSE, "import torch\n", length=length)
+    @property
+    def length(self) -> int:
+        """The length of its training."""
+        return self.flags.get("max_seq_length") or GlueArguments.max_seq_length
+
+    @property
+    def options(self) -> str:
+        """What opens a class that only this project has."""
+        own_class = self.flags.get("feature_based") or self.flags.get("bilstm_on_top")
+        return ", trust_remote_code=True" if own_class else ""
+
+    def with_pipeline(self, variable: str, task: str, options: str, rest: str, **values: object) -> str:
+        """The program that uses a pipeline of transformers."""
+        return (PIPELINE + rest).format(model=self.model, variable=variable, task=task, options=options, **values)
+
+    def with_network(self, auto: str, rest: str, imports: str = "", **values: object) -> str:
+        """The program that calls the network, opened by one of transformers' Auto classes."""
+        return imports + (NETWORK + rest).format(model=self.model, auto=auto, options=self.options, **values)
+
+
+def fill_mask(example: Example) -> str:
+    """Guesses of a masked word, or the vectors of a model that has seen no masks."""
+    text = "Return the [MASK] of the array." if example.builtin else "London is the [MASK] of England."
+    if objective_of(example.flags).masks:
+        return example.with_pipeline("fill_mask", "fill-mask", "", FILL_MASK, text=text)
+    return example.with_network("AutoModel", FEATURES, text=text)
+
+
+def classify(example: Example) -> str:
+    """The class of a text or a pair."""
+    flags, run, length = example.flags, example.run, example.length
+    task = flags.get("task_name") or example.datasets[0]
+    pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
+    single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
+    if flags.get("label_token") == "last":
+        texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
+        return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
+    options = ', function_to_apply="none"' if task == "stsb" else ""
+    text = repr(pair["text"] if single else pair)
+    return example.with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
+
+
+def mark(example: Example) -> str:
+    """The names in a sentence."""
+    options = f', aggregation_strategy="first"{example.options}'
+    return example.with_pipeline("mark", "token-classification", options, MARK)
+
+
+def choose(example: Example) -> str:
+    """The likeliest ending of a text."""
+    return example.with_network("AutoModelForMultipleChoice", CHOOSE, "import torch\n", length=example.length)
+
+
+def answer(example: Example) -> str:
+    """The answer to a question."""
     question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
-    if builtin:
+    if example.builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
-    longest = flags.get("max_answer_length") or SquadArguments.max_answer_length
+    longest = example.flags.get("max_answer_length") or SquadArguments.max_answer_length
     more = {"question": question, "context": context, "longest": longest}
-    return with_network("AutoModelForQuestionAnswering", ANSWER, "import torch\n", **more)
+    return example.with_network("AutoModelForQuestionAnswering", ANSWER, "import torch\n", **more)
+
+
+# By the pipeline tag of the model.
+USES = {
+    "fill-mask": fill_mask,
+    "text-classification": classify,
+    "token-classification": mark,
+    "multiple-choice": choose,
+    "question-answering": answer,
+}
+
+
+def usage(model: str, run: dict[str, Any], datasets: list[str], builtin: bool) -> str:
+    """A short program that uses the model. For the arguments see ``Example``."""
+    return USES[SCRIPTS[run["script"]].pipeline](Example(model, run, datasets, builtin))

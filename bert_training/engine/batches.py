@@ -195,7 +195,7 @@ class _MicroBatches(Dataset[dict[str, torch.Tensor] | str]):
 def first_position(index: int, rank: int, world_size: int, size: int) -> int:
     """The position of the first example of a process's micro-batch number ``index``, counted from 0.
 
-    Micro-batches with one number lie side by side, in the order of the ranks; each has ``size`` examples.
+    Micro-batches of the same number follow each other, in the order of the ranks; each has ``size`` examples.
     """
     return (index * world_size + rank) * size
 

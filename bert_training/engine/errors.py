@@ -14,11 +14,10 @@ from collections.abc import Callable
 import torch
 
 from bert_training.files.disk_errors import DiskError, with_remedy
+from bert_training.files.harmless_output import harmless_output
+from bert_training.flags.scripts import SCRIPTS
 from tokenization.errors import UserError
-from tokenization.harmless_output import harmless_output
 
-SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
-RESUMING = SCRIPTS[:5]  # the scripts that have this flag
 AUTO = "--resume_from_checkpoint auto"
 UNEXPECTED = (
     "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
@@ -26,36 +25,36 @@ UNEXPECTED = (
 )
 
 MORE_MEMORY = "free some memory, or take a machine with more, and give the same command again"
-# What a script can do with less memory; other commands have no such flag.
-LESS_MEMORY = dict.fromkeys(
-    RESUMING,
+LESS_MEMORY = (  # for the scripts that train
     "earlier checkpoints are complete, and --resume_from_checkpoint auto continues from the newest one. Free some "
     "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
-    "--gradient_accumulation_steps gives the same training",
-) | {
-    "extract_features": "free some memory, or give a smaller --batch_size, which gives the same vectors",
-}
+    "--gradient_accumulation_steps gives the same training"
+)
 
 
-def report_errors(main: Callable[[], None]) -> int:
+def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -> int:
     """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
 
     The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged (FloatingPointError)
     or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
-    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
+    All output, also that of libraries, has control characters escaped (``HarmlessStream``).
+
+    Args:
+        without_memory: what to do if there is no more memory; for the scripts that train it is LESS_MEMORY.
 
     Raises:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
             could be taken for a message about the input, a note is added that says it is none.
     """
     with harmless_output():
-        return _status(main)
+        return _status(main, without_memory)
 
 
-def _status(main: Callable[[], None]) -> int:
-    script = os.path.basename(sys.argv[0]).removesuffix(".py")
+def _status(main: Callable[[], None], without_memory: str) -> int:
+    program = os.path.basename(sys.argv[0])
+    resumes = f"{program.removesuffix('.py')}.py" in SCRIPTS
     try:
         _check_arguments()
         main()
@@ -74,16 +73,17 @@ def _status(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         elif no_memory:
-            text, status = f"error: out of memory ({_first_line(error)}); {LESS_MEMORY.get(script, MORE_MEMORY)}", 1
+            remedy = LESS_MEMORY if resumes else without_memory
+            text, status = f"error: out of memory ({_first_line(error)}); {remedy}", 1
         else:
             shown = with_remedy(error) if isinstance(error, OSError) else error
             text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
             printing = isinstance(error, BrokenPipeError)
             if printing:
                 _print_no_more()
-            if (isinstance(error, DiskError) or printing) and script in RESUMING and AUTO not in " ".join(sys.argv):
+            if (isinstance(error, DiskError) or printing) and resumes and AUTO not in " ".join(sys.argv):
                 text += f"; add {AUTO} to go on from the newest checkpoint"
-        print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+        print(f"{program}: {text}", file=sys.stderr)
         return status
     return 0
 

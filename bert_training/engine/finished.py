@@ -11,7 +11,7 @@ from bert_training.files.hub_upload import upload
 from bert_training.files.locks import sweep
 from bert_training.files.records import read_record
 from bert_training.flags.natures import FREE
-from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.flags.scripts import flags_with, script_of
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -29,7 +29,7 @@ def is_finished(args: SharedArguments) -> bool:
     if not (folder / "run.json").is_file():
         raise UserError(f"{folder} holds a finished run but no run.json with its flags; {other}")
     facts = read_facts(folder)
-    script = next((name for name, cls in SCRIPTS.items() if type(args) is cls), None)
+    script = script_of(type(args))
     if script and facts.get("script", script) != script:
         raise UserError(f"{folder} holds a finished run of {facts['script']}; {other}")
     if changed := changed_flags(facts["flags"], args):

@@ -40,13 +40,12 @@ def verify_invariance(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     source: TrainingData,
-    position: int = 0,
 ) -> None:
     """Print the differences between the loop's results and the plain computation; restore model and optimiser.
 
     Args:
         model, optimizer: as prepared by Accelerate.
-        source: training data with ``batch(start, stop)``; the batch begins at ``position``.
+        source: training data with ``batch(start, stop)``, of which the first instances are taken.
 
     Raises:
         ValueError: a difference is above its tolerance, or the run uses mixed precision, in which differences are
@@ -55,7 +54,7 @@ def verify_invariance(
     if run.accelerator.mixed_precision != "no":
         raise UserError("--verify_invariance compares float32 results; run it with --mixed_precision no")
     share = max(1, min(SEQUENCES, run.global_batch_size) // run.world_size)
-    batch = source.batch(position, position + share * run.world_size)
+    batch = source.batch(0, share * run.world_size)
     batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
     dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
     rates = [module.p for module in dropouts]
@@ -116,7 +115,7 @@ def _loop_step(
     size: int,
     accumulation: int,
 ) -> tuple[float, float]:
-    # Not dataclasses.replace: it repeats the checks, which refuse --phases beside the length that was computed from it.
+    # Not dataclasses.replace: it repeats the checks, which refuse --phases together with the length computed from it.
     own_flags = copy.copy(run.args)
     vars(own_flags)["dataloader_num_workers"] = 0
     split_run = Run(own_flags, run.accelerator)

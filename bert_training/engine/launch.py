@@ -23,6 +23,7 @@ from bert_training.files.links import refuse_links
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
+from bert_training.flags.scripts import script_of
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -39,7 +40,7 @@ TRACKED = "runs"  # the folder of the tracker's files in the output folder
 Args = TypeVar("Args", bound=SharedArguments)
 
 
-def start_run(args: Args, script: str) -> Run[Args]:
+def start_run(args: Args) -> Run[Args]:
     """Check and lock the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
     ``Run.finish`` unlocks the folder; the end of the process does so as well.
@@ -69,7 +70,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     if repository := args.hub_repository:
         run.only_main(lambda: check_access(repository, args.hub_dry_run))
     run.only_main(lambda: _enter_output_dir(args))
-    run.add_facts(**_facts(args, script, accelerator))
+    run.add_facts(**_facts(args, accelerator))
     if trackers:
         run.accelerator.init_trackers(TRACKED)
     set_seed(args.seed)
@@ -84,10 +85,10 @@ def _enter_output_dir(args: SharedArguments) -> None:
         raise UserError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
 
 
-def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict[str, Any]:
+def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
     """What is known at the start; of a resumed run also what its earlier starts wrote."""
     facts: dict[str, Any] = {
-        "script": script,
+        "script": script_of(type(args)),
         "flags": dataclasses.asdict(args),
         "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -126,10 +127,10 @@ def keep_few_primitives(mixed_precision: str) -> None:
     """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
 
     On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
-    number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
-    tensors of many steps, so that freed memory stays in small pieces and the process grows
-    (lab/notes/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
-    oneDNN may compute more. oneDNN reads the variable once, so the first run of a process decides.
+    number of real tokens differs from batch to batch, so older code is hardly ever used again. Cached kernels fragment
+    the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set is left as it is. So
+    are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the first run of a
+    process decides.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return

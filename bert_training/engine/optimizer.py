@@ -1,8 +1,6 @@
 """Two variants of AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
 
 import re
-from collections.abc import Callable
-from typing import overload
 
 import torch
 from torch import nn
@@ -40,24 +38,14 @@ class BertAdamW(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update all parameters that have a gradient; returns the loss that ``closure`` computes, if it is given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
+        assert closure is None  # the loop computes the gradients itself
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
                 self._step_group(group, weights)
-        return loss
 
     def _step_group(self, group: dict, weights: list[torch.Tensor]) -> None:
         for weight in weights:

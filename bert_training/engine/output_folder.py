@@ -14,7 +14,7 @@ from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 LOCK = ".lock"  # the name of the lock file
-# Patterns of the names of files that a run may write; any of them marks the folder as taken. A folder with other files
+# Names of files a run may write, as patterns; any of them marks the folder as taken. A folder with other files
 # is accepted, because many users send what is printed to a file in it, or keep notes there.
 WRITTEN = (
     r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",

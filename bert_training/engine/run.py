@@ -22,7 +22,7 @@ from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.flags.shared import SharedArguments
 
 Result = TypeVar("Result")
-# Covariant, so that the run of any script can stand where a `Run[SharedArguments]` is asked for.
+# Covariant, so that the run of any script is accepted as a `Run[SharedArguments]`.
 Args_co = TypeVar("Args_co", bound=SharedArguments, covariant=True)
 
 

@@ -18,6 +18,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -143,15 +144,13 @@ def _in_words(seconds: float) -> str:
     return f"about {max(1, round(seconds))} seconds" if seconds >= 1.5 else "about a second"
 
 
+@dataclass(frozen=True)
 class _Work:
-    def __init__(self, steps: int = 0, seconds: float = 0.0, tokens: int = 0, flops: float = 0.0, sequences: int = 0):
-        self.steps, self.seconds, self.tokens, self.flops, self.sequences = steps, seconds, tokens, flops, sequences
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+    sequences: int = 0
 
     def __add__(self, other: "_Work") -> "_Work":
-        return _Work(
-            self.steps + other.steps,
-            self.seconds + other.seconds,
-            self.tokens + other.tokens,
-            self.flops + other.flops,
-            self.sequences + other.sequences,
-        )
+        return _Work(*map(sum, zip(astuple(self), astuple(other))))

@@ -1,1 +1,1 @@
-"""Files: atomic writing, hashes, tables, data sets of the Hub, uploads."""
+"""Files: texts, tables, JSON and packed files, atomic writing, hashes, data sets of the Hub, uploads."""

@@ -249,6 +249,11 @@ def sealed_folder(path: Path) -> Iterator[Path]:
             delete(old)
 
 
+def is_occupied(path: Path) -> bool:
+    """Whether something is there already; an empty folder does not count."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
 def remove_folder(path: Path) -> None:
     """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft.
 
@@ -262,7 +267,7 @@ def remove_folder(path: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a folder, or the link or the file in its place. What a link leads to stays, as it lies elsewhere."""
+    """Delete a folder, or the link or the file in its place. The target of a link stays."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     else:

@@ -78,7 +78,7 @@ def explained(
 
 
 def with_remedy(error: OSError) -> str:
-    """The text of an error that is no DiskError, with what to do if reading a file that is there cannot cause it."""
+    """The text of an error other than a DiskError. The remedy is added if reading a file cannot cause the error."""
     if isinstance(error, DiskError) or error.errno not in (*OF_WRITING, errno.EIO, errno.ENAMETOOLONG, errno.EPIPE):
         return str(error)
     remedy = (

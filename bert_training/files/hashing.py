@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tokenization.compressed_files import largest_file
+from bert_training.files.compressed_files import largest_file
 
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")

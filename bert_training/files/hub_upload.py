@@ -30,8 +30,8 @@ from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
+from bert_training.files.small_files import read_small_text
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 FILES = (
     *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),

@@ -1,12 +1,19 @@
-"""Read JSON that was written by this project, or by a stranger in its place: folders of runs are passed on."""
+"""Read JSON of unknown origin: whatever is wrong with it, there is one kind of error.
 
+``json.loads`` alone raises RecursionError for thousands of nested brackets and a bare ValueError for a number of
+thousands of digits, which callers forget. Of two fields with one name it silently keeps the last, so that an edited
+file could lose half of its rows.
+"""
+
+import contextlib
 import json
+import json.scanner
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bert_training.files.small_files import read_small_text
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
-from tokenization.small_files import read_small_text
 
 
 def read_json(path: Path) -> Any:
@@ -14,16 +21,22 @@ def read_json(path: Path) -> Any:
 
     Raises:
         ValueError: there is no such file, it is no JSON, is nested too deeply or is larger than a small file may be
-            (``tokenization/small_files.py``); the message names file and line.
+            (``small_files.py``); the message names file and line.
     """
     try:
-        return parse_json(read_small_text(path))
+        text = read_small_text(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    return parse_file(path, text, "correct it, or copy or download it again")
+
+
+def parse_file(path: str | Path, text: str, remedy: str) -> Any:
+    """The content of a file of JSON, from its text. Raises ValueError with line and column, and the remedy."""
+    try:
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path}:{error.lineno}: not valid JSON at column {error.colno} ({error.msg}); correct it, or copy or "
-            "download it again"
+            f"{path}:{error.lineno}: not valid JSON at column {error.colno} ({error.msg}); {remedy}"
         ) from None
 
 
@@ -40,3 +53,70 @@ def read_object(path: Path) -> dict[str, Any]:
 def is_plain_name(name: object) -> bool:
     """Whether a name that a file of unknown origin gives is that of a file or folder beside it, and no path."""
     return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
+class _Doubled(ValueError):
+    """A field occurs twice in one object; ``start`` is the place of the object's brace, if it is known."""
+
+    start: int | None = None
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        doubled = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise _Doubled(f"the field {doubled[:40]!r} occurs twice in one object")
+    return fields
+
+
+def _constant(name: str) -> Any:
+    raise UserError(f"{name} is no number of JSON")
+
+
+# json.loads would make a decoder for every text, which takes as long as decoding a line.
+_DECODER = json.JSONDecoder(object_pairs_hook=_fields)
+_STRICT = json.JSONDecoder(object_pairs_hook=_fields, parse_constant=_constant)
+
+
+def parse_json(text: str, strict: bool = False) -> Any:
+    """The content of a text of JSON.
+
+    Args:
+        strict: refuse NaN and Infinity, which Python writes although they are no JSON.
+
+    Raises:
+        json.JSONDecodeError: it is not JSON, is nested too deeply, has a number that is too long, or an object has two
+            fields with one name.
+    """
+    try:
+        return (_STRICT if strict else _DECODER).decode(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("it is nested too deeply", text, 0) from None
+    except _Doubled as error:
+        raise json.JSONDecodeError(str(error), text, _place_of_doubled(text)) from None
+    except ValueError as error:  # of int(), or of _constant
+        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
+
+
+def _place_of_doubled(text: str) -> int:
+    """Where the object begins that has a field twice. Only json's slower decoder knows the places."""
+    decoder: Any = json.JSONDecoder(object_pairs_hook=_fields)
+    scanner: Any = json.scanner  # The types of Python's library do not know its slower function.
+    parse_object, place = decoder.parse_object, 0
+
+    def with_place(text_and_place: tuple[str, int], *options: Any) -> Any:
+        nonlocal place
+        try:
+            return parse_object(text_and_place, *options)
+        except _Doubled as error:
+            if error.start is None:
+                error.start = place = text_and_place[1] - 1
+            raise
+
+    decoder.parse_object = with_place
+    decoder.scan_once = scanner.py_make_scanner(decoder)
+    with contextlib.suppress(ValueError, RecursionError):
+        decoder.decode(text)
+    return place

@@ -26,7 +26,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 import torch
 
-from tokenization.compressed_files import largest, open_regular
+from bert_training.files.compressed_files import largest, open_regular
 from tokenization.errors import UserError
 
 ZIP = b"PK\x03\x04"  # the first bytes by which torch tells the two forms apart
@@ -173,7 +173,7 @@ class _Reader(_UNPICKLER):  # type: ignore[misc]
         self.stack[-1] = OrderedDict()
 
     def load_build(self) -> None:
-        """Leave out what a dict of torch remembers beside its items; nothing else has attributes."""
+        """Leave out what a dict of torch stores in addition to its items; nothing else has attributes."""
         state = self.stack.pop()
         if type(self.stack[-1]) is not OrderedDict or not isinstance(state, dict):
             raise UserError("it sets attributes, which a state dict has no use for")
@@ -210,7 +210,7 @@ class _Reader(_UNPICKLER):  # type: ignore[misc]
         return _Storage(item, count * item)
 
     def tensor(self, storage: _Storage, offset: int, size: tuple, stride: tuple, *_: Any) -> _Tensor:
-        """The stand-in of a tensor, which must lie in its storage."""
+        """The stand-in of a tensor, which must be within its storage."""
         whole = all(type(number) is int and number >= 0 for number in (offset, *size, *stride))
         if not whole or len(size) != len(stride) or len(size) > 64:
             raise UserError("a tensor has no proper size")

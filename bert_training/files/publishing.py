@@ -1,4 +1,4 @@
-"""What may be published of a run: names of files and folders without the folders that they lie in.
+"""What may be published of a run: names of files and folders without the folders above them.
 
 The model card, an upload and a Space are made of this form, so that they cannot say more, whatever a folder is called
 and however a shell, YAML, Python or Markdown would spell it. Of every string in run.json only what follows its last
@@ -28,7 +28,7 @@ WHOLE = (
 CONFIGS = ("config.json", "tokenizer_config.json")
 PATHS_IN_CONFIGS = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "special_tokens_map_file")
 MODEL_NAME = re.compile(r"^model_name = .*$", re.MULTILINE)  # in the example of a model card
-# A path that is spelled alike wherever it stands.
+# A path that is spelled in the same way wherever it occurs.
 PLAIN = re.compile(r"[\w./~+-]+", re.ASCII)
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from bert_training.files.compressed_files import largest, largest_file, open_regular
 from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
-from bert_training.files.json_files import read_object
-from tokenization.compressed_files import largest, largest_file, open_regular
+from bert_training.files.json_files import parse_json, read_object
+from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
-from tokenization.small_files import check_small
 
 RESULTS = "all_results.json"  # marks a finished run
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.
@@ -176,11 +175,8 @@ def _problem_of_event(event: Any) -> str:
 
 
 @contextmanager
-def well_formed(place: Path, detail: str = "") -> Iterator[None]:
+def well_formed(place: Path) -> Iterator[None]:
     """Turn an error about the form of a run's records into a sentence that names the folder or the file.
-
-    Args:
-        detail: where in the file, such as "line 3".
 
     Raises:
         ValueError: the records are not in the form that a run writes.
@@ -192,8 +188,8 @@ def well_formed(place: Path, detail: str = "") -> Iterator[None]:
             raise  # a sentence of ours
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise UserError(
-            f"{place}{detail and ', '}{detail}: not in the form that a run writes ({reason}); copy it again. python -m "
-            "training verify with the folder of the run says which of its files have changed"
+            f"{place}: not in the form that a run writes ({reason}); copy it again. bert-repro verify with the "
+            "folder of the run says which of its files have changed"
         ) from error
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenization.compressed_files import kind_of, numbered_lines
+from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 
 @dataclass
@@ -159,7 +159,7 @@ def _check_separator(kind: str, header: list[str]) -> None:
         raise UserError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
     for separator in PLURALS:
         names = header[0].split(separator)
-        # A longer part is no name: the first line is then an example, in whose text the character stands.
+        # A longer part is no name: the first line is then an example, in whose text the character occurs.
         if separator == SEPARATORS[kind] or len(names) < 2 or any(len(name.split()) > 3 for name in names):
             continue
         raise UserError(_another_separator(kind, header[0], separator))

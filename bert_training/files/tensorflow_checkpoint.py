@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_training.files.small_files import read_small_bytes
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_bytes
 
 MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
 FOOTER = 48  # bytes

@@ -5,9 +5,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.json_files import is_plain_name, parse_json, read_object
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 # How TensorFlow calls the weight and the bias of a LayerNorm, and the most downloaded checkpoints to this day.
 NAMES_OF_2018 = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}

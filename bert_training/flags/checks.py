@@ -27,7 +27,7 @@ def refuse_idle(args: object, *rules: tuple[object, tuple[str, ...]]) -> None:
 
 
 def in_unit_interval(args: object, *names: str) -> None:
-    """Raise ValueError unless the flags lie between 0 and 1."""
+    """Raise ValueError unless the flags are between 0 and 1."""
     for name in names:
         if not 0 <= getattr(args, name) <= 1:
             raise UserError(f"--{name} must lie between 0 and 1; got {getattr(args, name)}")

@@ -212,7 +212,7 @@ class SquadArguments(FineTuningArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # 0 has no effect either, but it is accepted, because it stands in the records of all runs on SQuAD 1.1.
+        # 0 has no effect either, but it is accepted, because the records of all runs on SQuAD 1.1 have it.
         idle = self.null_score_diff_threshold and not self.version_2_with_negative
         refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
         # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0, as all records

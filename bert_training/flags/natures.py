@@ -1,4 +1,4 @@
-"""What a flag means for resume, model cards and reports: its nature, written beside its default and its help."""
+"""What a flag means for resume, model cards and reports: its nature, which is written next to its default."""
 
 import enum
 from dataclasses import Field, field, fields

@@ -1,4 +1,4 @@
-"""Parsing of a script's flags into its dataclass; every mistake is one line and status 2."""
+"""Parsing of a script's flags into its dataclass, and of a command's; every mistake is one line and status 2."""
 
 import argparse
 import difflib
@@ -36,6 +36,16 @@ class HasOwnDefaults(ABC):
         Args:
             given: the flags on the command line, by name.
         """
+
+
+def command_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """The parser of a command of ``bert-repro``, whose help begins with the docstring of its module."""
+    return argparse.ArgumentParser(
+        prog=f"bert-repro {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def parse_arguments(

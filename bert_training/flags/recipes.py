@@ -1,6 +1,6 @@
 """Recipes: named sets of defaults of run_pretraining.py, chosen with ``--recipe``. Every flag that is given wins.
 
-``paper`` is the default. Its values stand beside the flags: those of the paper and of google-research/bert.
+``paper`` is the default. Its values are the defaults of the flags: those of the paper and of google-research/bert.
 
 ``fast`` is for hours instead of days, with small networks that read little text and hardly any text twice. The paper's
 values were chosen for 768 units and 40 epochs. The trials behind this recipe are in lab/notes/log.md (2026-11-22, "What

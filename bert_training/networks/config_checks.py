@@ -15,10 +15,10 @@ from transformers.activations import ACT2FN
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.small_files import check_small
 from bert_training.files.weights_header import elements_in, files_of_index
 from bert_training.networks.tokenizer_rules import check_rules
 from tokenization.errors import UserError
-from tokenization.small_files import check_small
 
 Made = TypeVar("Made")
 

@@ -1,8 +1,8 @@
 """transformers' own BERT, trained by the same loop as a control.
 
 Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average over each micro-batch, which is
-another objective under gradient accumulation. For a fair comparison, the loss is computed here from the logits. This is
-a second computation beside modeling_bert_repro/losses.py on purpose: a mistake that both shared would stay unnoticed.
+another objective under gradient accumulation. For a fair comparison, the loss is computed here from the logits. This
+file does not use modeling_bert_repro/losses.py on purpose: a mistake that both shared would stay unnoticed.
 """
 
 import copy

@@ -13,22 +13,12 @@ from bert_training.files.hashing import sha256
 from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
+from bert_training.flags.scripts import opened_by
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from tokenization.errors import UserError
 
-# The classes whose head is called "classifier", so that one would be loaded as another, and what opens their folders.
-CLASSIFIERS = {
-    "BertForSequenceClassification": "run_glue.py",
-    "BertForTokenClassification": "run_ner.py, or run_glue.py with --label_token last",
-    "BertForMultipleChoice": "run_swag.py",
-    "BertFeatureTagger": "run_ner.py",
-    "BertBiLSTMForTokenClassification": "run_glue.py with --label_token last --bilstm_on_top",
-}
-OPENED_BY = CLASSIFIERS | {
-    "BertForQuestionAnswering": "run_squad.py",
-    "BertBiLSTMForQuestionAnswering": "run_squad.py with --bilstm_on_top",
-}
+CLASSIFIER = {"classifier.weight", "classifier.bias"}
 
 
 class NetworkClass(Protocol):
@@ -57,8 +47,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
     Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of
-    another class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever
-    names the checkpoint has for its tensors, the network is saved with today's.
+    another class is not taken: that of a tagger, say, for a network that classifies texts. Whatever names the
+    checkpoint has for its tensors, the network is saved with today's.
 
     Args:
         name: a folder, a name on the Hub, or an old checkpoint.
@@ -86,14 +76,14 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     except ValueError as error:  # of transformers or of the network, about the config
         raise UserError(f"{name}: {error}") from error
     absent = set(info["missing_keys"])
-    mistaken = _classifier_of_another_class(model) - absent
+    mistaken = _classifier_of_another_class(model, absent)
     new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
     strange = [key for key in new if not key.startswith(may_be_new)]
     kind = class_in(model.config)
     if strange and not may_be_new and kind and kind != type(model).__name__:
         raise UserError(
             f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
-            f"{OPENED_BY[kind]}; give another folder"
+            f"{opened_by()[kind]}; give another folder"
         )
     if strange:
         raise UserError(
@@ -117,17 +107,20 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
 
 def class_in(config: PretrainedConfig) -> str | None:
     """The class of a fine-tuned network that a config.json names; None if it names none that is known here."""
-    names = config.architectures
-    return next((name for name in names if name in OPENED_BY), None) if isinstance(names, list | tuple) else None
+    names, known = config.architectures, opened_by()
+    return next((name for name in names if name in known), None) if isinstance(names, list | tuple) else None
 
 
-def _classifier_of_another_class(model: PreTrainedModel) -> set[str]:
-    """Draw the classifier anew if the checkpoint's is that of another class; return the names of its weights."""
+def _classifier_of_another_class(model: PreTrainedModel, absent: set[str]) -> set[str]:
+    """Draw the classifier anew if the checkpoint's is that of another class; return the names of its weights.
+
+    Several classes call their heads so. Of the others a checkpoint has no classifier, so that it is new already.
+    """
     kind, head = class_in(model.config), getattr(model, "classifier", None)
-    if kind not in CLASSIFIERS or kind == type(model).__name__ or not isinstance(head, torch.nn.Linear):
+    if kind in (None, type(model).__name__) or not isinstance(head, torch.nn.Linear) or absent >= CLASSIFIER:
         return set()
     draw_classifier(head, model.config.initializer_range)
-    return {"classifier.weight", "classifier.bias"}
+    return CLASSIFIER
 
 
 def draw_classifier(head: torch.nn.Linear, std: float) -> None:

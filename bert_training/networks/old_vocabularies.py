@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.json_files import read_json, read_object
-from bert_training.networks.tokenizer_files import TOKENIZER, VOCABULARY, open_tokenizer
+from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY, fields_of, open_tokenizer
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
 from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS
@@ -124,12 +123,7 @@ def _notes(pieces: list[str], capitals: int, settings: dict[str, Any], stated: b
 
 def _stored_settings(folder: Path) -> dict[str, Any]:
     """The settings in the folder's tokenizer_config.json; {} without one. ValueError if it cannot be read."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return {}
-    stored = read_json(path)
-    if not isinstance(stored, dict):
-        raise UserError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
+    stored = fields_of(folder / TOKENIZER_CONFIG)
     return {name: stored[name] for name in SETTINGS if name in stored}
 
 
@@ -148,16 +142,12 @@ def _no_vocabulary(path: Path, pieces: list[str]) -> str:
     )
 
 
-def _fields(path: Path) -> dict[str, Any]:
-    return read_object(path) if path.is_file() else {}
-
-
 def _has_tokens_of_its_own(folder: Path) -> bool:
     """Whether tokens are stored beside a vocab.txt that a user added to it, or that have other names than BERT's."""
     if (folder / "added_tokens.json").is_file():
         return True
-    settings, spelling = _fields(folder / "tokenizer_config.json"), OPTIONAL_TOKENS | {"unk_token": "[UNK]"}
-    for fields in (_fields(folder / "special_tokens_map.json"), settings):
+    settings, spelling = fields_of(folder / "tokenizer_config.json"), OPTIONAL_TOKENS | {"unk_token": "[UNK]"}
+    for fields in (fields_of(folder / "special_tokens_map.json"), settings):
         if any(fields.get(name) for name in ("additional_special_tokens", "extra_special_tokens")):
             return True
         for name, usual in spelling.items():
@@ -178,9 +168,9 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
         ValueError: transformers reads another vocabulary from the files, or gives a token another id.
     """
     tokenizer = BertTokenizer.from_pretrained(path.parent, **settings)
-    decoder = _decoder(_fields(path.with_name("tokenizer_config.json")))
+    decoder = _decoder(fields_of(path.with_name("tokenizer_config.json")))
     added = {token.get("content"): int(row) for row, token in decoder.items()}
-    added |= _fields(path.with_name("added_tokens.json"))
+    added |= fields_of(path.with_name("added_tokens.json"))
     expected = vocabulary | added
     found = tokenizer.get_vocab()
     for piece, row in expected.items():

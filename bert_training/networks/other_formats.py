@@ -1,7 +1,7 @@
 """What a folder without weights that are read here holds in their place, and what to do with it.
 
 transformers 5 reads the weights of PyTorch only: the files of TensorFlow 2 and Flax, which many published BERTs have
-beside them or alone, need an older version. Adapters, data sets and exports are no models that could be trained.
+beside them or alone, need an older version. Adapters, data sets and exports cannot be trained.
 """
 
 from pathlib import Path

@@ -28,6 +28,7 @@ from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
     check_replaced,
+    fields_of,
     is_vocabulary_alone,
     no_such_place,
     open_tokenizer,
@@ -197,8 +198,7 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
     if own is not None:
         check_rows(tokenizer, tokenizer_name, own, weights)
         return tokenizer
-    run = Path(weights) / "run.json"
-    recorded = read_object(run).get("tokenizer_sha256") if run.is_file() else None
+    recorded = fields_of(Path(weights, "run.json")).get("tokenizer_sha256")
     if recorded is None:
         say(
             f"warning: {weights} has no tokenizer, so nothing shows that the rows of {tokenizer_name} are those of its "

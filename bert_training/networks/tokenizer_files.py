@@ -1,7 +1,7 @@
 """Open the tokenizer that a folder, a name on the Hub, a vocab.txt or an old checkpoint has.
 
 transformers reads tokenizer.json where there is one, and vocab.txt only otherwise. Here vocab.txt is compared with it,
-because users edit it, and the case of a vocabulary that stands alone is found out instead of assumed.
+because users edit it, and the case of a vocabulary without settings is found out instead of assumed.
 """
 
 import contextlib
@@ -59,11 +59,12 @@ def is_vocabulary_alone(folder: Path) -> bool:
     """Whether the folder's tokenizer is a vocab.txt of BERT without a tokenizer.json."""
     if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
         return False
-    settings, config = _fields(folder / TOKENIZER_CONFIG), _fields(folder / CONFIG_NAME)
+    settings, config = fields_of(folder / TOKENIZER_CONFIG), fields_of(folder / CONFIG_NAME)
     return settings.get("tokenizer_class") in BERT_CLASSES and config.get("model_type") in BERT_TYPES
 
 
-def _fields(path: Path) -> dict[str, Any]:
+def fields_of(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that must be an object; {} if there is no such file."""
     return read_object(path) if path.is_file() else {}
 
 
@@ -104,7 +105,7 @@ def _check_downloaded(name: str) -> None:
     with contextlib.suppress(OSError):
         settings = Path(cached_file(name, TOKENIZER_CONFIG) or "")
         check_named_files(settings)
-        for file in _fields(settings).get("fast_tokenizer_files", []):
+        for file in fields_of(settings).get("fast_tokenizer_files", []):
             cached_file(name, file)
     with contextlib.suppress(OSError):
         check_tokenizer_files(Path(cached_file(name, TOKENIZER) or "").parent)
@@ -153,7 +154,7 @@ def _forget_calls(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Forget the truncation and padding in tokenizer.json; the sides that tokenizer_config.json states are kept."""
     forget_calls(tokenizer)
     if (folder / TOKENIZER).is_file():
-        stated = _fields(folder / TOKENIZER_CONFIG)
+        stated = fields_of(folder / TOKENIZER_CONFIG)
         for side in ("truncation_side", "padding_side"):
             setattr(tokenizer, side, stated.get(side, "right"))
 
@@ -164,14 +165,14 @@ def _unstated_rules(folder: Path, tokenizer: PreTrainedTokenizerBase, quiet: boo
     transformers takes them from tokenizer_config.json. Where that states something else, it is followed, as in every
     other program, with a warning.
     """
-    normalizer = _fields(folder / TOKENIZER).get("normalizer")
+    normalizer = fields_of(folder / TOKENIZER).get("normalizer")
     if not isinstance(normalizer, dict) or normalizer.get("type") != "BertNormalizer":
         return {}
     lowers, strips = normalizer.get("lowercase"), normalizer.get("strip_accents")
     there, here = {"do_lower_case": lowers, "strip_accents": lowers if strips is None else strips}, rules(tokenizer)
     if not here or here == there or None in there.values():
         return {}
-    stated = _fields(folder / TOKENIZER_CONFIG)
+    stated = fields_of(folder / TOKENIZER_CONFIG)
     if not set(there) & set(stated):
         return {"do_lower_case": lowers, "strip_accents": strips}
     if not quiet:
@@ -216,7 +217,7 @@ def check_replaced(folder: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool
     Raises:
         ValueError: neither of the two files that hold the vocabulary is the one that the finished run left.
     """
-    recorded = _fields(folder / "run.json").get("tokenizer_sha256")
+    recorded = fields_of(folder / "run.json").get("tokenizer_sha256")
     if recorded is None or recorded in (tokenizer_sha256(tokenizer), _sha256_of_file(folder / TOKENIZER)):
         return
     intact = [file for file in (TOKENIZER, VOCABULARY) if not changed_since_finished(folder, file)]

@@ -22,7 +22,7 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import make_folder
+from bert_training.files.atomic import is_occupied, make_folder
 from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
@@ -91,7 +91,7 @@ def build_corpus(
     if num_workers < 1:
         raise UserError(f"num_workers is {num_workers}; expected at least 1")
     lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
-    if _is_occupied(target):
+    if is_occupied(target):
         return _reuse(target, key)
     rules, vocab_size = tokenizer_json(text_tokenizer(tokenizer)), len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
@@ -99,7 +99,7 @@ def build_corpus(
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
         with held(_lock_of(target), busy):
-            if _is_occupied(target):  # by a process that has built it since the question above
+            if is_occupied(target):  # by a process that has built it since the question above
                 return _reuse(target, key)
             sample = Sample()
             lines = sample.passing(lines)
@@ -138,7 +138,7 @@ def encode_part(
     """
     target = Path(output_dir)
     lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
-    if _is_occupied(target):
+    if is_occupied(target):
         return
     folder = parts_folder(target, world_size, fingerprint_of(key | {"rules": RULES}))
     with explained(folder, CONTINUES):
@@ -156,11 +156,6 @@ def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) ->
         "sentence_rules": RULES,
         "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
     }
-
-
-def _is_occupied(target: Path) -> bool:
-    """Whether something is at ``target`` already; an empty folder does not count."""
-    return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
 def _lock_of(target: Path) -> Path:

@@ -4,7 +4,7 @@ A short run with random weights spends most of its time on learning how frequent
 alike, and that a masked piece has to do with its neighbours. All of it can be counted in seconds:
 
 - The output bias becomes the logarithm of each piece's share of the text.
-- The word embeddings factorise the positive pointwise mutual information (PPMI) of pieces that stand near each other.
+- The word embeddings factorise the positive pointwise mutual information (PPMI) of pieces that occur near each other.
   Those of word2vec do something close (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix
   Factorization").
 - For the places next to a piece, matrices are fitted by least squares, with which the embedding of the neighbour
@@ -15,8 +15,8 @@ alike, and that a masked piece has to do with its neighbours. All of it can be c
 
 All other weights stay random.
 
-All V pieces are counted beside the C most frequent ones. The singular vectors of the frequent pieces' square part,
-(C, C), give the vectors of all rows of the matrix, (V, C).
+We count how often each of the V pieces occurs near each of the C most frequent ones. The singular vectors of the
+frequent pieces' square part, (C, C), give the vectors of all rows of the matrix, (V, C).
 """
 
 from collections.abc import Collection, Iterator
@@ -37,7 +37,7 @@ from bert_training.pretraining.initial_attention import (
     signs,
 )
 
-COLUMNS = 2048  # the most frequent pieces, beside which all pieces are counted
+COLUMNS = 2048  # the number of most frequent pieces; occurrences near them are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
 DISTANCES = (1, 2, 3, 4, 6, 9, 13)
 SMOOTHING = 0.75  # exponent of the columns' counts, as in word2vec; without it rare neighbours weigh too much
@@ -53,7 +53,7 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
 
     A counted row has the length ``initializer_range * sqrt(H)``, about that of a random one. The rows of special tokens
     and of pieces about whose neighbours the counts say nothing stay random, and so do those of the token types. But
-    they lose their part of the subspace of the positions.
+    their component in the subspace of the positions is removed.
 
     Args:
         model: with new weights and a head that predicts tokens.
@@ -101,7 +101,7 @@ def log_shares(corpus: Corpus, *, with_unknown: bool = False) -> Tensor:
 
 
 def most_frequent(corpus: Corpus) -> Tensor:
-    """(C) the ids of the most frequent pieces, beside which all are counted; at most COLUMNS."""
+    """(C) the ids of the most frequent pieces, near which the others are counted; at most COLUMNS."""
     occurrences = _occurrences(corpus)
     order = torch.argsort(occurrences, descending=True, stable=True)
     return order[: min(COLUMNS, int((occurrences > 0).sum()))]
@@ -126,7 +126,7 @@ def associations(corpus: Corpus, frequent: Tensor, vectors: Tensor, places: list
     Args:
         frequent: (C) the ids of the pieces from which the matrices are fitted.
         vectors: (C, H) their embeddings, e.
-        places: where the neighbour stands, such as -1 for the piece before.
+        places: the offset of the neighbour, such as -1 for the piece before.
     """
     inverse, found = torch.linalg.pinv(vectors), {}
     for distance, after in count_followers(corpus, frequent, {abs(place) for place in places}).items():
@@ -137,7 +137,7 @@ def associations(corpus: Corpus, frequent: Tensor, vectors: Tensor, places: list
 
 
 def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
-    """(V, C) float32: how often a piece and the piece of a column stand at one of the DISTANCES within a document.
+    """(V, C) float32: how often a piece is at one of the DISTANCES from the piece of a column within a document.
 
     Args:
         columns: (C) ids.
@@ -154,7 +154,7 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
 
 
 def count_followers(corpus: Corpus, columns: Tensor, distances: Collection[int]) -> dict[int, Tensor]:
-    """For each distance, (C, C) float32: how often the piece of a column stands so far after the piece of a row.
+    """For each distance, (C, C) float32: how often the piece of a column comes so far after the piece of a row.
 
     Args:
         columns: (C) ids, of the rows as well.
@@ -176,7 +176,7 @@ def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
 
 
 def _pairs(corpus: Corpus, distances: Collection[int]) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Each distance with the ids of the pieces that stand so far apart within a document: the earlier and the later."""
+    """Each distance with the ids of the pieces at this distance within a document: the earlier and the later."""
     ends = corpus.sentences[corpus.documents[1:]]
     for begin in _blocks(corpus.num_tokens):
         ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))

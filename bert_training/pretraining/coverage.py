@@ -46,10 +46,7 @@ def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
     Raises:
         ValueError: practically all of them become [UNK].
     """
-    if text.files and text.limit is None:  # a document may be as large as its file
-        lines: Iterable[str | None] = read_lines(text.files, text.args.text_column)
-    else:
-        lines = (paragraph for document in text.documents() for paragraph in document)
+    lines = text.lines()
     parts = {text.name: lines}
     if text.args.validation_file:
         parts[text.held_out_name] = read_lines(text.args.validation_file, text.args.text_column)

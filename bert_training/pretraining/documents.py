@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
 from bert_training.files.disk_errors import explained
-from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from bert_training.files.parquet_files import text_rows
+from bert_training.files.text_files import text_of_row
+from bert_training.files.text_forms import Recognised, recognised
 from tokenization.errors import UserError
-from tokenization.parquet_files import text_rows
-from tokenization.text_files import text_of_row
-from tokenization.text_forms import Recognised, recognised
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 _PARTS = re.compile(r"[^\n]+")
@@ -55,7 +55,7 @@ def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterat
 
 
 def form_of(path: Path, text_column: str = "text") -> str | None:
-    """The form of a file if it is one of those in ``tokenization/text_forms.py``; None for all other files.
+    """The form of a file if it is one of those in ``bert_training/files/text_forms.py``; None for all other files.
 
     Raises:
         ValueError: as ``read_documents`` does, if the mistake is at the beginning of the file.

@@ -1,19 +1,19 @@
 """Which documents are held out: their content decides, so that copies of one are never on both sides.
 
-A document is read line by line. Its side is known only at its end, and until then its lines wait: a few million
-characters of them in memory, the others in a temporary file, so that memory does not grow with the document.
+A document is read line by line. Its side is known only at its end, and until then its lines wait: in memory, or in a
+temporary file when they have become too many, so that memory does not grow with the document.
 """
 
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from bert_training.files.disk_errors import explained
 
-_IN_MEMORY = 1 << 22  # characters
-_OVERHEAD = 50  # bytes that Python needs for a string besides its characters
+_IN_MEMORY = 1 << 22  # bytes
 
 
 def continued(checksum: int | None, line: str) -> int:
@@ -48,56 +48,33 @@ def lines_of_side(lines: Iterable[str | None], share: float, held_out: bool) -> 
         held_out: whether to yield the held-out documents or the others.
     """
     checksum: int | None = None
-    with _Waiting() as waiting:
+    waiting = _empty_file()
+    try:
         for line in lines:
             if line is not None:
                 checksum = continued(checksum, line)
-                waiting.append(line)
+                _append(waiting, line)
                 continue
             if in_share(checksum, share) == held_out:
-                yield from waiting.lines()
+                waiting.seek(0)
+                for kept in waiting:
+                    yield kept[:-1].decode()
                 yield None
-            waiting.clear()
-            checksum = None
+            waiting.close()
+            waiting, checksum = _empty_file(), None
+    finally:
+        with suppress(OSError):  # the first error says what is wrong
+            waiting.close()
 
 
-class _Waiting:
-    """The lines of a document, none of which has a line break in it."""
+def _empty_file() -> IO[bytes]:
+    """A file in memory, which moves to the disk when it grows."""
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
-    def __init__(self) -> None:
-        self.file: IO[bytes] | None = None
-        self.clear()
 
-    def __enter__(self) -> "_Waiting":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.file is not None:
-            self.file.close()
-
-    def clear(self) -> None:
-        """Forget all lines; the file is used again, and keeps its size until then."""
-        self.recent: list[str] = []
-        self.size, self.filed = 0, False
-
-    def append(self, line: str) -> None:
-        """Add a line at the end."""
-        self.recent.append(line)
-        self.size += len(line) + _OVERHEAD
-        if self.size > _IN_MEMORY:
-            with explained(Path(tempfile.gettempdir(), "a long document"), "set TMPDIR to another folder"):
-                if self.file is None:
-                    self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
-                if not self.filed:
-                    self.file.seek(0)
-                    self.file.truncate()
-                self.file.writelines(f"{line}\n".encode() for line in self.recent)
-            self.recent, self.size, self.filed = [], 0, True
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines in their order."""
-        if self.filed and self.file is not None:
-            self.file.seek(0)
-            for line in self.file:
-                yield line[:-1].decode()
-        yield from self.recent
+def _append(file: IO[bytes], line: str) -> None:
+    try:
+        file.write(f"{line}\n".encode())
+    except OSError:
+        with explained(Path(tempfile.gettempdir(), "a long document"), "set TMPDIR to another folder"):
+            raise

@@ -1,6 +1,6 @@
 """Initial attention for ``--initial_weights counted``: heads that look at the neighbours, and heads that average.
 
-BERT learns late where a piece stands. For hundreds of steps the loss stays near that of a bag of words; it falls when
+BERT learns late where each piece is. For hundreds of steps the loss stays near that of a bag of words; it falls when
 some heads have found the piece before and the piece after. Here these heads of the first layer exist from the start:
 
 - The position embeddings are sinusoids, as in Vaswani et al. 2017, but their frequencies are spread evenly, and they
@@ -81,7 +81,7 @@ def attend_to_neighbours(
 
     Args:
         subspace: (H, 2 F) orthonormal columns, to which the word embeddings have no part.
-        associations: for each place of ``places_of_heads``, (H, H): what the embedding of the piece that stands there
+        associations: for each place of ``places_of_heads``, (H, H): what the embedding of the piece at that place
             is multiplied by to predict the piece itself.
         length: of a word embedding.
         seed: of the frequencies.

@@ -5,7 +5,7 @@
 
 The epochs, one after the other, form an endless stream of positions. An instance depends on its position alone: not on
 the batches before it, on the number of processes, or on whether the run was interrupted. An instance looks like this
-(docs/data_pipeline.md shows a real one):
+(docs/pretrain.md shows a real one):
 
     input_ids       [CLS] the man [MASK] to the store [SEP] he bought a gallon [MASK] milk [SEP] [PAD]
     token_type_ids      0   0   0      0  0   0     0     0  1      1 1      1      1    1     1     0

@@ -27,8 +27,7 @@ from tokenization.special_tokens import check_special_tokens
 
 FOR_CHINESE = (
     "To mask whole words of Chinese, put spaces between the words of the text with a segmenter, and give "
-    "--tokenizer_name a vocabulary that python -m tokenization.train_wordpiece --tokenize_chinese_chars false has "
-    "learnt from it"
+    "--tokenizer_name a vocabulary that bert-repro vocabulary --tokenize_chinese_chars false has learnt from it"
 )
 # What a random number is used for: a counter of `random_bits`.
 _ORDER, _KIND, _REPLACEMENT = 0, 1, 2

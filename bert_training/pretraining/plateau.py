@@ -3,12 +3,7 @@
 run_pretraining.py calls ``log_diagnosis`` after each evaluation; ``bert-repro doctor`` makes the same diagnosis
 of a folder.
 
-A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. Counted initial weights usually begin below it; then the line is their loss at the first step. A run is on the
-line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a
-window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The
-margin is needed because a model also learns from positions and lengths: models that do not use context yet reach about
-0.25 nats below the line.
+``bert-repro doctor --help`` (bert_training/tools/doctor.py) says what the line is, and when a run is on it.
 """
 
 from collections.abc import Mapping, Sequence

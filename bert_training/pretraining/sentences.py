@@ -76,7 +76,7 @@ _BOUNDARY_BEYOND = _boundary(_MARKS)
 _BEYOND = re.compile("[\U00010000-\U0001dfff]")
 _ENDS_NUMBERS_TOO = frozenset(_CJK + "｡︒︕︖")
 _FULLWIDTH_DOTS = "．﹒"
-# The number of a verse stands between two double dandas: the first of them does not end the verse.
+# The number of a verse is between two double dandas: the first of them does not end the verse.
 _DOUBLE_DANDA = re.compile(r"(?:॥|।।)\s*$")
 _VERSE_NUMBER = re.compile(r"\d+\s*(?:॥|।।)")
 _LAST_WORD = re.compile(r"([^\W_]+(?:\.[^\W_]+)*)\.$")
@@ -123,7 +123,7 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def _ends_nothing(text: str, mark: int, space: int, end: int) -> bool:
-    """Whether the mark at ``mark``, with the next word at ``end``, stands between two words or in a number or name."""
+    """Whether the mark at ``mark``, with the next word at ``end``, is between two words or in a number or name."""
     following = text[end]
     if text[mark] == _WORDSPACE and text[mark + 1] != _WORDSPACE:
         return True
@@ -131,7 +131,7 @@ def _ends_nothing(text: str, mark: int, space: int, end: int) -> bool:
         return True
     if space < end or text[mark] in _ENDS_NUMBERS_TOO:
         return False
-    # Fullwidth dots stand in abbreviations and names of files, too, as dots do.
+    # Fullwidth dots occur in abbreviations and names of files, too, as dots do.
     return following.isdigit() or (text[mark] in _FULLWIDTH_DOTS and following.isalpha() and _is_latin(following))
 
 

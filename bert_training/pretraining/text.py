@@ -12,6 +12,7 @@ from bert_training.builtin_data import documentation
 from bert_training.engine.run import Run
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
+from bert_training.files.text_forms import recognised
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
@@ -27,7 +28,6 @@ from bert_training.pretraining.documents import (
 from bert_training.pretraining.held_out import continued, in_share
 from bert_training.pretraining.sentences import split_sentences
 from tokenization.errors import UserError
-from tokenization.text_forms import recognised
 
 Result = TypeVar("Result")
 _SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
@@ -145,18 +145,8 @@ class Text:
                 break
         self.unchanged.check()
 
-    def documents(self) -> Iterator[list[str]]:
-        """Like ``lines``, but each document as a list, which is in memory as a whole."""
-        document: list[str] = []
-        for line in self.lines():
-            if line is None:
-                yield document
-                document = []
-            else:
-                document.append(line)
-
     def note_forms(self) -> None:
-        """Find the files that are read as articles of Wikipedia (``tokenization/text_forms.py``).
+        """Find the files that are read as articles of Wikipedia (``bert_training/files/text_forms.py``).
 
         Raises:
             ValueError: a file cannot be read.

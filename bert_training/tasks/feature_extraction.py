@@ -26,12 +26,12 @@ from transformers.utils import ModelOutput
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.atomic import whole_file
+from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.json_files import parse_json
 from bert_training.tasks.overlapping_rows import rows_around
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
-from tokenization.compressed_files import kind_of, numbered_lines
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 from tokenization.special_tokens import text_tokenizer
 
 TABLES = (".csv", ".tsv")

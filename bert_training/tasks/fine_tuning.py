@@ -25,10 +25,10 @@ from bert_training.engine.optimizer import create_optimizer, linear_schedule
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import (
-    OPENED_BY,
     LoadedNetwork,
     class_in,
     draw_classifier,
@@ -96,7 +96,7 @@ def build_task_network(
         model, new, _ = loaded
     if new and not training:
         kind = class_in(checkpoint_config)
-        hint = f". It is a {kind}: evaluate it with {OPENED_BY[kind]}" if kind and kind != cls.__name__ else ""
+        hint = f". It is a {kind}: evaluate it with {opened_by()[kind]}" if kind and kind != cls.__name__ else ""
         raise UserError(
             f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated{hint}"
         )
@@ -236,13 +236,11 @@ def save_folder(
     run: Run[FineTuningArguments],
     tuned: Tuned[Any],
     tokenizer: PreTrainedTokenizerBase,
-    kind: str,
     data_name: str,
 ) -> None:
     """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        kind: the kind of model card, see ``write_model_card``.
         data_name: the name of the data set for the card.
     """
     save_model_folder(run, tuned.model)
@@ -250,7 +248,7 @@ def save_folder(
         save_tokenizer(run, tokenizer, tuned.model)
         if tuned.trained:
             draw_curves(run.output_dir)
-        write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)
+        write_model_card(run.output_dir, datasets=[data_name], metrics=tuned.results)
 
 
 def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:

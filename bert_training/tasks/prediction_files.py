@@ -1,4 +1,4 @@
-"""What can stand in the columns of files with predictions, checked before the training that would make them.
+"""What the columns of files with predictions can hold, checked before the training that would make them.
 
 A line of such a file has an id or a word, and what was predicted for it, separated by tabs. An id with a tab or a line
 end would change the columns or the number of lines, and two rows with one id could not be told apart.

@@ -26,11 +26,11 @@ from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
+from bert_training.files.small_files import read_small_bytes
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_bytes
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
@@ -83,8 +83,8 @@ def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None
         return
     if (Path(args.output_dir) / "summary.json").exists():
         raise UserError(
-            f"--output_dir {args.output_dir} holds a series of runs (summary.json), which bert-repro report "
-            "would show in place of a single one; give another folder"
+            f"--output_dir {args.output_dir} already holds a series of runs (summary.json); `bert-repro "
+            "report` would hide the new run; give another folder"
         )
     run_one(args)
 

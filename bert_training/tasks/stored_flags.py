@@ -23,7 +23,7 @@ from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.flags.natures import STORED, Dataclass, natures
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.flags.scripts import SCRIPTS, script_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.threshold import FIELD as THRESHOLD
@@ -31,16 +31,6 @@ from tokenization.errors import UserError
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
-HEADS = {  # script: the classes of its models, as config.json names them
-    "run_glue.py": (
-        "BertForSequenceClassification",
-        "BertForTokenClassification",  # --label_token last
-        "BertBiLSTMForTokenClassification",
-    ),
-    "run_squad.py": ("BertForQuestionAnswering", "BertBiLSTMForQuestionAnswering"),
-    "run_ner.py": ("BertForTokenClassification", "BertFeatureTagger"),
-    "run_swag.py": ("BertForMultipleChoice",),
-}
 
 
 # --- to the config, and from it ----------------------------------------------------------------------------
@@ -74,7 +64,7 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
     """
     script = script_of(cls)
     architectures = config.get("architectures")
-    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*HEADS[script]}:
+    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*SCRIPTS[script].heads}:
         return {}
     found: dict[str, Any] = {}
     if cls is SquadArguments and settings.FIELD in config:
@@ -104,19 +94,14 @@ def stored_length(config: PretrainedConfig) -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
     own = getattr(config, FIELD, None)
     own = own if isinstance(own, dict) else {}
-    length, heads = own.get("max_seq_length"), HEADS.get(str(own.get("script")), ())
-    known = type(length) is int and length > 0 and {*(config.architectures or ())} & {*heads}
+    length, script = own.get("max_seq_length"), SCRIPTS.get(str(own.get("script")))
+    known = script and type(length) is int and length > 0 and {*(config.architectures or ())} & {*script.heads}
     return length if known else None
 
 
 def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
     """The flags of a script that are stored with its models."""
     return tuple(name for name, found in natures(cls).items() if found & STORED)
-
-
-def script_of(cls: type[Dataclass]) -> str:
-    """The script that has these flags."""
-    return next(name for name, found in SCRIPTS.items() if found is cls)
 
 
 def _problem(value: object, kind: Any) -> str | None:

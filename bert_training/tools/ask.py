@@ -28,8 +28,10 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
+from bert_training.files.compressed_files import numbered_lines
+from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import check_fit
-from bert_training.networks.initial_weights import OPENED_BY, class_in, load_network
+from bert_training.networks.initial_weights import class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.pretrained import load_tokenizer
@@ -39,7 +41,6 @@ from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
-from tokenization.compressed_files import numbered_lines
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
@@ -146,7 +147,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         kind = class_in(model.config)
         raise UserError(
             f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
-            "give a folder that run_squad.py made" + (f" (this is a {kind}, of {OPENED_BY[kind]})" if kind else "")
+            "give a folder that run_squad.py made" + (f" (this is a {kind}, of {opened_by()[kind]})" if kind else "")
         )
     check_special_tokens(tokenizer)
     if isinstance(model.config, BertConfig):

@@ -20,6 +20,7 @@ from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
 from bert_training.flags.natures import INSTANCE
 from bert_training.flags.objectives import PairTask
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import phases_of
 from bert_training.flags.scripts import flags_with
 from bert_training.networks.pretrained import load_tokenizer
@@ -261,12 +262,10 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise UserError("the picture needs the package matplotlib: pip install matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
-    FigureCanvasAgg(figure)
     lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
     longest = int(arrays["lengths"].max())
     step = -(-longest // 32)
@@ -352,12 +351,7 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
 
 def main(argv: list[str] | None = None) -> None:
     """Print the measurements."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro audit",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("audit", __doc__)
     add_run_arguments(parser)
     _print_audit(parser.parse_args(argv))
 

@@ -12,15 +12,12 @@ counts. The result has two errors: real text fills instances a little more or le
 evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
-import argparse
 import functools
 import json
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +26,10 @@ from typing import Any
 import numpy as np
 from transformers import BertTokenizer
 
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.flags.recipes import FAST, short_to_long
+from bert_training.flags.scripts import path_of
 from tokenization.errors import UserError
 
 SCRIPT = "run_pretraining.py"
@@ -57,25 +56,13 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-def pretraining_script() -> str:
-    """The path of run_pretraining.py: beside the packages in a checkout, else among the installed programs."""
-    beside = Path(__file__).parents[2] / SCRIPT
-    installed = Path(sysconfig.get_path("scripts"), SCRIPT)
-    found = next((str(path) for path in (beside, installed) if path.is_file()), None) or shutil.which(SCRIPT)
-    if found is None:
-        raise UserError(
-            f"expected {beside}, {installed} or {SCRIPT} on the PATH, found none; install the package again"
-        )
-    return found
-
-
 def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
     """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
 
     Args:
         launcher: the words before the path of the script.
     """
-    done = subprocess.run([*launcher, pretraining_script(), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    done = subprocess.run([*launcher, path_of(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().splitlines()
         raise UserError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
@@ -198,12 +185,7 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
-    parser = argparse.ArgumentParser(
-        prog="bert-repro plan",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
     parser.add_argument("--hours", type=float, required=True, help="the hours that are available")
     parser.add_argument(

@@ -13,7 +13,6 @@ beside the vocabulary; if none is stored, it is cased if pieces of the vocabular
 tokenizer strips accents, unless the settings beside the vocabulary or --strip_accents say otherwise.
 """
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +20,9 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.files.atomic import make_folder, new_folder
+from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
+from bert_training.flags.parsing import command_parser
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
@@ -107,7 +107,7 @@ def convert(
     return Converted(model, tokenizer, len(tensors), notes)
 
 
-def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None = None) -> str:
+def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None) -> str:
     """The name of the class that has the heads of the tensors.
 
     Args:
@@ -154,7 +154,7 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
 
 def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if is_occupied(out):
         raise UserError(f"{out} is not an empty folder; give another")
     make_folder(out.parent)
     with new_folder(out) as draft:
@@ -176,12 +176,7 @@ def _card(converted: Converted, old: OldCheckpoint, title: str) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Convert a checkpoint and say what was done. Raises ValueError as ``read_old_checkpoint`` and ``convert`` do."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro convert",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("convert", __doc__)
     parser.add_argument("source", metavar="SOURCE", help="a checkpoint in an old form")
     parser.add_argument("out", metavar="FOLDER", type=Path, help="the folder to write; it must be new or empty")
     parser.add_argument("--config_file", help="the config, if it is not beside the weights")

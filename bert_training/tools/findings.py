@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenization.json_text import parse_json
-from tokenization.small_files import read_small_text
-
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
@@ -92,8 +89,3 @@ def is_ordinary(path: Path) -> bool:
     except (OSError, ValueError):  # ValueError: the path has a NUL
         return False
     return ordinary and not any(Path(os.path.realpath(path)).is_relative_to(place) for place in ("/proc", "/sys"))
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
-    return parse_json(read_small_text(path))

@@ -7,7 +7,7 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
 of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
-Pre-training runs are listed below, and the training and held-out loss of the first one are drawn beside the bars. The
+Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
 
@@ -38,6 +38,7 @@ from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
+from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.glue import title_of
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
@@ -47,36 +48,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class ReportedTask:
-    """What a report shows of the runs of a script.
-
-    Attributes:
-        title: the title of the task if the run does not name one.
-        metrics: the keys of METRICS that have rows, in this order. Of those that a task has, only the first is drawn.
-    """
-
-    title: str
-    metrics: tuple[str, ...]
-
-
-FINE_TUNING = {
-    "run_glue.py": ReportedTask(
-        "classification",
-        (
-            "eval_matthews_correlation",
-            "eval_pearson",
-            "eval_spearmanr",
-            "eval_mnli_m_accuracy",
-            "eval_mnli_mm_accuracy",
-            "eval_accuracy",
-            "eval_f1",
-        ),
-    ),
-    "run_squad.py": ReportedTask("question answering", ("eval_exact_match", "eval_f1")),
-    "run_ner.py": ReportedTask("named entities", ("eval_f1", "eval_precision", "eval_recall")),
-    "run_swag.py": ReportedTask("multiple choice", ("eval_accuracy",)),
-}
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
 
@@ -130,14 +101,14 @@ def read_finished_run(folder: Path) -> FinishedRun:
 
 def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:
     flags, script = facts["flags"], facts["script"]
-    if script not in {"run_pretraining.py", *FINE_TUNING}:
-        known = ", ".join(["run_pretraining.py", *FINE_TUNING])
+    if script not in SCRIPTS:
+        known = ", ".join(SCRIPTS)
         raise UserError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
     origin = flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
         start_label += ", transformers' network"
-    task = _task_of(facts) if script in FINE_TUNING else None
+    task = None if SCRIPTS[script].pretrains else _task_of(facts)
     return FinishedRun(folder, folder, task, start_label, facts, results)
 
 
@@ -155,7 +126,7 @@ def _task_of(facts: dict) -> str:
         name = facts["data"].get("task")
     if name:
         return title_of(name)
-    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]].title
+    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else SCRIPTS[facts["script"]].title
 
 
 def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
@@ -193,7 +164,7 @@ def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
     for run in runs:
         assert run.task is not None
         factor = percent_factor(run.results)
-        for key in FINE_TUNING[run.facts["script"]].metrics:
+        for key in SCRIPTS[run.facts["script"]].metrics:
             if key in run.results:
                 value, row = run.results[key], (run.task, METRICS[key].table_name)
                 scores = table.setdefault(row, {}).setdefault(run.start_label, [])

@@ -88,7 +88,7 @@ def short(value: Any) -> str:
 
 def _flags(facts: dict) -> dict[str, Any]:
     """The flags of a run, with the present defaults of those that its run.json lacks."""
-    fields = dataclasses.fields(SCRIPTS[facts["script"]])
+    fields = dataclasses.fields(SCRIPTS[facts["script"]].arguments)
     defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
     return defaults | facts["flags"]
 

@@ -3,11 +3,11 @@
 bert-repro score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
 """
 
-import argparse
 import json
 from pathlib import Path
 
 from bert_training.files.records import check_unchanged
+from bert_training.flags.parsing import command_parser
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions, score
 from bert_training.tasks.squad.questions import read_squad
 
@@ -18,12 +18,7 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         ValueError: a file has unexpected content, or has changed since the finished run in its folder wrote it.
     """
-    parser = argparse.ArgumentParser(
-        prog="bert-repro score",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("score", __doc__)
     parser.add_argument("data", help="a SQuAD JSON file with the gold answers")
     parser.add_argument("predictions", help="a JSON object with an answer text for every question id")
     parser.add_argument("--version_2_with_negative", action="store_true", help="use the rules of SQuAD 2.0")

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.flags.objectives import PairTask
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import phase_at, phases_of, with_steps
 from bert_training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
 from tokenization.errors import UserError
@@ -109,12 +110,7 @@ def _print_step(arguments: argparse.Namespace) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Print the instances; a mistake of the user's ends the command with status 2 and one line on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("show", __doc__)
     add_run_arguments(parser)
     parser.add_argument("--step", type=int, required=True, help="the optimiser step, counted from 1")
     parser.add_argument("--rank", type=int, help="print only the instances of this process, counted from 0")

@@ -32,9 +32,10 @@ from typing import Any
 from bert_training.cards.model_card import PICTURE, Card, card_text
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
+from bert_training.files.small_files import read_small_text
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
@@ -45,14 +46,12 @@ from bert_training.tools.findings import (
     compare_values,
     differs,
     print_findings,
-    read_json,
     run_check,
     short_text,
     unknown,
     verified,
 )
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
 OPENED = re.compile(
@@ -257,33 +256,14 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
             in an older run.json were ones of the Hub, which this machine cannot know.
         opened: the name that opens the model in the card's example.
     """
-    kind = run["script"].removeprefix("run_").removesuffix(".py")
-    datasets, held_out = data_names(run)
+    data, held_out = SCRIPTS[run["script"]].data_names(run)
     title = Path(run["flags"]["output_dir"]).name
     heading = re.search(r"^# (.+)$", card, re.MULTILINE)
     if title in ("", "..") and heading:
         title = heading[1]
-    text = card_text(Card(folder, kind, run, datasets, results, title, opened, held_out, card))
+    text = card_text(Card(folder, run, [data], results, title, opened, held_out, card))
     # Without matplotlib a run draws no curves, and its card shows none, although they may have been drawn since.
     return text if PICTURE in card else text.replace(PICTURE, "")
-
-
-def data_names(run: dict) -> tuple[list[str], str | None]:
-    """The name of the training data as the card has it, and of the held-out data if that has one of its own."""
-    data, flags, script = run["data"], run["flags"], run["script"]
-    if script == "run_pretraining.py":
-        names = {split: [one["name"] for one in data if one.get("split") == split] for split in (None, "validation")}
-        training = ", ".join(names[None])
-        return [training], ", ".join(names["validation"]) or training
-    if script == "run_glue.py":
-        return [data["task"]], None
-    if script == "run_squad.py":
-        first = data["splits"].get("train") or data["splits"]["validation"]
-        return [first.get("file") or first.get("dataset") or first["source"]], None
-    if flags.get("dataset_name"):
-        return [flags["dataset_name"]], None
-    files = any(flags.get(f"{split}_file") for split in ("train", "validation", "test"))
-    return ["custom" if files else "the documentation carried by this Python installation"], None
 
 
 def _lines(expected: list[str], card: list[str], then: str) -> Iterator[Finding]:

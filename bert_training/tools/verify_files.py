@@ -19,6 +19,8 @@ from bert_training.cards.curves import CURVES
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
 from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256, too_large
+from bert_training.files.json_files import read_json
+from bert_training.files.small_files import check_small
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
 from bert_training.networks.config_checks import ATTENTION
 from bert_training.networks.old_checkpoints import PICKLES
@@ -27,12 +29,10 @@ from bert_training.tools.findings import (
     compare_values,
     differs,
     is_ordinary,
-    read_json,
     short_text,
     unknown,
     verified,
 )
-from tokenization.small_files import check_small
 
 READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
                    "tokenizer.json", "*config*.json", "*.py")  # fmt: skip

@@ -15,16 +15,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.metrics import percent_factor
 from bert_training.files.hashing import sha256
+from bert_training.files.json_files import read_json
 from bert_training.flags.natures import EVALUATION, STORED, natures
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tools.findings import (
     MALFORMED,
     Finding,
     differs,
     is_ordinary,
-    read_json,
     run_check,
     short_text,
     unknown,
@@ -129,7 +130,7 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
         yield unknown(claim, without_weights(folder))
         return
-    pretraining = run["script"] == "run_pretraining.py"
+    pretraining = SCRIPTS[run["script"]].pretrains
     needed = [one for one in data if pretraining or one.split.startswith("validation")]
     if not needed or any(one.path is None for one in needed):
         yield unknown(claim, "the data is not at hand as a file that has the SHA-256 in run.json")
@@ -140,9 +141,9 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     for one in needed:
         test = [other for other in data if other.split.startswith("test") and other.path]
         paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
-        recorded_prefix = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
+        recorded_prefix = metric_prefix(one.split)
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
-        scored = run["script"] != "run_glue.py" or any(name.startswith("test_") for name in results)
+        scored = any(name.startswith("test_") for name in results)
         paths = paths if scored else paths[:1]
         flags = [*evaluation_flags(run), *paths]
         yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
@@ -159,7 +160,7 @@ def evaluation_flags(run: dict) -> list[str]:
     Raises:
         ValueError: a word of run.json would be another flag.
     """
-    cls = SCRIPTS[run["script"]]
+    cls = SCRIPTS[run["script"]].arguments
     flags = run["flags"] | {"mixed_precision": run.get("mixed_precision") or run["flags"].get("mixed_precision")}
     given = []
     for one in fields(cls):
@@ -179,7 +180,7 @@ def evaluation_flags(run: dict) -> list[str]:
 
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
     """The flags of a run of one step whose learning rate is 0, because the script does not evaluate without one."""
-    flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]])}
+    flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]].arguments)}
     given = [
         "--learning_rate=0",
         "--warmup_steps=0",
@@ -210,16 +211,17 @@ def _close_scores(
     if isinstance(evaluation, Finding):
         yield evaluation
         return
-    same = []
-    for name, value in results.items():
-        if not name.startswith((recorded_prefix, "test_")):
-            continue
+    compared = {name: value for name, value in results.items() if name.startswith((recorded_prefix, "test_"))}
+    if not compared:
+        yield unknown("scores from the weights", f"all_results.json has no {recorded_prefix} results")
+    same, whole = [], 100 / percent_factor(evaluation)
+    for name, value in compared.items():
         has_prefix = name.startswith(recorded_prefix)
         name_there = evaluated_prefix + name.removeprefix(recorded_prefix) if has_prefix else name
         again = evaluation.get(name_there, "")
         if again == "":
             yield unknown(f"{name} from the weights", "the evaluation does not give it")
-        elif is_close(name, value, again, run["script"]):
+        elif is_close(name, value, again, whole):
             same.append(f"{name} {short_text(again)}")
         else:
             yield differs(name, f"all_results.json says {short_text(value)}, but the weights give {short_text(again)}")
@@ -227,15 +229,19 @@ def _close_scores(
         yield verified("scores from the weights", f"{', '.join(same)}: computed again by {run['script']}")
 
 
-def is_close(name: str, one: Any, other: Any, script: str) -> bool:
-    """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score."""
+def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
+    """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score.
+
+    Args:
+        whole: the best score, 1 or 100.
+    """
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return bool(one == other)
     if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable
         return math.isclose(one, other, rel_tol=0.02, abs_tol=0.1)
     if name.endswith("loss"):
         return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)
-    return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * (100 if script == "run_squad.py" else 1))
+    return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * whole)
 
 
 def _evaluate(folder: Path, script: str, flags: list[str], place: Path) -> dict | Finding:
@@ -245,8 +251,7 @@ def _evaluate(folder: Path, script: str, flags: list[str], place: Path) -> dict 
     # run.json says what an older version did not store in config.json, such as that the texts are pairs.
     for path in {path for pattern in (*MODEL_FILES, "run.json") for path in folder.glob(pattern)}:
         (model / path.name).symlink_to(path.resolve())
-    module = script.removesuffix(".py")
-    words = [sys.executable, "-m", module, f"--model_name_or_path={model}", f"--output_dir={place / 'run'}"]
+    words = [sys.executable, path_of(script), f"--model_name_or_path={model}", f"--output_dir={place / 'run'}"]
     words += ["--save_steps=0", *flags]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"}

@@ -3,8 +3,8 @@
     python lab/benchmarks/compatibility.py
 
 This needs pip install -e '.[train,dev,ecosystem]' and pip's index, which is asked about the packages of NOT_INSTALLED.
-Every test in TESTS with the mark `tried` is a row of the record, results/compatibility.json. Nothing is recorded if a
-test fails or is skipped. The table of docs/compatibility.md is then written anew.
+Every test in TESTS with the mark `tried` is a row of the record, lab/records/compatibility.json. Nothing is
+recorded if a test fails or is skipped. The table of lab/notes/compatibility.md is then written anew.
 """
 
 import argparse

@@ -14,7 +14,7 @@ weights in transformers' own class, on the same held-out instances. The clock st
 so that imports and the preparation of the data count, and stands still while the judge works.
 
 --flags "fast=--decay_steps 0.2" adds flags for a contestant: those of run_pretraining.py, or of transformers'
-TrainingArguments. The record is added to results/speedrun.json after every run. If the program is stopped, the same
+TrainingArguments. The record is added to lab/records/speedrun.json after every run. If the program is stopped, the same
 command continues with the runs that are missing. tables.py writes the ledger into the page.
 """
 
@@ -257,7 +257,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--flags", nargs="+", default=[], metavar="NAME=FLAGS", help="more flags of contestants")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each contestant, with the seeds 1, 2, ... (3)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/speedrun"), help="runs and data (runs/speedrun)")
-    parser.add_argument("--output", type=Path, help="the record; default: results/speedrun.json")
+    parser.add_argument("--output", type=Path, help="the record; default: lab/records/speedrun.json")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
     idle.add_flag(parser)
     args = parser.parse_args(argv)

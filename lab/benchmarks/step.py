@@ -8,7 +8,7 @@
 Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. The table shows
 medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not count.
 --dtype auto selects the type with the faster matrix products on this machine, for both networks. After each workload,
-results/step_<device>.json is written: the table with versions, commit, device, threads and the command.
+lab/records/step_<device>.json is written: the table with versions, commit, device, threads and the command.
 lab/benchmarks/picture.py draws it. --smoke makes a part of the workloads, compares the gradients of every way to
 compute a step with transformers' in float32, and writes a file only with --output.
 """
@@ -265,7 +265,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--smoke", action="store_true", help="a part of the workloads, and a table in Markdown to report"
     )
-    parser.add_argument("--output", type=Path, help="default: results/step_<device>.json; with --smoke none")
+    parser.add_argument("--output", type=Path, help="default: lab/records/step_<device>.json; with --smoke none")
     idle.add_flag(parser)
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv

@@ -15,8 +15,8 @@ own; the sides take turns. What counts is wall-clock time and the peak of the re
 - Cold start: from the command to the end of the first optimiser step, with the seconds of each part.
 - Corpus: text to ids on the disk. Ours also finds documents and sentences, which next sentence prediction needs.
 
-Every row of results/whole_runs.json is written as soon as it is measured, with its own commit and load; rows that the
-command does not name stay as they were.
+Every row of lab/records/whole_runs.json is written as soon as it is measured, with its own commit and load; rows
+that the command does not name stay as they were.
 """
 
 import argparse
@@ -312,7 +312,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--config_name", default="mini", help="the size of the network (mini)")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each side (3)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/whole_runs"), help="data and runs")
-    parser.add_argument("--output", type=Path, help="the record; default: results/whole_runs.json")
+    parser.add_argument("--output", type=Path, help="the record; default: lab/records/whole_runs.json")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
     idle.add_flag(parser)
     argv = sys.argv[1:] if argv is None else argv

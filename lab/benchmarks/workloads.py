@@ -139,7 +139,7 @@ def make_sides(class_name: str, config: BertConfig, setting: Setting, training: 
 
 
 def stored_lengths(name: str) -> tuple[np.ndarray, int]:
-    """The lengths of all rows of a data set (`lab/benchmarks/lengths.py`), and the length that scripts pad it to."""
+    """The lengths in tokens of all rows of a data set, and the length that scripts pad it to."""
     stored = json.loads(LENGTHS.read_text(encoding="utf-8"))["lengths"][name]
     return np.repeat([int(length) for length in stored["counts"]], list(stored["counts"].values())), stored["padded_to"]
 
@@ -206,7 +206,7 @@ def with_padding(
     of sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a long one.
 
     Args:
-        data: the name of the lengths in results/lengths.json, such as "mrpc train".
+        data: the name of the lengths in lab/records/lengths.json, such as "mrpc train".
         rows: rows of a batch.
         shrink: divides all lengths, for a quick test.
     """

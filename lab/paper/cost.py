@@ -17,12 +17,10 @@ from bert_training.engine.finished import read_results
 from bert_training.engine.throughput import training_flops
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, phases_of, with_steps
-from lab.paper.command_line import words_of
 from lab.paper.data import config_of
-from lab.paper.folder import is_finished
-from lab.paper.places import CELLS
-from lab.paper.plan import Cell, Plan
-from lab.paper.scales import Scale, Size
+from lab.paper.plan import Cell, Plan, words_of
+from lab.paper.record import is_finished
+from lab.paper.scales import CELLS, Scale, Size
 
 FORWARD = 1 / 3  # the share of the forward pass in the operations of a training step
 MASKED = 0.15  # the share of the tokens that a masked LM predicts

@@ -1,33 +1,39 @@
-"""The data of a scale: the text and the tasks that the flags name, and the files that all runs of a table share."""
+"""The flags of lab/run_paper.py, the text and the tasks that they name, and the files that all runs share."""
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from transformers import AutoTokenizer, BertConfig
 
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import damage, make_folder, sealed_folder, write_json
 from bert_training.files.hashing import sha256
+from bert_training.flags.checks import at_least
+from bert_training.flags.natures import flag
 from bert_training.pretraining.documents import check_files, read_documents
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files
-from lab.paper.command_line import Flags, files_in
 from lab.paper.experiments import EXPERIMENTS
-from lab.paper.flags import PaperArguments
-from lab.paper.places import DATA, SIZES, VOCABULARY
-from lab.paper.plan import Plan
-from lab.paper.scales import SCALES, SMOKE, Scale, Size
-from lab.paper.tasks import (
+from lab.paper.plan import Plan, files_in
+from lab.paper.scales import (
     BUILTIN_TASKS,
+    DATA,
     OFFICIAL_TASKS,
     PAPERS_FINE_TUNING,
+    SCALES,
+    SIZES,
     SMALL_FINE_TUNING,
     SMALL_LIMITS,
+    SMOKE,
     SMOKE_FLAGS,
+    VOCABULARY,
+    Flags,
+    Scale,
+    Size,
     Task,
     with_limits,
 )
@@ -44,6 +50,46 @@ OFFICIAL_FILES = {
     "squad": ("squad/train-v1.1*.json*", "squad/dev-v1.1*.json*"),
     "conll": ("conll/eng.train*", "conll/eng.testa*"),
 }
+
+
+@dataclass
+class PaperArguments:
+    """Which table is made, at which scale, and where; `lab/run_paper.py --help` lists these flags."""
+
+    table: Literal["5", "6", "7", "8", "figure5"] = field(metadata={"help": "The table, or Figure 5, of the paper."})
+    output_dir: str = field(
+        metadata={"help": "Folder of the runs and the report. Give it again to continue an interrupted table."}
+    )
+    scale: Literal["builtin", "small", "paper"] = flag(
+        "builtin",
+        "builtin: this installation's documentation, minutes on two CPU cores. small: real text and tasks of "
+        "--data_dir, hours. paper: the paper's sizes, steps and tasks.",
+    )
+    data_dir: str | None = flag(
+        None,
+        "For the scales small and paper: a folder with text/ and, for the tasks, glue/, squad/ and conll/.",
+    )
+    seeds: int = flag(3, "Number of seeds, at least 2. The first one is 42; each has its own pre-training.")
+    jobs: int | None = flag(
+        None,
+        "Number of runs side by side; if there are several, each has one thread. The default is 2 at the built-in "
+        "scale and 1 otherwise.",
+    )
+    smoke: bool = flag(
+        False, "Try everything with a few steps of tiny networks at the built-in scale; the numbers mean nothing."
+    )
+    dry_run: bool = flag(False, "Print every run with its estimated cost, and start none.")
+
+    def __post_init__(self) -> None:
+        at_least(self, 2, "seeds")
+        if self.jobs is not None:
+            at_least(self, 1, "jobs")
+        if self.scale == "builtin" and self.data_dir:
+            raise UserError("--data_dir has no effect at the built-in scale; add --scale small, or leave it out")
+        if self.scale != "builtin" and self.smoke:
+            raise UserError("--smoke tries the built-in scale; leave --scale and --data_dir out")
+        if self.scale != "builtin" and not self.data_dir and not (self.scale == "paper" and self.dry_run):
+            raise UserError(f"--scale {self.scale} needs --data_dir, a folder with text/, glue/, squad/ and conll/")
 
 
 class TextFiles(NamedTuple):

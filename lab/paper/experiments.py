@@ -7,7 +7,6 @@ A new table is one more ``Experiment`` and its value of ``--table``; the paper's
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.paper.command_line import Flags
 from lab.paper.published import (
     CHECKPOINTS,
     CHOICES,
@@ -20,8 +19,7 @@ from lab.paper.published import (
     TABLE_8,
     Published,
 )
-from lab.paper.scales import Scale, Size
-from lab.paper.tasks import Task
+from lab.paper.scales import Flags, Scale, Size, Task
 from lab.paper.verdicts import Column
 
 Alternatives = tuple[tuple[str, ...], ...]  # for each column the keys of tasks; the first that has data is taken

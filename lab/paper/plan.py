@@ -11,15 +11,13 @@ from bert_training.flags.objectives import objective_of
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.recipes import initial_range
 from bert_training.flags.scripts import SCRIPTS
-from lab.paper.command_line import Flags, words_of
 from lab.paper.experiments import EXPERIMENTS, Experiment, PlannedColumn, PlannedRow, Pretraining
-from lab.paper.places import CELLS, DATA, SIZES, VOCABULARY
 from lab.paper.published import CHECKPOINTS
-from lab.paper.scales import Scale, Size
-from lab.paper.tasks import Task
+from lab.paper.scales import CELLS, DATA, SIZES, VOCABULARY, Flags, Scale, Size, Task
 from lab.paper.verdicts import Column
 
 FIRST_SEED = 42
+SMALL = 0.01  # numbers below this are written with an exponent, as in "2e-3"
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Cell:
 
     def arguments(self) -> Any:
         """The flags as the script reads them, with the defaults of those that are not given."""
-        arguments_class: type[Any] = SCRIPTS[self.script]
+        arguments_class: type[Any] = SCRIPTS[self.script].arguments
         return parse_arguments(arguments_class, self.command)
 
 
@@ -238,3 +236,43 @@ def fine_tuning_cell(
         # The restarts of one pre-training share no seed with those of another: their scores would not be independent.
         flags |= {"seed": FIRST_SEED + (seed - FIRST_SEED) * scale.restarts, "seeds": scale.restarts}
     return Cell(name, task.script, flags, seed, pretraining.size, task, (pretraining.name,))
+
+
+# --- Command lines -------------------------------------------------------------------------------------------------
+
+
+def words_of(flags: Flags) -> list[str]:
+    """The words of a command, in the order of the flags. A switch that is off is left out."""
+    words = []
+    for name, value in flags.items():
+        if value is False:
+            continue
+        words.append(f"--{name}")
+        if isinstance(value, str):
+            words.append(value)
+        elif isinstance(value, Sequence):
+            words += value
+        elif value is not True:
+            words.append(number_in_words(value))
+    return words
+
+
+def files_in(flags: Flags) -> list[str]:
+    """The files and folders that the flags name."""
+    named: list[str] = []
+    for name, value in flags.items():
+        if name.endswith(("_file", "_dir")):
+            named += [value] if isinstance(value, str) else value if isinstance(value, Sequence) else []
+    return named
+
+
+def number_in_words(value: float) -> str:
+    """A number as one writes it by hand: "1200", "0.8", "2e-3"."""
+    if isinstance(value, int):
+        return str(value)
+    text = f"{value:g}"
+    if 0 < abs(value) < SMALL:
+        mantissa, exponent = f"{value:e}".split("e")
+        text = f"{float(mantissa):g}e{int(exponent)}"
+    assert float(text) == value, f"{value!r} has more digits than {text}"
+    return text

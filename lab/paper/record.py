@@ -1,4 +1,7 @@
-"""The record of a finished table: the results of all its runs in one file, from which its report can be made again.
+"""The output folder of a table: its plan, which of its cells are finished, and the record of their results.
+
+A cell is finished when its folder says so, as after any other run of its script. Finished cells may also have been
+started by hand, or come from an interrupted start; they count only if they are the runs that the plan asks for.
 
 ``record.json`` stands beside ``report.md``, ``report.json`` and ``report.png``; these four files are what a recorded
 table consists of, and ``lab/paper/verify.py`` recomputes the report from them. The report has no times;
@@ -9,20 +12,23 @@ import dataclasses
 import datetime
 import json
 import os
-import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.finished import read_results
+from bert_training.engine.finished import changed_flags, read_results
+from bert_training.engine.output_folder import LOCK
 from bert_training.engine.versions import commit
+from bert_training.files.atomic import is_draft, make_folder, write_json
 from bert_training.files.hashing import sha256
 from bert_training.files.records import read_events, read_record
-from bert_training.tasks.seeds import read_summary
-from lab.paper.flags import PaperArguments
-from lab.paper.folder import is_finished
-from lab.paper.places import CELLS, PLAN
+from bert_training.networks.initial_weights import weights_sha256
+from bert_training.networks.other_formats import WEIGHT_FILES
+from bert_training.tasks.seeds import planned_runs, read_summary
+from lab.benchmarks.provenance import processor
+from lab.paper.data import PaperArguments
 from lab.paper.plan import Cell, Outline, Plan, Score
+from lab.paper.scales import CELLS, PLAN
 from lab.paper.verdicts import Column, Scores
 from tokenization.errors import UserError
 
@@ -30,6 +36,109 @@ REPORT = ("report.md", "report.json", "report.png")
 UNIGRAM = "unigram_entropy"  # the loss of a model that knows only how often each piece occurs
 ORIGIN = ("versions", "commit", "device", "processes", "mixed_precision")  # of run.json
 Results = Mapping[str, Mapping[str, float | None]]  # name of the cell -> its results; of a series, their means
+
+
+# --- The folder ----------------------------------------------------------------------------------------------------
+
+
+def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
+    """Record the plan in a new folder, or check that the folder holds this very plan.
+
+    Args:
+        checksums: file -> SHA-256 of the user's data.
+
+    Raises:
+        ValueError: it holds another plan, or other data than the plan began with.
+    """
+    commands = {cell.name: [cell.script, *cell.command] for cell in plan.cells}
+    content = {
+        "table": plan.table,
+        "scale": plan.scale,
+        "seeds": list(plan.seeds),
+        "files": checksums,
+        "network": plan.network,
+        "cells": commands,
+    }
+    path = folder / PLAN
+    if not path.is_file():
+        # A process that was killed leaves a draft.
+        if folder.is_dir() and any(one.name != LOCK and not is_draft(one.name, PLAN) for one in folder.iterdir()):
+            raise UserError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
+        make_folder(folder)
+        write_json(path, content)
+        return
+    earlier = read_record(path, f"delete it, if {folder} holds runs of this very command, or give another --output_dir")
+    if earlier == content:
+        return
+    changed = [
+        f"{name} {earlier.get(name)} -> {content[name]}"
+        for name in ("table", "scale", "seeds", "network")
+        if earlier.get(name) != content[name]
+    ]
+    if not changed:
+        check_unchanged(earlier.get("files", {}), checksums)
+    detail = ", ".join(changed) or f"its runs have other flags, see {PLAN}"
+    raise UserError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
+
+
+def check_unchanged(earlier: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Compare the checksums of the user's files from before the runs with those of now.
+
+    Raises:
+        ValueError: a file was changed, has come or is gone.
+    """
+    changed = [name for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
+    if changed:
+        raise UserError(f"{', '.join(changed)}: changed since the runs had begun; give another --output_dir")
+
+
+def is_finished(folder: Path, cell: Cell) -> bool:
+    """Whether the folder of a cell says that its run, or all runs of its series, have finished."""
+    cell_folder = folder / CELLS / cell.name
+    if cell.is_series:
+        return (cell_folder / "summary.json").is_file()
+    return read_results(cell_folder) is not None
+
+
+def check_finished_cells(folder: Path, plan: Plan) -> None:
+    """Check that every finished cell is the run that the plan asks for.
+
+    A fine-tuning must have begun with the weights of its pre-training, unless these have been deleted since.
+
+    Raises:
+        ValueError: a run had other flags or other initial weights, or its run.json is missing.
+    """
+    checksums: dict[str, dict[str, str] | None] = {}  # by folder, because many cells start from the same weights
+    for cell in plan.cells:
+        if not is_finished(folder, cell):
+            continue
+        args = cell.arguments()
+        model: str | None = args.model_name_or_path
+        if model is not None and model not in checksums:
+            checksums[model] = _checksums_of_weights(folder / model)
+        for run in planned_runs(args) if cell.is_series else [args]:
+            path = folder / run.output_dir / "run.json"
+            if not path.is_file():
+                raise UserError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
+            facts = read_record(path, f"delete {path.parent} to repeat the run", needs=("flags",))
+            changed = changed_flags(facts["flags"], run)
+            if model is not None and checksums[model] not in (None, facts.get("initial_weights")):
+                changed.append(f"the weights of {model}")
+            if changed:
+                raise UserError(
+                    f"{path.parent} holds another run than the plan asks for ({', '.join(changed)}); delete it to "
+                    "repeat the run"
+                )
+
+
+def _checksums_of_weights(model_folder: Path) -> dict[str, str] | None:
+    """File -> SHA-256 of the weights in a folder; None if there are none."""
+    if any((model_folder / name).is_file() for name in WEIGHT_FILES):
+        return weights_sha256(str(model_folder))
+    return None
+
+
+# --- The record ----------------------------------------------------------------------------------------------------
 
 
 def read_cells(folder: Path, plan: Plan) -> dict[str, dict[str, Any]]:
@@ -79,7 +188,7 @@ def record_of(
         "report_made_with": {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "commit": commit(),
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
         },
         "training_seconds": sum(cell["training_seconds"] or 0.0 for cell in cells.values()),
@@ -201,11 +310,3 @@ def _command(args: PaperArguments) -> list[str]:
     """The words of the command that decide what is in the table; names of folders say nothing elsewhere."""
     words = ["lab/run_paper.py", "--table", args.table, "--scale", args.scale, "--seeds", str(args.seeds)]
     return [*words, "--smoke"] if args.smoke else words
-
-
-def _processor() -> str:
-    """The name of the processor, or what else the platform says about it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()

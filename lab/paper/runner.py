@@ -32,12 +32,12 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.output_folder import lock_output_dir
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.files.atomic import make_folder, new_folder, open_own
+from bert_training.files.compressed_files import open_regular
 from bert_training.files.links import guard
 from bert_training.pretraining.corpus import Corpus
-from lab.paper.folder import check_finished_cells, is_finished
-from lab.paper.places import CELLS
 from lab.paper.plan import Cell, Plan
-from tokenization.compressed_files import open_regular
+from lab.paper.record import check_finished_cells, is_finished
+from lab.paper.scales import CELLS
 from tokenization.errors import UserError
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees

@@ -1,10 +1,24 @@
-"""The three scales: the networks, the text and the settings of training, which all tables of a scale share."""
+"""The names in the output folder; the three scales with their networks, text and settings; and the tasks.
 
-from dataclasses import dataclass, replace
+All tables of a scale share what is here. What a table makes of it is said in ``experiments.py``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from lab.paper.command_line import Flags
 from lab.paper.published import LADDER
+
+# The output folder of lab/run_paper.py.
+PLAN = "plan.json"  # every run with its command
+RECORD = "record.json"  # the results of all runs, and what they were made with
+DATA = "data"  # the folder of the built-in corpus and its tasks
+VOCABULARY = "vocabulary"  # the folder of the tokenizer
+SIZES = "sizes"  # the folder with a sub-folder for the config.json of each size
+CELLS = "cells"  # the folder with a sub-folder for each run
+
+# The name of a flag without its dashes -> its value: True for a switch that is on.
+Flags = dict[str, str | int | float | bool | Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +43,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Scale:
-    """The networks and settings of a scale. What a table makes of them is said in ``experiments.py``.
+    """The networks and settings of a scale.
 
     Attributes:
         data: whose text and tasks the runs read.
@@ -159,3 +173,122 @@ PAPER = Scale(
     keeps_case=True,
 )
 SCALES = {"builtin": BUILTIN, "small": SMALL, "paper": PAPER}
+
+
+# --- Tasks ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of fine-tuning.
+
+    Attributes:
+        key: the name of the task in the names of runs and columns.
+        title: the heading of its column.
+        kind: "pair", "paraphrase", "classification", "qa", "tags" (fine-tuned) or "features" (of the frozen network).
+        script: the name of the script that does it.
+        metric: the key of its score in all_results.json.
+        constant: the score of constant predictions, in per cent.
+        flags: those of the script, without the network, the seed and the output folder.
+        train_examples, validation_examples: how many examples there are at most; only the estimate of the cost needs
+            these.
+    """
+
+    key: str
+    title: str
+    kind: str
+    script: str
+    metric: str
+    constant: float
+    train_examples: int
+    validation_examples: int
+    flags: Flags = field(default_factory=dict)
+
+    @property
+    def factor(self) -> float:
+        """What turns the score into per cent, in which run_squad.py gives it already."""
+        return 1.0 if self.script == "run_squad.py" else 100.0
+
+
+def fine_tuning(length: int, batch: int, epochs: int, rate: float, **more: str | int) -> Flags:
+    """The flags that every fine-tuning has, and ``more``. With save_steps=0 no checkpoints are written."""
+    return {
+        "max_seq_length": length,
+        "per_device_train_batch_size": batch,
+        "num_train_epochs": epochs,
+        "learning_rate": rate,
+        **more,
+    }
+
+
+def with_limits(task: Task, train_examples: int, validation_examples: int) -> Task:
+    """The task on its first examples only."""
+    return replace(
+        task,
+        train_examples=train_examples,
+        validation_examples=validation_examples,
+        flags=task.flags | {"max_train_samples": train_examples, "max_eval_samples": validation_examples},
+    )
+
+
+def builtin_files(key: str, suffix: str) -> Flags:
+    """The flags of the two files that ``bert-repro builtin_data`` writes for a task."""
+    return {"train_file": f"{DATA}/{key}_train.{suffix}", "validation_file": f"{DATA}/{key}_validation.{suffix}"}
+
+
+# key, title, kind, script, metric, score of constant predictions, examples for training and for validation
+GLUE, SQUAD, NER = "run_glue.py", "run_squad.py", "run_ner.py"
+BUILTIN_TASKS = {
+    task.key: replace(task, flags=builtin_files(task.key, suffix) | flags)
+    for task, suffix, flags in (
+        (
+            Task("pair", "pairs of the documentation", "pair", GLUE, "eval_accuracy", 50.0, 22_000, 2_000),
+            "tsv",
+            fine_tuning(96, 32, 2, 5e-4, save_steps=0),
+        ),
+        (
+            Task("kind", "kinds of documentation", "classification", GLUE, "eval_accuracy", 100 / 3, 5_700, 500),
+            "tsv",
+            fine_tuning(80, 32, 2, 1e-3, save_steps=0),
+        ),
+        (
+            Task("qa", "questions on the documentation, F1", "qa", SQUAD, "eval_f1", 0.0, 15_000, 1_300),
+            "json",
+            fine_tuning(128, 32, 2, 5e-4, save_steps=0, max_query_length=24, doc_stride=64),
+        ),
+        (
+            Task("code", "words marked as code, F1", "tags", NER, "eval_f1", 0.0, 5_000, 500),
+            "txt",
+            fine_tuning(96, 16, 3, 1e-3, save_steps=0, context="sentence"),
+        ),
+    )
+}
+# The paper's tasks on the official files, without flags. MNLI is validated on both halves.
+OFFICIAL_TASKS = {
+    task.key: task
+    for task in (
+        Task("mnli", "MNLI-m", "pair", GLUE, "eval_mnli_m_accuracy", 35.4, 392_702, 19_647),
+        Task("qnli", "QNLI", "pair", GLUE, "eval_accuracy", 50.5, 104_743, 5_463),
+        Task("mrpc", "MRPC", "paraphrase", GLUE, "eval_accuracy", 68.4, 3_668, 408),
+        Task("sst2", "SST-2", "classification", GLUE, "eval_accuracy", 50.9, 67_349, 872),
+        Task("squad", "SQuAD 1.1 F1", "qa", SQUAD, "eval_f1", 0.0, 87_599, 10_570),
+        Task("conll", "CoNLL-2003 F1", "tags", NER, "eval_f1", 0.0, 14_041, 3_250),
+    )
+}
+
+SMALL_LIMITS = (3000, 1000)  # training and validation examples
+# These replace flags of fine-tuning.
+SMOKE_FLAGS: Flags = {"max_steps": 2, "per_device_train_batch_size": 4}
+# The paper's batches and epochs (sections 4.1 and 4.2). Of its learning rates this is the largest; the paper chooses
+# one of four for each task of GLUE on the development set. Its section 5.3 names no settings for named entities.
+PAPERS_FINE_TUNING = {
+    "run_glue.py": fine_tuning(128, 32, 3, 5e-5),
+    "run_squad.py": fine_tuning(384, 32, 3, 5e-5),
+    "run_ner.py": fine_tuning(512, 8, 3, 5e-5),
+}
+# Small networks need larger learning rates, and with little data smaller batches.
+SMALL_FINE_TUNING = {
+    "run_glue.py": fine_tuning(128, 16, 3, 5e-4),
+    "run_squad.py": fine_tuning(128, 16, 1, 5e-4, doc_stride=92, max_query_length=32),
+    "run_ner.py": fine_tuning(128, 16, 3, 5e-4, context="sentence"),
+}

@@ -16,28 +16,26 @@ from typing import Any
 from bert_training.engine.errors import report_errors
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import sha256
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.records import nearly_equal
+from bert_training.files.small_files import read_small_text
 from bert_training.tools.findings import (
     DIFFERS,
     Finding,
     differs,
     is_ordinary,
     print_findings,
-    read_json,
     run_check,
     short_text,
     unknown,
     verified,
 )
-from lab.paper.data import find_tasks, find_text, scale_of
-from lab.paper.flags import PaperArguments
-from lab.paper.places import CELLS, RECORD
+from lab.paper.data import PaperArguments, find_tasks, find_text, scale_of
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of
 from lab.paper.report import content, markdown
+from lab.paper.scales import CELLS, RECORD
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_text
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from lab.paper.flags import PaperArguments
+from lab.paper.data import PaperArguments
 from tests.helpers.repository import ROOT
 from tests.project.test_documentation import (
     bad_commands,

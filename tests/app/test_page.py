@@ -203,7 +203,7 @@ def test_the_sentence_that_follows(visit, models):
 def test_the_next_piece(visit, models):
     page = visit("left to right")
     use(page, "Continue", The_beginning=TEXT)
-    check_bars(page, readings.next_pieces(open_folder(str(models["left to right"])), TEXT)[0])
+    check_bars(page, readings.masked_words(open_folder(str(models["left to right"])), TEXT)[0])
     assert page.get_by_role("tab", name="Masked words").count() == 0
 
 

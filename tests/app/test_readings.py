@@ -139,7 +139,7 @@ def test_a_class_is_read_from_the_last_token(opened, folders):
 
 
 def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
-    found = readings.next_pieces(opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
+    found = readings.masked_words(opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders("BertForMaskedLM", is_decoder=True))
     logits = stock_logits(folders("BertForMaskedLM", is_decoder=True), "BertForMaskedLM", TEXT).logits
     values, ids = logits[0, -2].softmax(-1).topk(4)  # the last position is that of [SEP]

@@ -53,8 +53,8 @@ def records(script="run_pretraining.py", **flags):
 
 def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
     folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(facts or records()))
-    path = write_model_card(folder, kind=kind, datasets=list(datasets), metrics=metrics, **more)
+    (folder / "run.json").write_text(json.dumps((facts or records()) | {"script": f"run_{kind}.py"}))
+    path = write_model_card(folder, datasets=list(datasets), metrics=metrics, **more)
     assert path == folder / "README.md"
     return ModelCard.load(path)
 
@@ -246,6 +246,8 @@ def test_answer_code_finds_the_best_span(saved, capsys):
 
 def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected run\.json"):
-        write_model_card(tmp_path, kind="glue", datasets=["x"], metrics={})
-    with pytest.raises(ValueError, match="expected kind pretraining, glue, squad, ner, swag; got 'nli'"):
-        write_model_card(tmp_path, kind="nli", datasets=["x"], metrics={})
+        write_model_card(tmp_path, datasets=["x"], metrics={})
+    (tmp_path / "run.json").write_text(json.dumps(records("run_nli.py")))
+    expected = r"run\.json: expected a run of run_pretraining\.py, run_glue\.py, .*; got 'run_nli\.py'"
+    with pytest.raises(ValueError, match=expected):
+        write_model_card(tmp_path, datasets=["x"], metrics={})

@@ -1,4 +1,4 @@
-"""ONNX Runtime computes every class of ours, in floats and in 8-bit integers. Speed: lab/benchmarks/onnx_int8.py."""
+"""ONNX Runtime computes every class of ours, in floats and in 8-bit integers."""
 
 import functools
 from collections.abc import Callable

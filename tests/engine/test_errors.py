@@ -12,11 +12,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import extract_features
 from bert_training.__main__ import COMMANDS
-from bert_training.engine.errors import RESUMING, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
+from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, is_for_the_user, report_errors
 from bert_training.files.disk_errors import DiskError
 from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.shared import SharedArguments
+from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import bert_config
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab
@@ -90,12 +91,13 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
     def main():
         raise error
 
-    remedies = {f"{name}.py": "--gradient_accumulation_steps gives the same training" for name in RESUMING}
+    remedies = dict.fromkeys(SCRIPTS, "--gradient_accumulation_steps gives the same training")
     remedies |= {"extract_features.py": "give a smaller --batch_size"}
     remedies |= {f"bert-repro {name}": "take a machine with more" for name in COMMANDS}
     for program, remedy in remedies.items():
         monkeypatch.setattr(sys, "argv", [program])
-        assert report_errors(main) == 1
+        given = extract_features.LESS_MEMORY if program == "extract_features.py" else MORE_MEMORY
+        assert report_errors(main, given) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert f"{program}: error: out of memory (" in line and remedy in line
         assert [flag for flag in re.findall("--[a-z_]+", line) if not accepts(program, flag)] == []
@@ -103,13 +105,12 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
 
 def accepts(program: str, flag: str) -> bool:
     """Whether a script has a flag; commands have none that a message about memory could name."""
-    name = program.removesuffix(".py")
-    flags = {"extract_features": FeatureArguments}.get(name, SharedArguments)
-    return name in SCRIPTS and flag[2:] in {field.name for field in dataclasses.fields(flags)}
+    classes = {name: script.arguments for name, script in SCRIPTS.items()} | {"extract_features.py": FeatureArguments}
+    return program in classes and flag[2:] in {field.name for field in dataclasses.fields(classes[program])}
 
 
 def test_all_scripts_are_known():
-    assert {f"{name}.py" for name in SCRIPTS} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}
+    assert {*SCRIPTS, "extract_features.py"} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}
 
 
 @pytest.mark.parametrize(

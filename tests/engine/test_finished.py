@@ -78,7 +78,7 @@ def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(m
     (run.output_dir / "run.json").write_text(json.dumps({"flags": {}}))
     (run.output_dir / "all_results.json").write_text("{}")
     with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
-        start_run(run.args, "run_glue.py")
+        start_run(run.args)
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bert_training.flags.objectives import OBJECTIVES
+from bert_training.flags.scripts import SCRIPTS
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import PLANNERS
+from bert_training.tools import report
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
+from tests.helpers.finished_folders import findings_of
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
@@ -82,6 +85,28 @@ def test_the_toy_objective_trains_a_model(
     follows = plan.b_start == plan.a_start + plan.a_length
     assert (follows == (plan.label == 0)).all() and plan.label.mean() == pytest.approx(0.5, abs=0.01)
     assert (plan.a_length + plan.b_length).max() <= settings.capacity
+
+
+def test_the_toy_task_trains_a_model(tmp_path, pretrained, monkeypatch, capsys, no_pictures):
+    """A row added from outside reaches the record, the card, the report and the checks, which start its own script."""
+    monkeypatch.setitem(SCRIPTS, "toy_task.py", None)  # The example sets the row; it is removed after the test.
+    folder = tmp_path / "toy"
+    short, long = "the king walked\n", "the king walked to the old house by the river .\n"
+    (tmp_path / "lines.txt").write_text(9 * short + 7 * long)
+    flags = {"output_dir": folder, "model_name_or_path": pretrained, "max_seq_length": 24, "max_steps": 3}
+    flags |= {f"{split}_file": tmp_path / "lines.txt" for split in ("train", "validation")}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    run_example("toy_task.py", *words, monkeypatch=monkeypatch, capsys=capsys)
+    assert read(folder, "run.json")["script"] == "toy_task.py"
+    assert read(folder, "all_results.json")["eval_accuracy"] in [count / 16 for count in range(17)]
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    assert model.config.id2label == {0: "short", 1: "long"} and model.config.fine_tuning["script"] == "toy_task.py"
+    assert "that tells long lines from short ones, fine-tuned" in (folder / "README.md").read_text()
+    assert "| length | accuracy |" in report.tables(report.read_finished_runs(folder))
+    lines = [finding.line() for finding in findings_of(folder, evaluate=True)]
+    assert not [line for line in lines if line.startswith("differs")]
+    assert "computed again by toy_task.py" in "".join(lines)
+    assert [line for line in lines if line.startswith("verified") and "README.md" in line]
 
 
 @pytest.mark.slow

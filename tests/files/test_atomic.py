@@ -166,6 +166,7 @@ def test_every_other_module_writes_drafts():
         "atomic.py": "makes the drafts",
         "budget.py": "writes into a temporary folder",
         "feature_extraction.py": "write_vectors gives its functions a draft",
+        "harmless_output.py": "opens the null device",
     }
     files = [*(ROOT / "bert_training").rglob("*.py"), *ROOT.glob("*.py")]
     found = {

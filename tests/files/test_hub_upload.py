@@ -165,7 +165,7 @@ def test_bad_names_and_offline_mode_are_refused_before_the_training(monkeypatch,
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: None)
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set"):
         run_ner.start_run(
-            run_ner.parse_arguments(run_ner.NerArguments, [*flags, "--push_to_hub", "--hub_model_id", NAME]), "x"
+            run_ner.parse_arguments(run_ner.NerArguments, [*flags, "--push_to_hub", "--hub_model_id", NAME])
         )
     assert not (tmp_path / "run").exists()
 

@@ -30,7 +30,7 @@ METRICS = {"eval_loss": 1.0, "eval_accuracy": 0.5, "eval_f1": 0.5, "train_steps"
 
 def path_flags(script: str) -> list[str]:
     """The flags that take any text, among them all that take a path."""
-    hints = typing.get_type_hints(SCRIPTS[script])
+    hints = typing.get_type_hints(SCRIPTS[script].arguments)
     texts = [name for name, kind in hints.items() if kind in (str, str | None, list[str])]
     assert {"output_dir", "train_file", "validation_file", "model_name_or_path", "tokenizer_name"} <= {*texts}
     return [name for name in texts if name not in NO_PATHS]
@@ -40,9 +40,9 @@ def hostile_run(script: str, folder: str, joined: bool) -> dict:
     """A run.json with paths below ``folder`` wherever one may stand."""
     defaults = {
         one.name: [] if one.default is dataclasses.MISSING else one.default
-        for one in dataclasses.fields(SCRIPTS[script])
+        for one in dataclasses.fields(SCRIPTS[script].arguments)
     }
-    hints = typing.get_type_hints(SCRIPTS[script])
+    hints = typing.get_type_hints(SCRIPTS[script].arguments)
     given = {name: f"{folder}/{name}.txt" for name in path_flags(script)}
     values = {name: [path] if hints[name] == list[str] else path for name, path in given.items()}
     words = [[f"--{name}={path}"] if joined else [f"--{name}", path] for name, path in given.items()]
@@ -71,9 +71,8 @@ def finished(folder: Path, run: dict) -> Path:
         write_json(folder / name, {"_name_or_path": run["flags"]["output_dir"], "x": "a/b"})
     (folder / "model.safetensors").write_bytes(b"")
     (folder / "metrics.jsonl").write_text("")
-    kind = run["script"].removeprefix("run_").removesuffix(".py")
     data = f"{run['flags']['output_dir']}/data set"
-    write_model_card(folder, kind=kind, datasets=[data], metrics=METRICS, held_out=data)
+    write_model_card(folder, datasets=[data], metrics=METRICS, held_out=data)
     seal(folder)
     return folder
 

@@ -77,6 +77,6 @@ def test_events_need_a_step(tmp_path):
 
 
 def test_an_unexpected_form_is_one_sentence(tmp_path):
-    message = r"run\.json, line 2: not in the form that a run writes \(KeyError: 'a'\)"
-    with pytest.raises(ValueError, match=message), well_formed(tmp_path / "run.json", "line 2"):
+    message = r"run\.json: not in the form that a run writes \(KeyError: 'a'\)"
+    with pytest.raises(ValueError, match=message), well_formed(tmp_path / "run.json"):
         {}["a"]

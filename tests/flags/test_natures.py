@@ -48,8 +48,8 @@ def test_flags_with_a_nature_are_named_once_in_the_order_of_help():
 def test_a_flag_has_one_nature_in_all_scripts():
     """INSTANCE and STORED are left out: only pre-training has instances, only fine-tuned models store a length."""
     found: dict[str, set] = {}
-    for cls in SCRIPTS.values():
-        for name, nature in natures(cls).items():
+    for script in SCRIPTS.values():
+        for name, nature in natures(script.arguments).items():
             found.setdefault(name, set()).add(nature & ~(INSTANCE | STORED))
     assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
     assert all(flags_with(nature) for nature in Nature)

@@ -7,7 +7,7 @@ import pyarrow.parquet
 
 from bert_training.files.tables import read_table
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from tokenization.text_files import read_texts
+from bert_training.files.text_files import read_texts
 
 if importlib.util.find_spec("google_crc32c"):
     import google_crc32c

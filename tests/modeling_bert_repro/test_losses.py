@@ -125,6 +125,25 @@ def test_large_cross_entropy_is_that_of_torch(block, dtype, monkeypatch):
         cross_entropy(scores, labels.clamp(min=10))
 
 
+@pytest.mark.parametrize("size", [12, 6, 4, 3, 1])
+def test_weights_are_those_of_torch_however_the_batch_is_split(size):
+    """The sum of the weights may be less than 1, and a micro-batch may have no labels."""
+    torch.manual_seed(0)
+    logits = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 2, 1, -100, 2, 2, -100, -100, -100, 0, 1, 2])
+    of_class = torch.tensor([0.05, 0.3, 0.01], dtype=torch.float64)
+    expected = torch.nn.functional.cross_entropy(logits, labels, of_class)
+    weights = of_class[labels.clamp(min=0)]
+    total = weights[labels != -100].sum()
+    assert total < 1
+    parts = zip(logits.split(size), labels.split(size), weights.split(size))
+    loss = sum(cross_entropy(one, label, total, weights=weight) for one, label, weight in parts)
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(cross_entropy(logits, labels, weights=weights), expected, rtol=0, atol=1e-12)
+    (gradient,), (wanted,) = torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-12)
+
+
 def test_regression_and_multi_label_losses_worked_by_hand():
     squares = classification_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 5]), "regression")
     assert squares.item() == pytest.approx((1 + 4) / 2)

@@ -249,8 +249,8 @@ def test_a_second_process_that_builds_the_same_corpus_is_refused(tmp_path, token
 def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenizer, monkeypatch):
     """The other process finishes between the first look at the folder and the lock."""
     finished, looks = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c"), [False]
-    occupied = corpus_module._is_occupied
-    monkeypatch.setattr(corpus_module, "_is_occupied", lambda path: looks.pop() if looks else occupied(path))
+    occupied = corpus_module.is_occupied
+    monkeypatch.setattr(corpus_module, "is_occupied", lambda path: looks.pop() if looks else occupied(path))
     for _ in range(2):  # The second time, the first look finds it.
         (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
         (tmp_path / ".c.lock").touch()

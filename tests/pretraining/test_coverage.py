@@ -28,7 +28,10 @@ def arguments(**flags):
 
 
 def text_of(documents, **flags):
-    return SimpleNamespace(files=[], limit=None, args=arguments(**flags), name="own text", documents=lambda: documents)
+    def lines():
+        return (line for document in documents for line in [*document, None])
+
+    return SimpleNamespace(args=arguments(**flags), name="own text", lines=lines)
 
 
 def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):

@@ -11,10 +11,10 @@ import pytest
 
 from bert_training.files.atomic import damage
 from bert_training.files.records import read_events
+from bert_training.files.text_forms import WIKITEXT
 from bert_training.pretraining.corpus import CorpusWriter, read_manifest
 from bert_training.pretraining.documents import form_of, read_documents
 from bert_training.tools import audit
-from tokenization.text_forms import WIKITEXT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]

@@ -287,7 +287,7 @@ def test_no_chunk_crosses_the_border_of_a_stretch(tmp_path, tokenizer, monkeypat
 
 @pytest.mark.realdata
 def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
-    """These are the numbers of docs/data_pipeline.md. Each paragraph of the held-out Wikipedia is a document here."""
+    """These are the numbers of docs/pretrain.md. Each paragraph of the held-out Wikipedia is a document here."""
     real = BertTokenizer(vocab=str(real_data / "assets" / "uncased_vocab.txt"))
     text = read_documents([real_data / "text" / "wiki_heldout.txt"])
     corpus = build_corpus([[paragraph] for document in text for paragraph in document], real, tmp_path / "c")

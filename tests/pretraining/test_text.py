@@ -21,7 +21,7 @@ def test_flags_reach_the_library_of_data_sets(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda *names: SimpleNamespace(hash="/".join(names)))
     flags = "--output_dir x --dataset_name wiki --dataset_config_name en --streaming --max_train_documents 2"
     text = Text(parse_arguments(PretrainingArguments, flags.split()))
-    assert list(text.documents()) == [["one .", "two ."], []]
+    assert list(text.lines()) == ["one .", "two .", None, None]
     assert asked == [(("wiki", "en"), {"split": "train", "streaming": True})]
     other = Text(parse_arguments(PretrainingArguments, flags.replace("2", "3").split()))
     assert text.fingerprint != other.fingerprint and "wiki/en" in text.fingerprint
@@ -62,7 +62,7 @@ def test_the_rows_of_wikitext_on_the_hub_are_articles(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_: SimpleNamespace(hash="1"))
     flags = "--output_dir x --dataset_name wiki --text_column page".split()
     text = Text(parse_arguments(PretrainingArguments, flags))
-    assert list(text.documents()) == [["A .", "B ."], ["C .", "D ."]] and list(text.forms) == ["wiki"]
+    assert list(text.lines()) == ["A .", "B .", None, "C .", "D .", None] and list(text.forms) == ["wiki"]
     assert '"page"' in text.fingerprint and "text" not in text.fingerprint
     with pytest.raises(ValueError, match=r"row 1: .* column `text`, .* are page; name that of the texts with --text_c"):
         list(Text(parse_arguments(PretrainingArguments, flags[:-2])).lines())
@@ -131,4 +131,4 @@ def test_the_check_of_the_text_reads_no_more_than_it_needs(tmp_path, monkeypatch
     text = Text(parse_arguments(PretrainingArguments, f"--output_dir x --train_file a.txt {flags}".split()))
     text.check()
     with pytest.raises(ValueError, match="expected UTF-8 text"):
-        list(text.documents())
+        list(text.lines())

@@ -22,7 +22,7 @@ def main(output_dir: str, mixed_precision: str) -> None:
     for name in CACHE_CAPACITIES:  # whatever the user of the tests has set
         os.environ.pop(name, None)
     flags = {"output_dir": output_dir, "mixed_precision": mixed_precision, "model_name_or_path": "x"}
-    start_run(GlueArguments(**flags), "run_glue.py")
+    start_run(GlueArguments(**flags))
     for rows in range(1, 101):
         torch.nn.functional.gelu(torch.ones(rows, 16))
     with mkldnn.verbose(mkldnn.VERBOSE_ON_CREATION):

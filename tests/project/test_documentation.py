@@ -28,13 +28,13 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
-from modeling_bert_repro import BertForPreTraining
+from modeling_bert_repro import BertForPreTraining, heads
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.repository import ROOT, pages
 from tokenization import build_tokenizer
 
 FLAGS = {
-    **SCRIPTS,
+    **{name: script.arguments for name, script in SCRIPTS.items()},
     "extract_features.py": FeatureArguments,
     "bert-repro app": AppArguments,
 }
@@ -296,6 +296,22 @@ def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
     data = load_data(GlueArguments(**flags))
     assert data.splits["validation"].texts == (["a b", "c"], ["b a", "c"])
     assert data.splits["train"].labels == [0, 1]
+
+
+def test_the_head_of_contributing_has_exact_losses():
+    """The micro-batches of the example add up to the loss of the whole batch."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    names = dict(vars(heads))
+    exec(next(block for block in blocks if block.startswith("class ")), names)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = names["BertForMeanClassification"](BertConfig(vocab_size=50, num_labels=3, **sizes)).eval()
+    ids = torch.arange(5, 23).view(3, 6)
+    batch = {"input_ids": ids, "attention_mask": (ids % 6 != 4).long(), "labels": torch.tensor([0, 2, -100])}
+    parts = [model(**{name: part[i : i + 1] for name, part in batch.items()}, num_items_in_batch=2) for i in range(3)]
+    whole = model(**batch)
+    assert whole.loss.item() == pytest.approx(sum(part.loss.item() for part in parts))
+    torch.testing.assert_close(torch.cat([part.logits for part in parts]), whole.logits)
 
 
 # --- docs/checkpoints.md ---------------------------------------------------------------------------------------------

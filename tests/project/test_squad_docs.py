@@ -1,4 +1,4 @@
-"""docs/squad.md, run from its first command to its last line of Python with a tiny network."""
+"""docs/answer-questions.md, run from its first command to its last line of Python with a tiny network."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
 
-DOCUMENT = ROOT / "docs" / "squad.md"
+DOCUMENT = ROOT / "docs" / "answer-questions.md"
 PROGRAMS = {"run_squad.py": run_squad.main, "bert-repro": run_command}
 
 
@@ -51,12 +51,12 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
         capsys.readouterr()
         assert not PROGRAMS[program](arguments)
         printed.append((arguments[0] if program == "bert-repro" else program, capsys.readouterr().out))
-    assert [name for name, _ in printed] == ["run_squad.py", "score", "score", "ask", "ask"]
+    assert [name for name, _ in printed] == ["run_squad.py", "ask", "ask", "score", "score"]
     results = json.loads(Path("runs/squad2/all_results.json").read_text())
-    plain, searched = (json.loads(out) for _, out in printed[1:3])
+    plain, searched = (json.loads(out) for _, out in printed[3:])
     assert plain["f1"] == results["eval_f1"] and "best_f1" not in plain
     assert searched["f1"] == results["eval_at_0_f1"] and searched["best_f1"] == results["eval_best_f1"]
-    records = [[json.loads(line) for line in out.splitlines()] for _, out in printed[3:]]
+    records = [[json.loads(line) for line in out.splitlines()] for _, out in printed[1:3]]
     assert [len(lines) for lines in records] == [1, 4]
     names = {}
     for block in blocks("python"):

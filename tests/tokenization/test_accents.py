@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from tokenization import BasicTokenizer, FullTokenizer, build_tokenizer
 from tokenization.accents import Stripping, marks, script_of, strip_words
 from tokenization.coverage import coverage
-from tokenization.train_wordpiece import count_words, main, train_wordpiece
+from tokenization.train_wordpiece import count_words, train_wordpiece
 
 ENGLISH = "the people of the town met in the house and the house was old " * 20
 # text, and words of it that must stay what they are
@@ -174,25 +174,6 @@ def test_lower_casing_turkish_is_said(tmp_path, caplog):
     learn(tmp_path / "cased", "IŞIK ışık", do_lower_case=False)
     learn(tmp_path / "english", ENGLISH)
     assert "Turkish" not in caplog.text
-
-
-def test_the_command_has_both_flags(tmp_path, capsys):
-    (tmp_path / "text.txt").write_text("Schön schon schön Schon " * 5, encoding="utf-8")
-    command = ["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "60"]
-    for number, (flags, pieces) in enumerate(
-        [
-            ([], "schön"),
-            (["--strip_accents", "true"], "schon"),
-            (["--do_lower_case", "false"], "Schön"),
-            (["--cased", "--strip-accents", "true"], "Schon"),
-        ]
-    ):
-        folder = tmp_path / str(number)
-        main([*command, *flags, "--output_dir", str(folder)])
-        assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
-    with pytest.raises(SystemExit):
-        main([*command, "--output_dir", str(tmp_path / "x"), "--cased", "--do_lower_case", "true"])
-    assert "--cased is the same as --do_lower_case false; give one of them" in capsys.readouterr().err
 
 
 def test_marks_are_those_of_unicode():

@@ -10,10 +10,10 @@ import transformers
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
+from bert_training.files.text_files import read_texts
 from tests.helpers.clean_process import run_clean
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
 from tokenization.bert_tokenizer import save_tokenizer_files
-from tokenization.text_files import read_texts
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##want", "##ed", "runn", "##ing", ",", "!", "the"),

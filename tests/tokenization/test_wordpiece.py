@@ -9,11 +9,11 @@ import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bert_training.files.text_files import read_texts
 from tests.helpers.hostile_text import hostile_texts
 from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer, build_tokenizer, load_vocab, wordpiece
 from tokenization.library_tables import CHANGED, LOWER, YOUNGER
-from tokenization.text_files import read_texts
 from tokenization.train_wordpiece import train_wordpiece
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]

@@ -1,10 +1,9 @@
 """bert_training/tools/audit.py and show.py: findings, drawings, the commands, and the example of
-docs/data_pipeline.md.
+docs/pretrain.md.
 """
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -245,12 +244,12 @@ def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, 
     assert message in capsys.readouterr().err
 
 
-# --- docs/data_pipeline.md --------------------------------------------------------------------------------
+# --- docs/pretrain.md --------------------------------------------------------------------------------
 
 
 def documented(sentence):
     """The fenced block of the page after a paragraph that ends with these words."""
-    page = (ROOT / "docs" / "data_pipeline.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "pretrain.md").read_text(encoding="utf-8")
     return re.search(rf"{sentence}\n\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
 
 
@@ -271,19 +270,3 @@ def example(text, folder):
 def test_the_documented_example_is_what_the_code_makes(tmp_path):
     text, instances = documented("one sentence a line:"), documented("A test rebuilds them and compares.")
     assert example(text, tmp_path / "c") == instances
-
-
-# --- lab/benchmarks/pretraining_data.py -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_benchmark_runs(tmp_path, tokenizer):
-    text = "\n\n".join("\n".join(document) for document in documents(2000))
-    (tmp_path / "a.txt").write_text(text)
-    (tmp_path / "vocab.txt").write_text("\n".join(tokenizer.get_vocab()) + "\n")
-    command = [sys.executable, "lab/benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
-    command += ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "r.json"), "--repeat", "2", "--part"]
-    subprocess.run([*command, "builder", "plan", "batches", "memory"], cwd=ROOT, check=True)
-    results = json.loads((tmp_path / "r.json").read_text())
-    assert results["memory"]["text"]["documents"] == 2 * results["builder"]["text"]["documents"] == 4000
-    assert all(rate > 0 for rate in results["batches"]["million_tokens_per_s_and_core"].values())

@@ -133,7 +133,7 @@ GIVEN_A_FOLDER = {
     "verify": ("run_squad", "{} --skip_evaluation"),
     "submission": ("run_glue", "zip {} --output {new}"),
 }
-NOT_GIVEN_A_FOLDER = {"builtin_data", "plan"}
+NOT_GIVEN_A_FOLDER = {"builtin_data", "plan", "vocabulary"}
 
 
 def test_every_command_is_among_those_that_are_tried():

@@ -113,7 +113,7 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
 
 
 BOOLEANS = ("true", "false", "yes", "no", "t", "f", "y", "n")
-# Of dates, times and prices, beside digits and marks.
+# Of dates, times and prices, in addition to digits and marks.
 NO_WORDS = frozenset(
     "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
     "october november december mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday "

@@ -24,7 +24,7 @@ from tokenization.errors import UserError
 
 INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")  # int() refuses more digits
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-# What pandas, Python, SQL, R and spreadsheets write if there is no value, beside "nan" in any case. The lower-case
+# What pandas, Python, SQL, R and spreadsheets write if there is no value, in addition to "nan" in any case. Lower-case
 # "none" is a word, and a usual name of a class.
 NO_VALUE = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")
 HIDDEN = ("", "-1", "?")  # placeholders in data to predict
@@ -145,7 +145,7 @@ def infer_task(
         if len(names) < 2:
             raise UserError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
     for part in splits.values():
-        # Without the flag, labels such as 0.0 beside 0 are refused, unless the model has these classes.
+        # Without the flag, labels such as 0.0 together with 0 are refused, unless the model has these classes.
         if part.labels is not None and (problem_type or not training):
             part.labels = [_as_name(value, names) for value in part.labels]
     if trained.unnamed and not training:

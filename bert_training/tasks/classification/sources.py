@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.builtin_data import documentation
+from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.files.tables import read_table
@@ -36,7 +37,6 @@ from bert_training.tasks.classification.labels import (
 from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
-from tokenization.compressed_files import kind_of
 from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"

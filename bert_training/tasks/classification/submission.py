@@ -18,14 +18,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bert_training.files.atomic import whole_file
+from bert_training.files.compressed_files import largest
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import check_unchanged
+from bert_training.files.small_files import read_small_bytes
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary
-from tokenization.compressed_files import largest
 from tokenization.errors import UserError
-from tokenization.small_files import read_small_bytes
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from tokenization.json_text import parse_json
+from bert_training.files.json_files import parse_json
 
 TAG = re.compile(r"O|[BIESLUM]-\S+")
 
@@ -135,7 +135,7 @@ def _is_json(text: str) -> bool:
 
 
 def _markup(words: list[str]) -> tuple[int, str] | None:
-    """The first closing tag whose opening tag stands before it. <unk> alone is a word."""
+    """The first closing tag that follows its opening tag. <unk> alone is a word."""
     opened: set[str] = set()
     for number, word in enumerate(words):
         if (closing := CLOSING.search(word)) and (closing[1] in opened or f"<{closing[1]}" in word[: closing.start()]):

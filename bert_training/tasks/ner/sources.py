@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.builtin_data import documentation
+from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.tables import read_table
@@ -15,7 +16,6 @@ from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
 from bert_training.tasks.task_data import files_or_hub, sample_limit
-from tokenization.compressed_files import kind_of
 from tokenization.errors import UserError
 
 # The names that the columns of a data set of the Hub may have.

@@ -1,7 +1,7 @@
 """Named entities: read sentences from files in columns, make rows of tokens, and turn logits back into tags.
 
 In the CoNLL-2003 layout each line has a word, with its tag in the last column. A blank line follows each sentence, and
--DOCSTART- stands before each document:
+-DOCSTART- precedes each document:
 
     -DOCSTART- -X- O O
 
@@ -30,11 +30,11 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
+from bert_training.files.compressed_files import numbered_lines
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.metrics import span_scores
 from bert_training.tasks.ner.other_layouts import TAG, first_column_problem, line_problem, words_problem
 from bert_training.tasks.overlapping_rows import rows_around
-from tokenization.compressed_files import numbered_lines
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 

@@ -1,6 +1,6 @@
 """Find one answer for every question, and its n best spans, from the start and end logits of all windows.
 
-A span (window, first token, last token) lies inside the context part of a window, is at most max_answer_length tokens
+A span (window, first token, last token) is inside the context part of a window, is at most max_answer_length tokens
 long, and it begins at a token that counts in that window (``max_context``). Its score is start logit + end logit. The
 search covers ALL such spans. Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
 window; if these form no valid pair, it invents the answer "empty".

@@ -6,7 +6,6 @@ empty string means "there is no answer". They are written by hand because those 
 contains them, and `evaluate` would download its copy.
 """
 
-import json
 import re
 import string
 import sys
@@ -15,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bert_training.files.compressed_files import read_text
+from bert_training.files.json_files import parse_file
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
-from tokenization.compressed_files import read_text
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 if TYPE_CHECKING:  # machines that only train may lack this package
     import evaluate
@@ -176,13 +175,7 @@ def read_numbers(path: str | Path) -> dict[str, float]:
 
 
 def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
-    try:
-        content = parse_json(read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{error.lineno}: cannot be read as JSON at column {error.colno} ({error.msg}); expected one "
-            f"object, question id -> {what}"
-        ) from error
+    content = parse_file(path, read_text(path), f"expected one object, question id -> {what}")
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
     for id_, value in content.items():

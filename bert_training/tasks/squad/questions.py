@@ -1,6 +1,6 @@
 """The questions of SQuAD 1.1 and 2.0, and of other files in this form: reading and checking them.
 
-An article has paragraphs, and a paragraph has a context and questions about it. An answer stands in the context:
+An article has paragraphs, and a paragraph has a context and questions about it. An answer is a part of the context:
 
     {"data": [{"title": "Travel", "paragraphs": [{
         "context": "the man went to the store and bought a gallon of milk",
@@ -12,14 +12,13 @@ An article has paragraphs, and a paragraph has a context and questions about it.
 inputs of them.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tokenization.compressed_files import read_text
+from bert_training.files.compressed_files import read_text
+from bert_training.files.json_files import parse_file
 from tokenization.errors import UserError
-from tokenization.json_text import parse_json
 
 Value = TypeVar("Value")
 
@@ -45,13 +44,7 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     Raises:
         ValueError: the file cannot be read, or violates a rule of ``parse_squad``.
     """
-    try:
-        document = parse_json(read_text(path))
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "
-            "expected one SQuAD object with a field 'data'"
-        ) from error
+    document = parse_file(path, read_text(path), "expected one SQuAD object with a field 'data'")
     return parse_squad(document, str(path), version_2_with_negative)
 
 

@@ -1,6 +1,6 @@
 """The lengths that a model was fine-tuned and evaluated with, stored in its config so that later questions use them.
 
-They are in ``config.question_answering``, beside the no-answer threshold (``threshold.py``). The question-answering
+They are in ``config.question_answering``, as is the no-answer threshold (``threshold.py``). The question-answering
 pipeline of ``modeling_bert_repro`` reads both; the other flags are stored by ``bert_training/tasks/stored_flags.py``.
 """
 

@@ -65,7 +65,7 @@ class Windows:
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raise ValueError unless there is room for context beside the longest question, and windows leave no gaps."""
+    """Raise ValueError unless there is room for context after the longest question, and windows leave no gaps."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise UserError(

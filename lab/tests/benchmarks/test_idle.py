@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.benchmarks import idle, speedrun, step, waiting_policy, whole_runs
+from lab.benchmarks import idle, speedrun, step, whole_runs
 from lab.benchmarks.idle import busy_cores  # as it is; conftest.py replaces it in the module
 
 
@@ -32,10 +32,9 @@ def test_busy_cores_are_refused_or_recorded(monkeypatch):
     [
         (step.main, []),
         (whole_runs.main, ["--only", "mrpc"]),
-        (waiting_policy.main, []),
         (speedrun.main, []),
     ],
-    ids=["step", "whole_runs", "waiting_policy", "speedrun"],
+    ids=["step", "whole_runs", "speedrun"],
 )
 def test_timings_do_not_begin_on_busy_cores(main, flags, tmp_path, monkeypatch):
     monkeypatch.setattr(idle, "busy_cores", lambda: 2.0)

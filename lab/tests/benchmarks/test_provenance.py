@@ -13,7 +13,7 @@ def test_a_record_says_how_it_was_made():
 
 def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    record, code = tmp_path / "benchmarks" / "results" / "step.json", tmp_path / "step.py"
+    record, code = tmp_path / "lab" / "records" / "step.json", tmp_path / "step.py"
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     code.write_text("x = 1\n")

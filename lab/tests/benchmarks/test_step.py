@@ -9,8 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bert_training.networks.configuration import bert_config
 from lab import tables
-from lab.benchmarks import agreement, lengths, picture, step
+from lab.benchmarks import agreement, picture, step
 from lab.benchmarks.workloads import (
+    LENGTHS,
     Setting,
     count_flops,
     make_sides,
@@ -208,18 +209,9 @@ def test_arms_of_a_repetition_do_the_same_work():
 def test_stored_lengths_are_those_of_the_data_sets():
     """The numbers of rows are the published ones, and the shares of real tokens are those of the record."""
     rows = {"mrpc train": 3668, "mrpc dev": 408, "sst2 train": 67349}
-    stored = json.loads(lengths.RESULTS.read_text())["lengths"]
+    stored = json.loads(LENGTHS.read_text())["lengths"]
     for name, row in stored.items():
         found, limit = stored_lengths(name)
         assert len(found) == rows.get(name, len(found)) and found.max() <= limit
         assert found.mean() / limit == pytest.approx(row["share_of_real_tokens"], abs=1e-4)
     assert len(stored_lengths("squad dev")[0]) > 10570
-
-
-@pytest.mark.realdata
-def test_stored_lengths_come_from_the_data(real_data):
-    from tokenization import build_tokenizer
-
-    tokenizer = build_tokenizer(real_data / lengths.VOCAB)
-    stored = json.loads(lengths.RESULTS.read_text())["lengths"]["mrpc train"]
-    assert lengths.glue_lengths(real_data, tokenizer, "mrpc", "train") == stored

@@ -91,10 +91,18 @@ def test_the_table_of_the_control_has_the_means_and_differences_of_the_summaries
     )
 
 
-def test_a_recorded_report_is_shown_without_its_beginning(monkeypatch, tmp_path):
+def test_a_recorded_report_is_shown_by_its_verdicts_its_picture_and_a_link(monkeypatch, tmp_path):
     monkeypatch.setattr(run_tables, "RUNS", tmp_path)
     write_table(tmp_path / "paper/table7", "7")
-    shown = run_tables.paper("table7")
-    assert "](runs/paper/table7/report.png)" in shown and "**What the paper concludes**" in shown
-    assert "the level of that interval" not in shown and "| Embeddings | " in shown
-    assert "`lab/records/runs/paper/table7/record.json`" in shown.splitlines()[-1]
+    verdicts, picture, link, recorded = run_tables.paper("table7").strip().split("\n\n")
+    assert verdicts.splitlines()[2].startswith("| (1) | The concatenation of the last four layers is the best")
+    assert len(verdicts.splitlines()) == 5 and picture.endswith("](../records/runs/paper/table7/report.png)")
+    assert link.endswith("](../records/runs/paper/table7/report.md)")
+    assert "`lab/records/runs/paper/table7/record.json`" in recorded
+
+
+def test_the_times_of_runs_are_shown_on_request():
+    scores, made = run_tables.compared("stsb-*").strip().split("\n\n")
+    assert scores.startswith("| task | metric, per cent |") and made.startswith("*Runs of 2026-11-21")
+    again, times, _ = run_tables.compared("stsb-*", with_times=True).strip().split("\n\n")
+    assert again == scores and times.startswith("| run | steps | seconds of training |")

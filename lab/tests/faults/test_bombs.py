@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.helpers.hostile_input import bomb
 
+from lab.tests.helpers.hostile_input import bomb
 from tests.helpers import bombs, short_runs
 from tests.helpers.bounded import call, refused
 from tests.helpers.fault_runs import run
@@ -104,8 +104,15 @@ def test_a_packed_table(tmp_path, name):
 @pytest.mark.parametrize("name", ["vocab.txt", "long.txt"])
 def test_a_vocabulary_without_an_end(tmp_path, name):
     bombs.sparse(tmp_path / name, 1 << 40, b"" if name == "vocab.txt" else b"a" * 100)
-    assert f"{name}:1: expected lines of at most 16,777,216 bytes" in refused(
+    assert f"{name}: expected a vocabulary of at most 67,108,864 bytes, got more" in refused(
         "tokenization.wordpiece:load_vocab", tmp_path / name
+    )
+
+
+def test_a_vocabulary_of_as_many_lines_as_fit(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"a\n" * (1 << 25))
+    assert "vocab.txt:2: 'a' is already in line 1" in refused(
+        "tokenization.wordpiece:load_vocab", tmp_path / "vocab.txt"
     )
 
 
@@ -184,7 +191,7 @@ def test_a_pickle_that_asks_for_memory_or_time(tmp_path, name):
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
-BOUNDED = [("tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
+BOUNDED = [("lab.tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import random
 
+from bert_training.files.text_files import read_texts
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.documents import read_documents
 from bert_training.tasks.feature_extraction import read_rows
@@ -11,7 +12,6 @@ from lab.tests.helpers.malformed import judged, require, text_lines
 from lab.tests.helpers.malformed_texts import TEXT, documents_of, oracle_of_text, texts_in, written
 from lab.tests.helpers.mutations import damaged_lines
 from tokenization import load_vocab
-from tokenization.text_files import read_texts
 
 ROW = "malformed input"
 

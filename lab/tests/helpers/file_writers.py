@@ -106,8 +106,8 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
         "vectors.npz": Writer("extract_features", [*texts, "--output_file", "out/vectors.npz"]),
         "convert": Writer("bert_training", ["convert", str(WRITTEN / "pretrained"), "out"]),
         "vocabulary": Writer(
-            "tokenization.train_wordpiece",
-            ["--train_file", str(text), "--vocab_size", "60", "--output_dir", "out"],
+            "bert_training",
+            ["vocabulary", "--train_file", str(text), "--vocab_size", "60", "--output_dir", "out"],
         ),
         "report": Writer("bert_training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
         "curves": Writer("bert_training", ["curves", "finished"], earlier=earlier),

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import write_json
-from lab.paper.data import find_tasks, find_text, scale_of
+from lab.paper.data import PaperArguments, find_tasks, find_text, scale_of
 from lab.paper.experiments import EXPERIMENTS
-from lab.paper.flags import PaperArguments
-from lab.paper.folder import claim_folder
-from lab.paper.places import RECORD
 from lab.paper.plan import Plan, make_plan
-from lab.paper.record import read_cells, record_of, results_of
+from lab.paper.record import claim_folder, read_cells, record_of, results_of
 from lab.paper.report import write_report
+from lab.paper.scales import RECORD
 
 TABLES = tuple(EXPERIMENTS)
 

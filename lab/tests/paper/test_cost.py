@@ -9,9 +9,8 @@ import pytest
 from bert_training.tools import budget
 from lab import run_paper
 from lab.paper import cost, data, published
-from lab.paper.data import scale_of
+from lab.paper.data import PaperArguments, scale_of
 from lab.paper.experiments import PRETRAINING_TASKS
-from lab.paper.flags import PaperArguments
 from lab.paper.scales import BUILTIN, Size
 from lab.tests.helpers.paper_plans import TABLES, plan_of
 

@@ -1,7 +1,8 @@
-"""lab/paper/data.py: which data a scale takes, and that the files of a table do not change."""
+"""lab/paper/data.py: which flags contradict each other, which data a scale takes, and that a table's files stay."""
 
 import shutil
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from transformers import BertConfig
@@ -10,8 +11,9 @@ from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.windows import check_lengths
 from lab import run_paper
 from lab.paper import data
-from lab.paper.flags import PaperArguments
-from lab.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
+from lab.paper.data import PaperArguments
+from lab.paper.experiments import EXPERIMENTS
+from lab.paper.scales import PAPERS_FINE_TUNING, SCALES, SMALL_FINE_TUNING
 from lab.tests.helpers.paper_plans import command, plan_of
 from tests.helpers.official_files import write_task
 
@@ -93,3 +95,29 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
         file.write("One more line.\n")
     with pytest.raises(ValueError, match=r"data was changed after the runs had begun \(corpus\.txt does not match"):
         data.prepare(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--table", "5", "--seeds", "1"], "--seeds must be at least 2; got 1"),
+        (["--table", "9"], "invalid choice: '9'"),
+        (["--table", "5", "--jobs", "0"], "--jobs must be at least 1"),
+        (["--table", "5", "--scale", "small"], "--scale small needs --data_dir"),
+        (["--table", "5", "--scale", "paper"], "--scale paper needs --data_dir"),
+        (["--table", "5", "--data_dir", "d"], "--data_dir has no effect at the built-in scale"),
+        (["--table", "5", "--scale", "small", "--data_dir", "d", "--smoke"], "--smoke tries the built-in scale"),
+    ],
+)
+def test_wrong_flags_are_refused_in_one_line(flags, told, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_paper.main([*flags, "--output_dir", "out"])
+    assert stop.value.code == 2 and told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_flags_name_every_experiment_and_every_scale():
+    types = get_type_hints(PaperArguments)
+    assert types["table"].__args__ == tuple(EXPERIMENTS)
+    assert types["scale"].__args__ == tuple(SCALES)
+    for experiment in EXPERIMENTS.values():
+        assert set(experiment.steps) == set(experiment.tasks) == set(SCALES)

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from bert_training.tasks.seeds import planned_runs
+from lab.paper.plan import files_in, number_in_words, words_of
 from lab.tests.helpers.paper_plans import TABLES, command, plan_of
 
 
@@ -49,6 +50,12 @@ def test_rows_differ_in_what_the_paper_varies():
     assert "--model_name_or_path cells/pretrain-mlm-seed-42/checkpoint-320 --tokenizer_name vocabulary" in tuned
 
 
+def test_scores_are_brought_to_per_cent():
+    """run_squad.py gives per cent, the other scripts shares."""
+    factors = {(score.column, score.factor) for score in plan_of("5").scores}
+    assert factors == {("pair", 100.0), ("kind", 100.0), ("qa", 1.0), ("loss", 1.0)}
+
+
 def test_all_rows_of_a_table_have_the_same_recipe():
     for table in TABLES:
         recipes = {cell.flags.get("recipe") for cell in plan_of(table).cells if cell.task is None}
@@ -65,3 +72,26 @@ def test_no_two_restarts_of_a_row_have_the_same_seed():
         for run in planned_runs(cell.arguments())
     ]
     assert sorted(seeds) == list(range(42, 52))
+
+
+def test_words_of_every_kind_of_value():
+    flags = {"train_file": ["a b.txt", "c.txt"], "name": "x", "on": True, "off": False, "steps": 0, "rate": 2e-3}
+    assert "|".join(words_of(flags)) == "--train_file|a b.txt|c.txt|--name|x|--on|--steps|0|--rate|2e-3"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (1_000_000, "1000000"), (0.0, "0"), (1.0, "1"), (0.8, "0.8"), (5e-5, "5e-5"), (1.5e-3, "1.5e-3")],
+)
+def test_numbers_are_written_as_by_hand(value, text):
+    assert number_in_words(value) == text and float(text) == value
+
+
+def test_a_number_is_never_rounded():
+    with pytest.raises(AssertionError, match="more digits"):
+        number_in_words(1 / 3)
+
+
+def test_the_files_that_flags_name():
+    flags = {"train_file": ["a", "b"], "validation_file": "c", "data_dir": "d", "lstm_size": 3, "seed": 1}
+    assert files_in(flags) == ["a", "b", "c", "d"]

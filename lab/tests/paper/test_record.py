@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from lab.paper.flags import PaperArguments
-from lab.paper.places import RECORD
+from lab.paper.data import PaperArguments
 from lab.paper.record import outline_of, plain_outline, read_cells, record_of, results_of
 from lab.paper.report import content
+from lab.paper.scales import RECORD
 from lab.tests.helpers.paper_plans import TABLES, plan_of, write_scores, write_table
 
 

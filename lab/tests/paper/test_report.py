@@ -5,8 +5,7 @@ import json
 import pytest
 
 from lab.paper import picture
-from lab.paper.folder import is_finished
-from lab.paper.record import read_cells, results_of, scores_of
+from lab.paper.record import is_finished, read_cells, results_of, scores_of
 from lab.paper.report import content, markdown
 from lab.tests.helpers.paper_plans import TABLES, plan_of, write_report_of, write_scores
 

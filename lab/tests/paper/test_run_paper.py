@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.tools import verify_paper
 from bert_training.tools.findings import VERIFIED
-from lab.paper.places import CELLS, RECORD
+from lab.paper import verify
 from lab.paper.record import results_of
+from lab.paper.scales import CELLS, RECORD
 from tests.helpers.repository import ROOT
 
 
@@ -42,7 +42,7 @@ def test_a_smoke_run_makes_every_table(table, tmp_path):
     assert (tmp_path / "out/report.png").is_file()
     corpora = list((tmp_path / "out/cells").glob("pretrain-*/corpus/train/tokens.bin"))
     assert len(corpora) >= 2 and all(path.samefile(corpora[0]) for path in corpora)  # one cell has built it
-    verdicts = {finding.claim: finding.verdict for finding in verify_paper.findings(tmp_path / "out")}
+    verdicts = {finding.claim: finding.verdict for finding in verify.findings(tmp_path / "out")}
     assert verdicts["report.json"] == verdicts["report.md"] == verdicts["runs"] == verdicts["plan"] == VERIFIED
     finish(start(table, tmp_path / "out"))  # All runs are there, and only the report is made again.
     assert json.loads((tmp_path / "out/report.json").read_text()) == found
@@ -104,15 +104,3 @@ def test_killed_at_random_the_same_table_comes_out(tmp_path):
     whole, killed = (json.loads((tmp_path / name / RECORD).read_text()) for name in ("whole", "killed"))
     assert whole["outline"] == killed["outline"] and whole["sha256"] == killed["sha256"]
     assert results_of(whole["cells"]) == results_of(killed["cells"])
-
-
-@pytest.mark.slow
-def test_a_signal_stops_with_checkpoints_and_status_75(tmp_path):
-    process = start("7", tmp_path / "out")
-    while not list((tmp_path / "out").glob(f"{CELLS}/*/metrics.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.terminate()
-    process.communicate()
-    assert process.returncode == 75
-    finish(start("7", tmp_path / "out"))

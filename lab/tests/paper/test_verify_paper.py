@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bert_training.files.hashing import sha256
-from bert_training.tools import verify_paper
 from bert_training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
-from lab.paper.places import RECORD
+from lab.paper import verify
+from lab.paper.scales import RECORD
 from lab.tests.helpers.paper_plans import TABLES, write_table
 from tests.helpers.repository import ROOT
 
@@ -29,7 +29,7 @@ def recorded(request, tmp_path_factory) -> Path:
 
 
 def findings_of(folder: Path) -> list[tuple[str, str]]:
-    return [(finding.verdict, finding.claim) for finding in verify_paper.findings(folder)]
+    return [(finding.verdict, finding.claim) for finding in verify.findings(folder)]
 
 
 def seal(folder: Path) -> None:
@@ -114,15 +114,15 @@ def test_the_recorded_tables_of_the_pages_are_verified():
 
 def test_the_command_prints_the_findings_and_says_by_its_status_whether_one_differs(recorded, tmp_path, capsys):
     folder = Path(shutil.copytree(recorded, tmp_path / "out"))
-    verify_paper.main([str(folder)])
+    verify.main([str(folder)])
     assert "report.json: means, intervals and" in capsys.readouterr().out
     (folder / "report.md").write_text("")
     with pytest.raises(SystemExit, match="1"):
-        verify_paper.main([str(folder)])
+        verify.main([str(folder)])
     with pytest.raises(
         ValueError, match=r"expected the folder of a finished table of lab/run_paper.py, found no record"
     ):
-        verify_paper.main([str(tmp_path)])
+        verify.main([str(tmp_path)])
 
 
 def test_a_record_leads_to_no_other_folder(recorded, tmp_path):

@@ -123,9 +123,9 @@ def test_arguments_that_do_not_fit_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "p.json:1: cannot be read as JSON at column 2"),
-        ('{"a": "x",\n "a": "y"}', "p.json:1: cannot be read as JSON at column 1 .the field 'a' occurs twice"),
-        ('{"a": ' + "7" * 5000 + "}", "p.json:1: cannot be read as JSON at column 1 .Exceeds the limit"),
+        ("{", "p.json:1: not valid JSON at column 2"),
+        ('{"a": "x",\n "a": "y"}', "p.json:1: not valid JSON at column 1 .the field 'a' occurs twice"),
+        ('{"a": ' + "7" * 5000 + "}", "p.json:1: not valid JSON at column 1 .Exceeds the limit"),
         ('{"a": "\\ud800"}', "question 'a': half a surrogate pair; repair the text"),
         ("[]", "expected one JSON object, question id -> an answer text; got a list"),
         ('{"a": null}', "question 'a': expected an answer text, got None"),

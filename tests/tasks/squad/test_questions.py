@@ -102,12 +102,12 @@ def test_bad_content_is_refused(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("f.json", b"", "f.json:1: not JSON at column 1"),
-        ("f.json", b'{"data":\n [1,\n }', "f.json:3: not JSON at column 2"),
-        ("f.json", b'{"data": [],\n "data": []}', "f.json:1: not JSON at column 1 .the field 'data' occurs twice"),
-        ("f.json", b'{"data": ' + b"7" * 5000 + b"}", "f.json:1: not JSON at column 1 .Exceeds the limit"),
+        ("f.json", b"", "f.json:1: not valid JSON at column 1"),
+        ("f.json", b'{"data":\n [1,\n }', "f.json:3: not valid JSON at column 2"),
+        ("f.json", b'{"data": [],\n "data": []}', "f.json:1: not valid JSON at column 1 .the field .data. occurs"),
+        ("f.json", b'{"data": ' + b"7" * 5000 + b"}", "f.json:1: not valid JSON at column 1 .Exceeds the limit"),
         ("f.json", b'{"data": "caf\xe9"}', "f.json:1: expected UTF-8 text, got byte 0xe9 at column 14"),
-        ("f.json", b"[" * 200_000, r"f.json:1: not JSON at column 1 .it is nested too deeply"),
+        ("f.json", b"[" * 200_000, r"f.json:1: not valid JSON at column 1 .it is nested too deeply"),
         ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
         ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
         ("f.json.gz", gzip.compress(b"{}" * 99, mtime=0)[:-12], "f.json.gz: damaged .gz file"),

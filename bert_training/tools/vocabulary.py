@@ -1,0 +1,103 @@
+"""Learn a WordPiece vocabulary from files and save it as a tokenizer folder.
+
+bert-repro vocabulary --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
+"""
+
+import argparse
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bert_training.files.compressed_files import kind_of
+from bert_training.files.text_files import FORMS, read_texts
+from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
+
+
+def learn_vocabulary(
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    vocab_size: int,
+    *,
+    text_column: str = "text",
+    progress: bool = True,
+    **settings: Any,
+) -> list[str]:
+    """Learn a vocabulary from files and return its pieces in the order of their ids.
+
+    Args:
+        files: a path, or several; ``read_texts`` says which forms the files may have.
+        vocab_size: number of rows of the vocabulary, including special and unused ones.
+        text_column: the name of the field of the text in .jsonl and .parquet files.
+        progress: show progress bars if standard error is a terminal.
+        settings: further arguments of ``train_wordpiece``, such as ``output_dir``.
+
+    Raises:
+        ValueError: a file cannot be read, or as ``train_wordpiece`` does.
+        OSError: the tokenizer could not be written.
+    """
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    return train_wordpiece(read_texts(paths, progress, text_column), vocab_size, progress=progress, **settings)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Learn a vocabulary as the flags say.
+
+    Raises:
+        ValueError, OSError: as ``learn_vocabulary`` does.
+    """
+    parser = argparse.ArgumentParser(
+        prog="bert-repro vocabulary",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
+    parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
+    parser.add_argument("--output_dir", "--output-dir", required=True)
+    parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
+    parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
+    parser.add_argument(
+        "--strip_accents",
+        "--strip-accents",
+        choices=["true", "false"],
+        help="drop accents and other non-spacing marks, which are vowels in many scripts. Default: only if the case is "
+        "lowered, and if that changes few words of the text",
+    )
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
+    parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
+    parser.add_argument(
+        "--limit_alphabet",
+        "--limit-alphabet",
+        type=int,
+        help="number of characters to keep; default: 1,000, and more where rows would stay free",
+    )
+    parser.add_argument(
+        "--text_column", "--text-column", default="text", help="field of the text in .jsonl and .parquet files"
+    )
+    parser.add_argument(
+        "--tokenize_chinese_chars",
+        "--tokenize-chinese-chars",
+        choices=("true", "false"),
+        default="true",
+        help="make each CJK ideograph a word; false: for texts with spaces between their words",
+    )
+    args = parser.parse_args(argv)
+    if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
+        parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
+    if args.cased and args.do_lower_case == "true":
+        parser.error("--cased is the same as --do_lower_case false; give one of them")
+    if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
+        parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
+    pieces = learn_vocabulary(
+        args.train_file,
+        args.vocab_size,
+        text_column=args.text_column,
+        output_dir=args.output_dir,
+        do_lower_case=not args.cased and args.do_lower_case != "false",
+        strip_accents=None if args.strip_accents is None else args.strip_accents == "true",
+        layout=args.layout,
+        min_frequency=args.min_frequency,
+        limit_alphabet=args.limit_alphabet,
+        tokenize_chinese_chars=args.tokenize_chinese_chars == "true",
+    )
+    print(f"{len(pieces)} pieces in {args.output_dir}")

@@ -1,0 +1,254 @@
+"""Every reader reads a packed file to its end or refuses it by name, and all readers open it in one place."""
+
+import ast
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_training.files.compressed_files import kind_of, numbered_lines, open_packed, read_text
+from bert_training.files.tables import read_table
+from bert_training.files.text_files import read_texts
+from bert_training.pretraining import documents
+from bert_training.tasks import feature_extraction
+from bert_training.tasks.ner.tagged_text import read_conll
+from bert_training.tasks.squad.metrics import read_numbers, read_predictions
+from bert_training.tasks.squad.questions import read_squad
+from bert_training.tasks.swag import read_swag
+from bert_training.tools.ask import read_contexts
+from tests.helpers.repository import ROOT
+from tokenization import build_tokenizer
+
+WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
+ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".!,", "dog", "bird", "the", "a", *"0123456789"]
+
+
+def squad_json() -> str:
+    qas = [
+        {"id": f"q{n}", "question": row, "answers": [{"text": "dog", "answer_start": 4}]} for n, row in enumerate(ROWS)
+    ]
+    return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": WORDS[0], "qas": qas}]}]})
+
+
+def swag_csv() -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["sent1", "sent2", "ending0", "ending1", "label"])
+    writer.writerows(["one", "two", row, "b", n % 2] for n, row in enumerate(ROWS))
+    return file.getvalue()
+
+
+def parquet() -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table({"text": ROWS}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def columns(path: Path) -> dict[str, list]:
+    return read_table(path, lambda header: header).columns
+
+
+TEXT = "\n\n".join(ROWS) + "\n"
+JSON_LINES = "".join(json.dumps({"text": row}) + "\n" for row in ROWS)
+TABLE = "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(ROWS))
+READERS = {
+    # For every reader: the name of a file, its content, and a function that reads it into something comparable.
+    "pre-training text": ("a.txt", TEXT, lambda path: list(documents.read_documents([path]))),
+    "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(documents.read_documents([path]))),
+    "pre-training parquet": ("a.parquet", parquet(), lambda path: list(documents.read_documents([path]))),
+    "vocabulary text": ("a.txt", TEXT, lambda path: list(read_texts([path]))),
+    "vocabulary rows": ("a.jsonl", JSON_LINES, lambda path: list(read_texts([path]))),
+    "tsv": ("a.tsv", TABLE, columns),
+    "csv": ("a.csv", TABLE.replace(",", ";").replace("\t", ","), columns),
+    "jsonl": ("a.jsonl", JSON_LINES, columns),
+    "squad": ("a.json", squad_json(), read_squad),
+    "answers": ("a.json", json.dumps(dict(enumerate(ROWS))), read_predictions),
+    "null odds": ("a.json", json.dumps({row: n for n, row in enumerate(ROWS)}), read_numbers),
+    "contexts": ("a.txt", TEXT, read_contexts),
+    "swag": ("a.csv", swag_csv(), lambda path: (rows := read_swag(path)).endings + rows.labels),
+    "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
+    "features": ("a.txt", TEXT, lambda path: feature_extraction.read_rows(path, build_tokenizer(PIECES), 64)),
+}
+
+
+@pytest.mark.parametrize("pack", [lzma, gzip], ids=["xz", "gz"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack):
+    """One byte is changed or the end is cut off, anywhere in a file of two streams. Every reader has its own seed."""
+    name, content, read = READERS[reader]
+    content = content if isinstance(content, bytes) else content.encode()
+    half = len(content) // 2
+    first, second = pack.compress(content[:half]), pack.compress(content[half:])
+    rng = np.random.default_rng([*READERS].index(reader))
+    path = tmp_path / f"{name}.{'xz' if pack is lzma else 'gz'}"
+    path.write_bytes(first + second)
+    whole = read(path)
+    (tmp_path / name).write_bytes(content)
+    assert _without_paths(whole) == _without_paths(read(tmp_path / name))
+    # The standard library makes mistakes at the beginning of the second stream, so all bytes there are tried.
+    offsets = [*range(len(first), len(first) + 16), *rng.integers(len(first) + len(second), size=16).tolist()]
+    refused, by_its_damage = 0, 0
+    for number, offset in enumerate(offsets * 2):
+        damaged = bytearray(first + second)
+        if number < len(offsets):
+            damaged[offset] ^= int(rng.integers(1, 256))
+        elif offset in (0, len(first)):  # That would be an empty file, or an undamaged one of one stream.
+            continue
+        else:
+            del damaged[offset:]
+        path.write_bytes(damaged)
+        try:
+            content_read = read(path)
+        except ValueError as error:
+            refused += 1
+            assert str(error).startswith(str(path)), error
+            # The checksum follows the data, so a changed word may be refused before the checksum is read.
+            by_its_damage += "damaged" in str(error) and "download or pack it again" in str(error)
+        else:
+            assert _without_paths(content_read) == _without_paths(whole), offset
+    assert refused > len(offsets) and by_its_damage > 0.8 * refused
+
+
+def _without_paths(content) -> str:
+    return repr(content).replace(".xz", "").replace(".gz", "")
+
+
+def test_damage_is_named_with_its_line(tmp_path):
+    """``lzma.open`` takes unreadable bytes after a whole stream for the end of the file."""
+    path = tmp_path / "a.txt.xz"
+    first, second = lzma.compress(b"one\ntwo\n"), lzma.compress(b"three\n")
+    path.write_bytes(first + bytes(8) + second + bytes(4))  # The format allows padding.
+    assert [*numbered_lines(path)] == [(1, "one"), (2, "two"), (3, "three")]
+    path.write_bytes(first + second[:-1])
+    with pytest.raises(ValueError, match=r"a\.txt\.xz:4: damaged \.xz file \(it ends in the middle of a stream\); "):
+        [*numbered_lines(path)]
+    for rest in (b"rubbish", second[:2] + b"?" + second[3:], lzma.compress(b"old", lzma.FORMAT_ALONE)):
+        path.write_bytes(first + rest)
+        with pytest.raises(ValueError, match=r"a\.txt\.xz:3: damaged \.xz file"):
+            [*numbered_lines(path)]
+        with pytest.raises(ValueError, match=r"a\.txt\.xz: damaged \.xz file"):
+            read_text(path)
+        with lzma.open(path) as stream:  # The standard library still makes this mistake.
+            assert stream.read() in (b"one\ntwo\n", b"one\ntwo\nold")
+
+
+def test_other_unreadable_files_are_refused(tmp_path):
+    assert [kind_of(name) for name in ("a.txt", "b.jsonl.gz", "c.tsv.xz", "d.xz")] == [".txt", ".jsonl", ".tsv", ""]
+    with pytest.raises(ValueError, match=r"no\.txt: cannot be read: No such file or directory; check the path"):
+        read_text(tmp_path / "no.txt")
+    with pytest.raises(ValueError, match="cannot be read: Is a directory; check the path"):
+        [*numbered_lines(tmp_path)]
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbffine\r\nnot \xff\n")
+    wanted = r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file to UTF-8"
+    for read in (read_text, lambda path: [*numbered_lines(path)]):
+        with pytest.raises(ValueError, match=wanted):
+            read(path)
+    path.write_bytes(b"\xef\xbb\xbf\xff")
+    for read in (read_text, lambda path: [*numbered_lines(path)]):
+        with pytest.raises(ValueError, match=r"a\.txt:1: expected UTF-8 text, got byte 0xff at column 1;"):
+            read(path)
+
+
+def test_files_are_closed(tmp_path):
+    """The interpreter warns of an unclosed file, and warnings are errors in these tests."""
+    for pack, suffix in ((lzma, "xz"), (gzip, "gz")):
+        path = tmp_path / f"a.txt.{suffix}"
+        path.write_bytes(pack.compress(os.urandom(99)))
+        with open_packed(path) as stream:
+            stream.read(1)
+
+
+def test_only_one_file_imports_the_libraries_that_unpack():
+    """A second opener could again take damage for the end of a file."""
+    folders = (
+        ROOT,
+        *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "bert_training")),
+    )
+    importers = {}
+    for path in (path for folder in folders for path in folder.glob("*.py" if folder is ROOT else "**/*.py")):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+        if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
+            importers[str(path.relative_to(ROOT))] = sorted(names)
+    assert importers == {"bert_training/files/compressed_files.py": ["gzip", "lzma"]}
+
+
+# --- limits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".gz"])
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, suffix, monkeypatch):
+    """The limit is 1 MiB here."""
+    pack = lzma.compress if suffix == ".xz" else gzip.compress
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack(b"word\n" * 400_000))
+    assert sum(1 for _ in numbered_lines(path)) == 400_000
+    monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
+    with pytest.raises(ValueError, match=rf"a.txt{suffix}: [0-9,]+ bytes came out of the first [0-9,]+;"):
+        list(numbered_lines(path))
+
+
+def test_a_file_may_unpack_to_a_hundred_times_its_size(tmp_path, monkeypatch):
+    """Random letters become a little smaller, so that any amount of them may be unpacked."""
+    monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
+    text = b"\n".join(os.urandom(100).hex().encode() for _ in range(12_000))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text, 1))
+    assert len(text) > 2 << 20 and sum(1 for _ in numbered_lines(tmp_path / "a.txt.gz")) == 12_000
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20])
+def test_a_line_has_a_largest_length(tmp_path, monkeypatch, size):
+    monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
+    (tmp_path / "a.txt").write_bytes(b"short\n" + b"x" * size + b"\n")
+    if size < 1 << 20:  # with its end, the line has exactly the largest length
+        assert [len(line) for _, line in numbered_lines(tmp_path / "a.txt")] == [5, size]
+    else:
+        with pytest.raises(ValueError, match=r"a\.txt:2: expected lines of at most 1,048,576 bytes"):
+            list(numbered_lines(tmp_path / "a.txt"))
+
+
+def test_a_file_that_is_read_as_a_whole_has_a_largest_size(tmp_path, monkeypatch):
+    monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
+    with open(tmp_path / "a.json", "wb") as file:
+        file.truncate(1 << 40)  # a file with a hole, which takes no space
+    with pytest.raises(ValueError, match=r"a\.json: expected at most 67,108,864 bytes of text"):
+        read_text(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²"])
+def test_the_limit_is_a_positive_whole_number(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", text)
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(ValueError, match="expected a positive whole number of MiB"):
+        list(numbered_lines(tmp_path / "a.txt"))
+
+
+def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    for path in (tmp_path / "pipe.txt", Path("/dev/zero")):
+        with pytest.raises(ValueError, match="expected a file, got a pipe or a device"):
+            read_text(path)
+
+
+def test_an_xz_file_that_needs_much_memory_is_refused(tmp_path):
+    """The header claims a dictionary of 1 GiB, which a decoder would allocate."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 16}]
+    whole = bytearray(lzma.compress(b"word\n" * 100, filters=filters))
+    whole[16] = 36  # the property of LZMA2 that stands for 1 GiB
+    whole[20:24] = zlib.crc32(whole[12:20]).to_bytes(4, "little")
+    (tmp_path / "a.txt.xz").write_bytes(whole)
+    with pytest.raises(ValueError, match=r"a.txt.xz.*[Mm]emory usage limit"):
+        list(numbered_lines(tmp_path / "a.txt.xz"))

@@ -1,0 +1,174 @@
+"""text_forms.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
+
+import logging
+
+import pytest
+
+from bert_training.files.text_files import read_texts
+from bert_training.files.text_forms import WIKIEXTRACTOR, WIKITEXT, recognised
+
+DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'
+# With a revision and quotes in a title as some versions write them, with an escaped title, and without any text.
+EXTRACTED = f"""
+{DOC.format(title="Storms")}
+Storms
+
+A storm came at night.
+It went away.
+
+Section.
+The sea was calm.
+</doc>
+<doc id="13" revid="7" url="u" title="The "Sea" &amp; ships">
+The "Sea" & ships
+The sea is wide.
+</doc>
+
+{DOC.format(title="Nothing")}
+Nothing
+
+</doc>
+"""
+ARTICLES = [["A storm came at night.", "It went away.", "Section.", "The sea was calm."], ["The sea is wide."], []]
+WIKI_LINES = """
+ = Storms =
+
+ A storm came at night .
+ It went away .
+
+ = = Causes = =
+
+ Warm air = cold air = wind .
+ = 12 = is no heading here .
+ = 13 =
+
+ = = = Of the sea = = =
+
+ Salt .
+
+ = The sea =
+
+ The sea is wide ."""
+WIKI_ARTICLES = [
+    [
+        "A storm came at night .",
+        "It went away .",
+        "Warm air = cold air = wind .",
+        "= 12 = is no heading here .",
+        "= 13 =",
+        "Salt .",
+    ],
+    ["The sea is wide ."],
+]
+
+
+def documents(text, rows=False):
+    """(form, documents), where a blank line ends a document."""
+    form, lines = recognised("a.txt", enumerate(text.split("\n"), 1), rows)
+    found = [[]]
+    for _, line in lines:
+        if line.strip():
+            found[-1].append(line.strip())
+        else:
+            found.append([])
+    return form, found
+
+
+def test_wikiextractor_is_read_as_its_articles():
+    form, found = documents(EXTRACTED)
+    assert form == WIKIEXTRACTOR and found == [*ARTICLES, []]
+
+
+def test_wikitext_is_read_as_its_articles():
+    form, found = documents(WIKI_LINES)
+    assert form == WIKITEXT and [document for document in found if document] == WIKI_ARTICLES
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_wikitext_whose_blank_rows_were_filtered_out_is_read_as_its_articles(rows):
+    lines = "\n".join(line for line in WIKI_LINES.split("\n") if line.strip() and line.strip() != "= 13 =")
+    form, found = documents(lines, rows)
+    expected = [[line for line in article if line != "= 13 ="] for article in WIKI_ARTICLES]
+    assert form == WIKITEXT and [document for document in found if document] == expected
+
+
+@pytest.mark.parametrize(
+    "opening",
+    ["<doc>", '<doc id="12">', "<doc id='12' url='u'>", "<doc id='12' title='Storms'>", '<doc id=12 title="Storms" >'],
+)
+def test_other_tags_of_documents_are_read_as_articles(opening):
+    titled = "title" in opening
+    text = f"{opening}\n" + "Storms\n\n" * titled + f"A storm.\n\nIt went.\n</doc>\n\n{opening}\nThe sea.\n</doc>\n"
+    form, found = documents(text)
+    assert form == WIKIEXTRACTOR
+    assert [document for document in found if document] == [["A storm.", "It went."], ["The sea."]]
+    with pytest.raises(ValueError, match=r"a\.txt:\d+: expected text, got a document of WikiExtractor; put .* own"):
+        documents(f"A book.\n\n{text}")
+
+
+def test_a_shard_of_wikitext_may_begin_within_an_article():
+    form, found = documents(WIKI_LINES.partition("night .\n")[2])
+    assert form == WIKITEXT and [document for document in found if document] == [
+        WIKI_ARTICLES[0][1:],
+        WIKI_ARTICLES[1],
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A tag is written <doc>.\n\n<doc>\nIt ends with\n</doc>\n",
+        f"The first line of an article is\n\n{DOC.format(title='Storms')}\n\nand the second is its title.\n",
+        "= A note =\n\nText.\n\nMore text.\n",
+        "== Storms ==\n\nText.\n\n== The sea ==\n\nMore.\n",
+        "a = b =\n\nc\n\n= d\n\n= = e\n",
+        "<doc>\nis a tag that nothing closes here.\n",
+        "<doc " + 'title="" ' * 100_000 + "x>\nA long line.\n</doc>\n",
+        "<document>\nThe sea.\n</document>\n",
+        "= 12 =\nis no heading.\n= 13 =\nNor is this.\n",
+        "= A note =\nText.\nMore text.\n",
+        "1\nThe time is written\n00:00:01,000 --> 00:00:03,000\n",
+        "12\n",
+        '{"a brace": "in a text",\n"of": "several lines"}\n',
+        "{not JSON}\n{at all}\n",
+    ],
+)
+def test_other_text_is_left_as_it_is(text):
+    form, lines = recognised("a.txt", enumerate(text.split("\n"), 1))
+    assert form is None and "\n".join(line for _, line in lines) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            EXTRACTED + "\nfrom another book\n",
+            r"a\.txt:\d+: expected a line <doc id=...>, .* got 'from another book'; ext",
+        ),
+        (EXTRACTED.replace("</doc>\n<doc", "<doc"), r"a\.txt:10: expected the line </doc>, .*; extract the file again"),
+        (EXTRACTED + "</doc>", r"a\.txt:20: expected a line <doc id=...>"),
+        (
+            EXTRACTED[: -len("</doc>\n") - 1],
+            r"a\.txt: expected the line </doc> for the document of line 16, got the end",
+        ),
+        (f"A book.\n\n{EXTRACTED}", r"a\.txt:4: expected text, got a document of WikiExtractor; put .* of their own"),
+        (
+            "1\n00:00:01,000 --> 00:00:03,000\nHe came.\n\n2\n00:00:04,000 --> 00:00:06,500\nHe went.\n",
+            r"a\.txt:1: .* got subtitles, .*; remove the numbers, the times and the blank lines between them$",
+        ),
+        ("WEBVTT\n\n00:01.000 --> 00:03.000 align:left\nHe came.\n\n00:04.000 --> 00:06.500\nHe.\n", "got subtitles"),
+        ('{"id": "1", "text": "One."}\n\n{"id": "2", "text": "Two."}\n', r"a\.txt:1: .* JSON .* ends in \.jsonl"),
+    ],
+)
+def test_broken_and_mixed_forms_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        documents(text)
+
+
+def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text(EXTRACTED)
+    (tmp_path / "b.txt").write_text(WIKI_LINES)
+    with caplog.at_level(logging.WARNING):
+        texts = [text.strip() for text in read_texts([tmp_path / "a.txt", tmp_path / "b.txt"]) if text.strip()]
+    assert texts == [line for document in (*ARTICLES, *WIKI_ARTICLES) for line in document]
+    assert [record.getMessage().partition(" read as ")[2] for record in caplog.records] == [WIKIEXTRACTOR, WIKITEXT]

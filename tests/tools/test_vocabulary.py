@@ -1,0 +1,113 @@
+"""`bert-repro vocabulary` learns a vocabulary from files, and is what `python -m tokenization.train_wordpiece` was."""
+
+import gzip
+import json
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from transformers import AutoTokenizer
+
+from bert_training.__main__ import main as bert_repro
+from bert_training.tools.vocabulary import learn_vocabulary, main
+from tests.helpers.repository import ROOT
+from tokenization import load_vocab
+from tokenization.train_wordpiece import train_wordpiece
+
+LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"] * 3
+ROWS = "".join(json.dumps({"id": 1, "text": line}) + "\n" for line in LINES)
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    return tmp_path / "text.txt"
+
+
+def test_files_give_the_bytes_that_their_texts_give(tmp_path, text):
+    (tmp_path / "text.jsonl.xz").write_bytes(lzma.compress(ROWS.encode()))
+    learn_vocabulary(text, 90, output_dir=tmp_path / "file")
+    learn_vocabulary([str(tmp_path / "text.jsonl.xz")], 90, output_dir=tmp_path / "packed")
+    train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
+    main(["--train_file", str(text), "--vocab_size", "90", "--output_dir", str(tmp_path / "command")])
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        expected = (tmp_path / "texts" / name).read_bytes()
+        for folder in ("file", "packed", "command"):
+            assert (tmp_path / folder / name).read_bytes() == expected
+
+
+def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bert-repro"])  # so that the tests after this one get their own back
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(ROWS.encode()))
+    out = tmp_path / "out"
+    flags = ["--train_file", str(text), str(tmp_path / "rows.jsonl.gz"), "--vocab-size", "80"]
+    assert bert_repro(["vocabulary", *flags, "--output_dir", str(out), "--cased"]) == 0
+    assert f"pieces in {out}" in capsys.readouterr().out
+    assert "The" in load_vocab(out / "vocab.txt")
+    assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
+
+    for extra, message in (
+        (["--output_dir", str(out)], "already holds a vocab.txt"),
+        (["--output_dir", str(tmp_path / "new"), "--vocab"], "unrecognized arguments"),
+        (["--output_dir", "new", "--train_file", "a.txt.xz", "--text_column", "body"], "--text_column has no effect"),
+        (["--output_dir", "new", "--cased", "--do_lower_case", "true"], "--cased is the same as --do_lower_case false"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            bert_repro(["vocabulary", *flags, *extra])
+        assert message in capsys.readouterr().err
+    assert bert_repro(["vocabulary", *flags, "--output_dir", str(tmp_path / "new"), "--train_file", "no.txt"]) == 2
+    assert capsys.readouterr().err == "bert-repro vocabulary: error: no.txt: no such file\n"
+
+
+def test_the_former_command_names_the_new_one_and_is_quiet_where_there_is_no_terminal(tmp_path, text):
+    command = f"--train_file {text} --vocab_size 80 --output_dir {tmp_path / 'out'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "tokenization.train_wordpiece", *command.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith(f"pieces in {tmp_path / 'out'}\n")
+    first, _, rest = done.stderr.partition("\n")
+    assert first == "python -m tokenization.train_wordpiece is now called bert-repro vocabulary"
+    assert "reading" not in rest and "Compute merges" not in done.stdout + rest
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "file/vocab"])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"could not be written \(.+\); give another folder"):
+        main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / name)])
+
+
+def test_the_field_of_the_text_has_a_flag(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(ROWS.replace('"text":', '"content":'))
+    pyarrow.parquet.write_table(pyarrow.table({"content": LINES}), tmp_path / "b.parquet")
+    expected = learn_vocabulary(text, 80, progress=False)
+    for name in ("a.jsonl", "b.parquet"):
+        flags = ["--train_file", str(tmp_path / name), "--vocab_size", "80", "--output_dir", str(tmp_path / name[0])]
+        with pytest.raises(ValueError, match=r"expected.*content.*--text_column"):
+            main(flags)
+        main([*flags, "--text_column", "content"])
+        assert (tmp_path / name[0] / "vocab.txt").read_text().split() == expected
+
+
+def test_case_and_accents_have_flags(tmp_path):
+    (tmp_path / "text.txt").write_text("Schön schon schön Schon " * 5, encoding="utf-8")
+    command = ["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "60"]
+    for number, (flags, pieces) in enumerate(
+        [
+            ([], "schön"),
+            (["--strip_accents", "true"], "schon"),
+            (["--do_lower_case", "false"], "Schön"),
+            (["--cased", "--strip-accents", "true"], "Schon"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        main([*command, *flags, "--output_dir", str(folder)])
+        assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
