@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.helpers.hostile_input import bomb
+from lab.tests.helpers.hostile_input import bomb
 
 from tests.helpers import bombs, short_runs
 from tests.helpers.bounded import call, refused
@@ -184,7 +184,7 @@ def test_a_pickle_that_asks_for_memory_or_time(tmp_path, name):
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
-BOUNDED = [("tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
+BOUNDED = [("lab.tests.helpers.hostile_input:limits", {"memory": 512, "file": 64})]
 
 
 @pytest.fixture(scope="module")
