@@ -60,8 +60,8 @@ def call(function: str, *arguments: Any, memory: int = MEMORY, seconds: int = SE
 
 
 def refused(function: str, *arguments: Any, memory: int = MEMORY, seconds: int = SECONDS) -> str:
-    """The text of the ValueError of a call, which must be one line."""
+    """The text of the UserError of a call, which must be one line."""
     called = call(function, *arguments, memory=memory, seconds=seconds)
-    assert called.error == "ValueError", called
+    assert called.error == "UserError", called
     assert len(called.text) < 2000 and "\n" not in called.text, called.text
     return called.text
