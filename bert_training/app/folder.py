@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import transformers
-from safetensors import SafetensorError, safe_open
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.files.json_files import read_object
-from bert_training.files.weights_header import files_of_index
+from bert_training.files.weights_header import files_of_index, shapes_in
 from bert_training.flags import objectives
 from bert_training.networks.config_checks import check_claims, set_plain_outputs, sizes_of
 from bert_training.networks.configuration import check_fit
@@ -220,11 +219,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
                 f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found no {file}; bert-repro convert makes "
                 "such a folder of older files"
             )
-        try:
-            with safe_open(folder / file, framework="pt") as tensors:
-                shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise UserError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
+        shapes |= shapes_in(folder / file)
     return shapes
 
 

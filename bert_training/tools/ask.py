@@ -16,10 +16,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from transformers import (
     AutoModelForQuestionAnswering,
+    BertConfig,
     BertForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -150,7 +152,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
             "give a folder that run_squad.py made" + (f" (this is a {kind}, of {OPENED_BY[kind]})" if kind else "")
         )
     check_special_tokens(tokenizer)
-    check_fit(model.config, tokenizer, 1)
+    check_fit(cast("BertConfig", model.config), tokenizer, 1)
     return model, tokenizer
 
 

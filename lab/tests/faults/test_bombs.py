@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lab.tests.helpers.hostile_input import bomb
 
+from lab.tests.helpers.hostile_input import bomb
 from tests.helpers import bombs, short_runs
 from tests.helpers.bounded import call, refused
 from tests.helpers.fault_runs import run
