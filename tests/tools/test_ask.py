@@ -200,9 +200,7 @@ def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
         ({"hidden_act": "theirs"}, "hidden_act"),
     ],
 )  # fmt: skip
-def test_the_config_of_a_stranger_is_checked_before_it_is_used(
-    tokenizer, tmp_path, monkeypatch, fields, message
-):
+def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_path, monkeypatch, fields, message):
     network(tokenizer).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     edit_json(tmp_path / "config.json", **fields)
