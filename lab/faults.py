@@ -103,7 +103,9 @@ def main() -> None:
     os.environ.setdefault("BERT_REPRO_LONG_RUN_SECONDS", str(LONG_RUN_SECONDS))
     os.chdir(ROOT)
     record, recorder, begun = provenance("lab/faults.py"), Recorder(rows), time.time()
-    status = pytest.main(["-q", "-m", "faults", *TESTS], plugins=[recorder])
+    # The imports above load some of pytest's plugins, which it then cannot rewrite, and need not.
+    early = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+    status = pytest.main(["-q", "-W", early, "-m", "faults", *TESTS], plugins=[recorder])
     reasons = not_recorded(recorder)
     whole = {row: found for row, found in recorder.found.items() if row not in reasons}
     written = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}

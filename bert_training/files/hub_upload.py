@@ -16,6 +16,7 @@ Weights that are not those that the run left are refused; every other file that 
 """
 
 import argparse
+import re
 import shlex
 import sys
 import tempfile
@@ -39,6 +40,7 @@ FILES = (
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
 )
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+\.(\w+)(?:\s|$)", re.MULTILINE)  # a module beside the one that imports it
 ATTEMPTS = 3
 
 
@@ -55,7 +57,7 @@ def files_to_upload(folder: Path) -> list[Path]:
     if not any(path.suffix == ".safetensors" for path in named):
         raise UserError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
     files = sorted(named | set(_code(folder)))
-    if outside := [file for file in files if not file.resolve().is_relative_to(folder.resolve())]:
+    if outside := [file for file in files if not _is_inside(folder, file)]:
         raise UserError(
             f"{outside[0]}: is a link out of the folder, and nothing outside it is uploaded; copy the folder with "
             "cp -rL if you know what is in it"
@@ -64,16 +66,27 @@ def files_to_upload(folder: Path) -> list[Path]:
 
 
 def _code(folder: Path) -> Iterator[Path]:
-    """The modules that config.json names for `trust_remote_code`, and the modules that these import from the folder."""
-    from transformers.dynamic_module_utils import get_relative_import_files
+    """The modules that config.json names for `trust_remote_code`, and the modules that these import from the folder.
 
-    config = read_object(folder / "config.json")
-    references = config.get("auto_map", {})
+    Not transformers' get_relative_import_files, which reads whatever a module names, wherever and however large it is.
+    """
+    references = read_object(folder / "config.json").get("auto_map", {})
     references = [*references.values()] if isinstance(references, dict) else []
-    for module in sorted({reference.split(".")[0] for reference in references if isinstance(reference, str)}):
-        if is_plain_name(module) and (folder / f"{module}.py").is_file():
-            yield folder / f"{module}.py"
-            yield from map(Path, get_relative_import_files(folder / f"{module}.py"))
+    waiting = [reference.split(".")[0] for reference in references if isinstance(reference, str)]
+    seen: set[Path] = set()
+    while waiting:
+        name = waiting.pop()
+        path = folder / f"{name}.py"
+        if path in seen or not is_plain_name(name) or not path.is_file():
+            continue
+        seen.add(path)
+        yield path
+        if _is_inside(folder, path):
+            waiting += IMPORTED.findall(read_small_text(path))
+
+
+def _is_inside(folder: Path, path: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def write_published(folder: Path, target: Path, repo_id: str) -> None:

@@ -44,6 +44,22 @@ def refuse_link(path: Path) -> None:
         raise UserError(f"{path}: is neither a file nor a folder; remove it, or give another folder")
 
 
+def leads_out(folder: Path, path: Path) -> bool:
+    """Whether a path in a folder leads out of it; in the Hub's cache, files are links to the folder ../../blobs."""
+    root, real = folder.resolve(), Path(os.path.realpath(path))
+    return not real.is_relative_to(root) and real.parent != root.parent.parent / "blobs"
+
+
+def check_read(folder: Path, *paths: Path) -> None:
+    """Raise ValueError if one of these paths in a folder leads out of it."""
+    for path in paths:
+        if leads_out(folder, path):
+            raise UserError(
+                f"{path}: is a link out of {folder}, and nothing outside it is read; if you know what is there, copy "
+                "the folder with cp -rL, or give the folder that the link leads to"
+            )
+
+
 def no_follow(path: str, flags: int) -> int:
     """An ``opener`` for ``open`` that does not follow a link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)

@@ -31,6 +31,13 @@ def check_rules(path: Path) -> None:
         ValueError: it is not JSON, or its rules could make a text too long or a word too slow.
     """
     content = read_object(path)
+    try:
+        _check_rules(path, content)
+    except (TypeError, AttributeError) as error:  # a list, say, in the place of a name
+        raise UserError(f"{path}: expected the rules of a tokenizer ({error}); copy or download it again") from error
+
+
+def _check_rules(path: Path, content: dict[str, Any]) -> None:
     for name in ("normalizer", "decoder"):
         times = 1
         for rule in _parts(content.get(name)):

@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from transformers import (
@@ -34,7 +35,7 @@ from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import check_holds_weights
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
@@ -130,7 +131,7 @@ def read_contexts(path: str | Path) -> list[str]:
 
 
 def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer from a folder, the Hub or an old checkpoint.
+    """Model and tokenizer of a BERT from a folder, the Hub or an old checkpoint.
 
     Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
     """
@@ -140,7 +141,9 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         tokenizer = load_tokenizer(name)
         # An old checkpoint is always a BERT, and transformers' Auto class opens nothing without a folder.
         cls = BertForQuestionAnswering if is_old_checkpoint(name) else AutoModelForQuestionAnswering
-        model, new, _ = load_network(cls, name, ("qa_outputs.",))
+        # Checked before anything is made of it: its config may name code, or ask for more memory than there is.
+        options = {} if is_old_checkpoint(name) else {"config": checkpoint_config(name, quiet=True)}
+        model, new, _ = load_network(cls, name, ("qa_outputs.",), trust_remote_code=False, **options)
     except OSError as error:
         raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
@@ -150,8 +153,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
             "give a folder that run_squad.py made" + (f" (this is a {kind}, of {opened_by()[kind]})" if kind else "")
         )
     check_special_tokens(tokenizer)
-    if isinstance(model.config, BertConfig):
-        check_fit(model.config, tokenizer, 1)
+    check_fit(cast("BertConfig", model.config), tokenizer, 1)
     return model, tokenizer
 
 

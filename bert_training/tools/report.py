@@ -36,6 +36,7 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
+from bert_training.files.links import check_read
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.flags.scripts import SCRIPTS
@@ -85,6 +86,7 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
             f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
             "folders of the runs themselves"
         )
+    check_read(folder, *(folder / str(name) for name in names))
     return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
 
 
@@ -94,6 +96,7 @@ def _list_in(record: dict, name: str) -> list:
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
+    check_read(folder, *(folder / name for name in ("run.json", RESULTS, "metrics.jsonl")))
     facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
     with well_formed(folder / "run.json"):
         return _described(folder, facts, results)
@@ -246,14 +249,20 @@ def pretraining_row(run: FinishedRun) -> str:
     )
 
 
-def draw(runs: list[FinishedRun], path: Path) -> None:
-    """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
+def draw(runs: list[FinishedRun], path: Path) -> bool:
+    """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run.
+
+    Returns:
+        whether there was something to draw; a run may have no scores.
+    """
     bars: dict[tuple[str, str], dict[str, Scores]] = {}
     fine_tuning = fine_tuning_runs(runs)
     for (task, metric), scores in cells(fine_tuning).items():
         if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
             bars[task, metric] = scores
     pretrained = next((run for run in runs if run.task is None), None)
+    if not bars and not pretrained:
+        return False
     figure, axes = new_figure("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
@@ -264,6 +273,7 @@ def draw(runs: list[FinishedRun], path: Path) -> None:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
         draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
     save_figure(figure, path)
+    return True
 
 
 def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
@@ -323,8 +333,9 @@ def main(argv: list[str] | None = None) -> None:
     text = tables(runs)
     write_text(output / "report.md", text)
     print(text)
-    if importlib.util.find_spec("matplotlib"):
-        draw(runs, output / "report.png")
+    if not importlib.util.find_spec("matplotlib"):
+        print(f"table: {output / 'report.md'} (for the picture: pip install matplotlib)")
+    elif draw(runs, output / "report.png"):
         print(f"table and picture: {output / 'report.md'}, {output / 'report.png'}")
     else:
-        print(f"table: {output / 'report.md'} (for the picture: pip install matplotlib)")
+        print(f"table: {output / 'report.md'} (no picture: no run has scores)")

@@ -20,6 +20,7 @@ from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
 from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256, too_large
 from bert_training.files.json_files import read_json
+from bert_training.files.links import leads_out
 from bert_training.files.small_files import check_small
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
 from bert_training.networks.config_checks import ATTENTION
@@ -90,12 +91,6 @@ def unreadable(folder: Path) -> Iterator[Finding]:
 def is_named(path: Path, patterns: Iterable[str]) -> bool:
     """Whether the name of a file is of one of the patterns."""
     return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
-
-
-def leads_out(folder: Path, path: Path) -> bool:
-    """Whether a path in a folder leads out of it; in the Hub's cache, files are links to the folder ../../blobs."""
-    root, real = folder.resolve(), Path(os.path.realpath(path))
-    return not real.is_relative_to(root) and real.parent != root.parent.parent / "blobs"
 
 
 def checkpoints_of(folder: Path) -> list[Path]:

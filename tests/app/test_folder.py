@@ -164,6 +164,9 @@ def test_damaged_and_other_weights(folder):
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
     assert "its weights cannot be read" in refused(folder)
+    header = b"{" + b" " * (1 << 24) + b"}"
+    weights.write_bytes(len(header).to_bytes(8, "little") + header)
+    assert "its header would have 16,777,218 bytes" in refused(folder)
     weights.unlink()
     torch.save({"anything": torch.zeros(1)}, folder / "pytorch_model.bin")
     assert "expected weights in model.safetensors" in refused(folder)

@@ -15,7 +15,12 @@ from bert_training.files.links import guard, refuse_links
 from tests.helpers.repository import ROOT
 
 PRECIOUS = "precious\n"
-READING = {"damage", "is_draft", "json_text"}  # and `sync`, `delete`, which get what the other functions have checked
+READING = {
+    "is_occupied",
+    "damage",
+    "is_draft",
+    "json_text",
+}  # and `sync`, `delete`, which get what the other functions have checked
 INSIDE = {"sync", "delete"}
 
 

@@ -14,6 +14,7 @@ from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
 from bert_training.tools import ask
 from bert_training.tools.ask import answer_records, read_contexts
+from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
@@ -172,6 +173,35 @@ def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
         "warning: the question 'the old red house' has 4 pieces and is cut after the 3 that the model was "
         "fine-tuned with (max_query_length)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 10**10}, "GiB"),
+        ({"num_hidden_layers": 10**6}, "parameters|GiB"),
+        ({"attn_implementation": "somebody/kernel"}, "code of the Hub, which is not executed"),
+        ({"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.C", "AutoModelForQuestionAnswering": "theirs.M"}},
+         "expected a BERT checkpoint"),
+        ({"quantization_config": {"quant_method": "theirs"}}, "quantised"),
+        ({"hidden_act": "theirs"}, "hidden_act"),
+    ],
+)  # fmt: skip
+def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_path, monkeypatch, fields, message):
+    network(tokenizer).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    edit_json(tmp_path / "config.json", **fields)
+    monkeypatch.setattr(ask, "load_network", None)
+    with pytest.raises(ValueError, match=rf"{tmp_path}.*: .*({message})"):
+        ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT])
+
+
+def test_what_the_network_returns_is_not_for_the_config_to_say(tokenizer, tmp_path, capsys):
+    network(tokenizer).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    edit_json(tmp_path / "config.json", return_dict=False, output_attentions=True)
+    ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT])
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_pickle_that_asks_for_memory_or_time(tmp_path, name):
     text = refused("bert_training.networks.old_checkpoints:_load", tmp_path / "pytorch_model.bin", memory=1024)
     assert "pytorch_model.bin: expected a file with nothing but tensors; it cannot be read (" in text
     called = call("bert_training.files.pickled_weights:check_pickle", tmp_path / "pytorch_model.bin", memory=1024)
-    assert called.error == "ValueError" and called.text in text
+    assert called.error == "UserError" and called.text in text
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

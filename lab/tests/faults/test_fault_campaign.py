@@ -12,7 +12,7 @@ from lab.tests.helpers.fault_campaign import ROWS
 from tests.helpers.fault_runs import run
 from tests.helpers.repository import ROOT
 
-HERE = "tests.project.test_fault_campaign"
+HERE = "lab.tests.faults.test_fault_campaign"
 
 
 def wait_forever() -> None:

@@ -98,13 +98,15 @@ def tags(place: Path, attack: str) -> Path:
 
 def questions(place: Path, attack: str) -> Path:
     context = f"the old {attack} house by the river ."
+    # An attack is longer than a window, and a run whose answers are all longer is refused.
+    answers = [attack.strip(), "house"] * 4
     asked = [
         {
             "id": f"{attack}{i}",
             "question": f"{attack} ?",
-            "answers": [{"text": attack.strip(), "answer_start": at}],
+            "answers": [{"text": text, "answer_start": context.index(text)}],
         }
-        for i, at in enumerate([context.index(attack.strip())] * 8)
+        for i, text in enumerate(answers)
     ]
     content = {"data": [{"title": attack, "paragraphs": [{"context": context, "qas": asked}]}]}
     (place / "data.json").write_text(json.dumps(content))
