@@ -21,6 +21,7 @@ SHORTER = ("Strip", "StripAccents", "Nmt", "Sequence")
 LONGEST = 2_000  # times
 MOST_SPECIAL = 64  # special tokens around a text
 MOST_PROCESSORS = 4
+LARGEST_ID = 10_000_000  # the library takes time for every id up to the largest; published vocabularies have a million
 LONGEST_WORD = 1_000  # characters; the time for a word grows with the third power
 
 
@@ -49,6 +50,10 @@ def _check_rules(path: Path, content: dict[str, Any]) -> None:
                 )
     _check_processors(path, content.get("post_processor"))
     model = content.get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = [one for one in vocab.values() if isinstance(one, int)] if isinstance(vocab, dict) else []
+    if max(ids, default=0) > LARGEST_ID:
+        raise UserError(f"{path}: expected ids of at most {LARGEST_ID:,} in its vocabulary, got {max(ids):,}")
     longest = model.get("max_input_chars_per_word", 0) if isinstance(model, dict) else 0
     prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
     if not isinstance(longest, int) or longest > LONGEST_WORD or len(str(prefix)) > LONGEST_WORD:

@@ -19,6 +19,7 @@ def capacities(monkeypatch):
     return lambda: {each: os.environ[each] for each in CACHE_CAPACITIES if each in os.environ}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed_precision, kept", [("no", 16), ("bf16", 64)])
 def test_onednn_keeps_the_primitives_of_a_step(tmp_path, mixed_precision, kept):
     """With the 1,024 primitives that it keeps by default, none would be made again."""

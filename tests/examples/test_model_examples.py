@@ -87,6 +87,7 @@ def test_the_toy_objective_trains_a_model(
     assert (plan.a_length + plan.b_length).max() <= settings.capacity
 
 
+@pytest.mark.slow
 def test_the_toy_task_trains_a_model(tmp_path, pretrained, monkeypatch, capsys, no_pictures):
     """A row added from outside reaches the record, the card, the report and the checks, which start its own script."""
     monkeypatch.setitem(SCRIPTS, "toy_task.py", None)  # The example sets the row; it is removed after the test.

@@ -230,6 +230,7 @@ def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
     assert f"model_name = {NAME!r}\n" in sent["README.md"].decode()
 
 
+@pytest.mark.slow
 def test_a_second_upload_and_uploads_to_existing_repositories(hub, folder, tmp_path):
     """Without changes there is no commit. An existing repository keeps its visibility, and the user is told so."""
     first, again, public = uploads(hub, tmp_path, folder, [], [], ["--hub_private_repo", "false"])[:3]
@@ -274,6 +275,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
     hub.faults = [[*fault, 1] for fault, _ in REFUSALS]
     *lines, last = uploads(hub, tmp_path, folder, *[[]] * (len(REFUSALS) + 1))

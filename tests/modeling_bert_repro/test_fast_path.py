@@ -96,6 +96,7 @@ def test_the_last_layer_is_computed_where_it_is_read(name, case):
     assert rows == [few, full, full, full]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's, at a graph break
 def test_a_compiled_model_is_recompiled_a_bounded_number_of_times():
     """Choosing the tokens is the only graph break. Lengths become symbols, so that new lengths compile nothing."""

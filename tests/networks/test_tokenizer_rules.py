@@ -49,6 +49,15 @@ def test_rules_that_are_refused(folder, name):
         load_tokenizer(str(folder))
 
 
+def test_an_id_of_billions(folder):
+    """The library would take seconds for each copy of such a tokenizer."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"]["[UNK]"] = 4_000_000_000
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="expected ids of at most 10,000,000 in its vocabulary, got 4,000,000,000"):
+        load_tokenizer(str(folder))
+
+
 def test_a_file_for_one_version_of_transformers(folder):
     shutil.copy(folder / "tokenizer.json", folder / "tokenizer.4.0.0.json")
     edit_tokenizer(folder / "tokenizer.4.0.0.json", TOKENIZERS["chained replacements"])

@@ -37,6 +37,7 @@ def test_the_draw_is_that_of_the_whole_document(monkeypatch, in_memory):
         assert list(lines_of_side(lines_of(documents()), 0.4, side)) == lines_of(expected)
 
 
+@pytest.mark.slow
 def test_the_memory_does_not_grow_with_a_document(tmp_path, monkeypatch, pretrained):
     """A document of 8 MB, of which the lines would need twice as much: reading, checking, drawing and building."""
     monkeypatch.setattr(held_out, "_IN_MEMORY", 1 << 19)

@@ -40,6 +40,7 @@ def check_the_weights(place: Path, script: str, monkeypatch) -> None:
     assert f"{name}: all_results.json says 0.0777, but the weights give" in "\n".join(wrong(place, evaluate=True))
 
 
+@pytest.mark.slow
 def test_a_forged_score_is_found_by_the_weights(copy_of_run, monkeypatch):
     check_the_weights(copy_of_run("run_glue"), "run_glue", monkeypatch)
 
