@@ -9,8 +9,8 @@ LOCKED ?=
 TORCH_FLAGS := $(if $(TORCH_INDEX)$(LOCKED),--no-deps) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 BIN := .venv/bin
-# The tests run in as many processes as there are cores; JOBS=0 runs them in one, for a debugger or a printed line.
-JOBS ?= auto
+# The tests run in two processes; JOBS=8 suits a machine with more cores, JOBS=0 a debugger.
+JOBS ?= 2
 PYTEST_FLAGS := -n $(JOBS) --dist worksteal
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
