@@ -3,8 +3,8 @@
 import importlib.util
 from importlib.metadata import PackageNotFoundError, version
 
-# Checked here because every script and every `bert-repro` imports this file before it does any work. fcntl
-# locks a corpus while one process builds it; resource measures memory.
+# Checked here because every script and every command of `bert-repro` imports this file before it does any work.
+# fcntl locks a corpus while one process builds it; resource measures memory.
 for _name in ("fcntl", "resource"):
     if importlib.util.find_spec(_name) is None:
         raise SystemExit(f"training runs on Linux and macOS: this Python has no module {_name}; on Windows, use WSL 2")

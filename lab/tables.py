@@ -26,7 +26,6 @@ from lab.benchmarks.markdown import markdown
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "lab" / "records"
 
-
 # What the records of lab/benchmarks/step.py call a workload or a kind of padding, and how the pages say it; applied in
 # this order.
 WORDS = (

@@ -178,7 +178,7 @@ class BertForPreTraining(BertLanguageModel):
             labels: (B, L), token ids or -100.
             next_sentence_label: (B,), 0 if segment B follows A, 1 if it is random.
             num_items_in_batch: the number of labelled tokens of the optimiser step.
-            num_sequences_in_batch: the number of its labelled sequences. Default: the sequences of this batch. If only
+            num_sequences_in_batch: the number of its sequences. Default: the sequences of this batch. If only
                 num_items_in_batch is given, the mean NSP loss is weighted by this batch's share of the labelled tokens,
                 so that the weights of a step add up to 1; without ``labels``, num_items_in_batch counts sequences.
             sparse_prediction: return ``prediction_logits`` (M, V) of the labelled positions instead of (B, L, V).

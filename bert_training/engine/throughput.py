@@ -10,8 +10,8 @@ and an addition count as two operations; the backward pass costs twice as much a
     training = 3 * forward
 
 H is the hidden size, I the intermediate size, V the size of the vocabulary, and n the mean length of a sequence. The
-formula follows appendix B of PaLM (Chowdhery et al. 2022), where MFU is defined: `bert_training` FLOPs per second,
-divided by the peak FLOP/s of the machine.
+formula follows appendix B of PaLM (Chowdhery et al. 2022), where MFU is defined: training FLOPs per second, divided by
+the peak FLOP/s of the machine.
 """
 
 import resource

@@ -10,7 +10,8 @@ class Nature(enum.Flag):
 
     The report averages runs that agree in every flag except those marked FREE, START, DATA, AFTERWARDS or SERIES.
     Flags marked CHOICE must agree only if the best of several evaluations is kept. A flag that is neither FIXED nor
-    FREE may change while the run is unfinished; a finished run refuses the change.
+    FREE may change while the run is unfinished, unless that changes the number of steps or the global batch, which the
+    checkpoint compares; a finished run refuses the change.
 
     Attributes:
         FIXED: must not change between a checkpoint and the run that resumes from it, because the data, the learning

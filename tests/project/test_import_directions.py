@@ -14,7 +14,7 @@ from tests.helpers.repository import ROOT
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
-FLAGS, FILES, RECORDS = "bert_training.flags", "bert_training.files", "bert_training.cards"
+FLAGS, FILES, CARDS = "bert_training.flags", "bert_training.files", "bert_training.cards"
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
 TOOLS, APP = "bert_training.tools", "bert_training.app"
@@ -25,14 +25,14 @@ LAYERS = {
     TOKENIZATION: set(),
     FLAGS: {TOKENIZATION},
     FILES: {TOKENIZATION},
-    RECORDS: {TOKENIZATION, FLAGS, FILES},
+    CARDS: {TOKENIZATION, FLAGS, FILES},
     ENGINE: {TOKENIZATION, FLAGS, FILES},
     NETWORKS: {TOKENIZATION, FLAGS, FILES, ENGINE},
     BUILTIN: {TOKENIZATION, FILES},
-    PRETRAINING: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
-    TASKS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
-    TOOLS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
-    APP: {NETWORK, TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
+    PRETRAINING: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TASKS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TOOLS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
+    APP: {NETWORK, TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
 }
 
 
