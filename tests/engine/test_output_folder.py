@@ -34,7 +34,8 @@ def test_every_file_that_a_run_writes_is_taken_for_one():
     names |= {"predictions.json", "nbest_predictions.json", "span_predictions.json", "null_odds.json", "answers.html"}
     names |= {"validation_predictions.txt", "test_predictions.csv", "custom.tsv", "training_curves.png"}
     names |= {"lstm_heads.py", "checkpoint-500", "checkpoint-best-3", "model-00001-of-00002.safetensors"}
-    names |= {f"{task.folder}.tsv" for task in GLUE_TASKS.values()}  # a new task needs its name in WRITTEN
+    # A new task needs its name in WRITTEN. The two halves of MNLI are in TEST_ROWS.
+    names |= {f"{task.folder}.tsv" for task in GLUE_TASKS.values() if task.folder != "MNLI"}
     assert [name for name in sorted(names) if not re.fullmatch("|".join(WRITTEN), name)] == []
     for name in ("train.tsv", "test.txt", "predictions.py", "checkpoint-backup", "summary.log", "corpus"):
         assert not re.fullmatch("|".join(WRITTEN), name)
