@@ -26,6 +26,7 @@ def main(folder: str, target: str) -> None:
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}
     options = {"kwargs": seen, "dynamic_shapes": dict.fromkeys(seen, sizes), "output_names": ["logits"]}
     whole, small = Path(target) / "model.onnx", Path(target) / "model_int8.onnx"
+    whole.parent.mkdir(parents=True, exist_ok=True)
     torch.onnx.export(model.eval(), (), whole, dynamo=True, **options)
     graph = onnx.load(whole)
     del graph.graph.value_info[:]  # the shapes that torch writes there contradict those that onnxruntime infers

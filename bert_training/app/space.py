@@ -22,7 +22,7 @@ from bert_training.files.weights_header import files_of_index
 from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-OWN = ("bert_training", "tokenization")
+OWN = ("bert_training", "tokenization", "modeling_bert_repro")
 START = "bert_training.app.page"
 APP = '''"""The page of a model, written by bert-repro app --space."""
 
@@ -141,6 +141,7 @@ app_file: app.py
 pinned: false
 ---
 
-This page shows what a BERT says about your texts. The folder `model` holds the model, and the folders `bert_training`
-and `tokenization` those modules of the project modeling-bert-repro (Apache-2.0) that the page needs.
+This page shows what a BERT says about your texts. The folder `model` holds the model, and the folders `bert_training`,
+`modeling_bert_repro` and `tokenization` those modules of the project modeling-bert-repro (Apache-2.0) that the page
+needs.
 """

@@ -313,7 +313,7 @@ def _other_code(path: Path, then: str, claim: str) -> Finding:
     """The finding about a code file that is not as in the installed package; ``then`` is the commit of the run."""
     if path.name not in installed_code():
         return differs(claim, "a code file that the installed package does not have; do not execute it unread")
-    if then == commit():
+    if then == commit() and re.fullmatch(r"[0-9a-f]+", then):  # "unknown" and a changed checkout name no code
         return differs(claim, f"not that of the installed package, although the run used its commit {then}")
     reason = f"it is not that of the installed package (commit {commit()}); the run used commit {then}"
     return unknown(claim, f"{reason}. Do not execute it unread")

@@ -27,9 +27,8 @@ def gradio(monkeypatch):
 
 def test_the_modules_of_the_page_are_all_there_and_no_others():
     modules = needed_modules()
-    assert {"bert_training", "bert_training.app.page", "bert_training.tools.ask", "tokenization.wordpiece"} <= set(
-        modules
-    )
+    needed = {"bert_training.app.page", "bert_training.tools.ask", "tokenization.wordpiece"}
+    assert needed | {"bert_training", "modeling_bert_repro", "modeling_bert_repro.lstm_heads"} <= set(modules)
     assert not {
         "bert_training.app.command",
         "bert_training.app.space",
@@ -83,6 +82,7 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     assert (settings["app_file"], settings["sdk_version"]) == ("app.py", "6.31.0")
     compile((target / "app.py").read_text(), "app.py", "exec")
     lines = (target / "requirements.txt").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("modeling-bert-repro")]  # which is on no index
     assert {"torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate"} <= {
         line.split("==")[0] for line in lines
     }
