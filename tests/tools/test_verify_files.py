@@ -234,15 +234,23 @@ def test_the_auto_map_that_every_class_saves_is_the_expected_one(tmp_path, speci
     assert len(list(_named_code(tmp_path, run, ""))) == 1
 
 
-def test_changed_code_is_named_also_behind_new_hashes_and_another_commit(copy_of_run):
+def test_changed_code_is_named_also_behind_new_hashes_and_another_commit(copy_of_run, monkeypatch):
+    """A checkout with changes, or an installation without git, says nothing about the code of a run."""
     place = copy_of_run("run_glue")
     with open(place / "heads.py", "a") as file:
         file.write("import os")
-    forge(place)
-    assert "heads.py: not that of the installed package" in "\n".join(wrong(place))
-    change_json(place / "run.json", commit="0123456789ab")
-    forge(place)
-    assert "heads.py: it is not that of" in "\n".join(f.line() for f in findings_of(place) if f.verdict == UNKNOWN)
+    for then, here, differs in (
+        ("0123456789ab", "0123456789ab", True),
+        ("0123456789ab", "ba9876543210", False),
+        ("0123456789ab+", "0123456789ab+", False),
+        ("unknown", "unknown", False),
+    ):
+        monkeypatch.setattr("bert_training.tools.verify_files.commit", lambda here=here: here)
+        change_json(place / "run.json", commit=then)
+        forge(place)
+        assert ("heads.py: not that of the installed package" in "\n".join(wrong(place))) == differs
+        unknown = "\n".join(one.line() for one in findings_of(place) if one.verdict == UNKNOWN)
+        assert ("heads.py: it is not that of" in unknown) != differs
 
 
 @pytest.mark.parametrize("how", ["added", "forged"])
