@@ -278,11 +278,11 @@ def speed() -> str:
     base, squad = "pre-training base, 16 x 128", "fine-tuning squad train, small, batch 12"
     longest, alike = ratios[squad, "stock, padded to the longest"], ratios[squad, "stock, rows of like length"]
     rows = [
-        ("a step of pre-training BERT-Base, beside transformers' network", ratios[base, "stock"], step),
-        ("a step of BERT-Small on SQuAD, beside batches padded to their longest row", longest, step),
-        ("a step of BERT-Small on SQuAD, beside batches of rows of similar length", alike, step),
-        ("a whole run of BERT-Mini on SQuAD, beside Trainer", runs["squad"]["ratio"], runs["squad"]),
-        ("`make demo`, beside the same runs with Trainer", demo["ratio"], demo),
+        ("a step of pre-training BERT-Base, compared with transformers' network", ratios[base, "stock"], step),
+        ("a step of BERT-Small on SQuAD, compared with batches padded to their longest row", longest, step),
+        ("a step of BERT-Small on SQuAD, compared with batches of rows of similar length", alike, step),
+        ("a whole run of BERT-Mini on SQuAD, compared with Trainer", runs["squad"]["ratio"], runs["squad"]),
+        ("`make demo`, compared with the same runs with Trainer", demo["ratio"], demo),
     ]
     shown = [[what, f"{ratio:.2f} times as fast", *place(record)] for what, ratio, record in rows]
     what = f"`--recipe fast`: BERT-Mini from no weights to a loss of {race['rules']['target']:g} nats"

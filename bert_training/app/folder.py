@@ -65,6 +65,7 @@ class OpenedModel:
         texts: how many texts an example of classification has; None if the folder does not say.
         checkpoints: (step, folder) of every checkpoint of its pre-training that the folder still has, in order.
         builtin: it was trained on the documentation that Python installations carry.
+        objective: of its pre-training, a key of ``OBJECTIVES``; the usual one if the folder does not say.
     """
 
     folder: Path
@@ -76,6 +77,7 @@ class OpenedModel:
     texts: int | None = None
     checkpoints: tuple[tuple[int, Path], ...] = ()
     builtin: bool = False
+    objective: str = objectives.DEFAULT
 
     @cached_property
     def text_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -115,8 +117,9 @@ def open_folder(name: str) -> OpenedModel:
     at_the_end = last and abilities == (NAMES,)
     if at_the_end:
         abilities = (CLASSES,)
-    objective = objectives.OBJECTIVES.get(str(run["flags"].get("objective", objectives.DEFAULT)))
-    if objective and objective.pairs not in (None, objectives.NEXT_SENTENCE):  # the head tells something else
+    said = str(run["flags"].get("objective"))
+    objective = said if said in objectives.OBJECTIVES else objectives.DEFAULT
+    if objectives.OBJECTIVES[objective].pairs not in (None, objectives.NEXT_SENTENCE):  # the head tells something else
         abilities = tuple(ability for ability in abilities if ability != NEXT_SENTENCE)
     if model.config.is_decoder and MASKED in abilities:
         abilities = (NEXT_PIECE,)
@@ -133,6 +136,7 @@ def open_folder(name: str) -> OpenedModel:
         texts=run.get("texts_per_example") if run.get("texts_per_example") in (1, 2) else None,
         checkpoints=tuple(_checkpoints(folder, run)) if {MASKED, NEXT_PIECE} & set(abilities) else (),
         builtin=_is_builtin(run),
+        objective=objective,
     )
 
 

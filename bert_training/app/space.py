@@ -19,6 +19,7 @@ from bert_training.files import atomic
 from bert_training.files.json_files import read_json
 from bert_training.files.publishing import CONFIGS, published_config
 from bert_training.files.weights_header import files_of_index
+from bert_training.flags.objectives import DEFAULT
 from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +121,8 @@ def _copy_model(folder: Path, source: Path, target: Path) -> None:
 def _write_facts(opened: OpenedModel, target: Path) -> None:
     """Those facts of run.json that the page needs, without flags, paths and names of data."""
     facts: dict = {"flags": {"label_token": "last"} if opened.at_the_end else {}}
+    if opened.objective != DEFAULT:  # it says what the head of the pairs tells
+        facts["flags"]["objective"] = opened.objective
     if opened.texts:
         facts["texts_per_example"] = opened.texts
     facts["builtin_data"] = opened.builtin

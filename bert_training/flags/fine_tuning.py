@@ -215,8 +215,7 @@ class SquadArguments(FineTuningArguments):
         # 0 has no effect either, but it is accepted, because the records of all runs on SQuAD 1.1 have it.
         idle = self.null_score_diff_threshold and not self.version_2_with_negative
         refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
-        # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0, as all records
-        # do.
+        # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0 of all records.
         only_evaluates = self.validation_file and not self.train_file
         if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
             self.null_score_diff_threshold = 0.0

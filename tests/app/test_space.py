@@ -90,6 +90,14 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     assert (opened.texts, opened.builtin, [step for step, _ in opened.checkpoints]) == (2, False, [10])
 
 
+def test_a_space_of_sentence_order_shows_no_next_sentence(gradio, tmp_path, pretrained):
+    folder = shutil.copytree(pretrained, tmp_path / "model")
+    (folder / "run.json").write_text(json.dumps({"flags": {"objective": "mlm_sop"}}))
+    opened = open_folder(str(folder))
+    write_space(opened, str(tmp_path / "space"))
+    assert open_folder(str(tmp_path / "space/model")).abilities == opened.abilities == ("masked words",)
+
+
 @pytest.mark.parametrize("place", ["", "checkpoint-10"])
 @pytest.mark.parametrize("name", ["special_tokens_map.json", "vocab.txt", "tokenizer_config.json", "config.json"])
 def test_a_space_holds_nothing_from_outside_the_folder(gradio, tmp_path, pretrained, place, name):

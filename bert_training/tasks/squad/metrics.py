@@ -149,8 +149,7 @@ def _score_v2(
 def score_answer(name: str, gold: Sequence[str], prediction: str) -> float:
     """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
     measure = exact_match if name == "exact" else f1_v2
-    # As in the official script, gold answers that are empty after normalisation are skipped; if none is left, "" is
-    # right.
+    # As in the official script, gold answers that are empty after normalisation are skipped; "" is right without any.
     answers = [answer for answer in gold if normalize_answer(answer)] or [""]
     return max(measure(prediction, answer) for answer in answers)
 
