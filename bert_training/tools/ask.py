@@ -10,7 +10,6 @@ in the context and the one after its last. A model that was fine-tuned on SQuAD 
 --null_score_diff_threshold. Windows have the lengths that the model was fine-tuned with.
 """
 
-import argparse
 import itertools
 import json
 import sys
@@ -30,6 +29,7 @@ from transformers import (
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.compressed_files import numbered_lines
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import class_in, load_network
@@ -159,12 +159,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 def main(argv: list[str] | None = None) -> None:
     """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro ask",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("ask", __doc__)
     parser.add_argument(
         "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
     )

@@ -11,7 +11,6 @@ Pre-training runs are listed below, and the training and held-out loss of the fi
 command writes report.md and, if matplotlib is installed, report.png.
 """
 
-import argparse
 import importlib.util
 import statistics
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.glue import title_of
 from bert_training.tasks.seeds import read_summary
@@ -318,12 +318,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
 
 def main(argv: list[str] | None = None) -> None:
     """Write and print the report. Raises ValueError for a folder without a finished run."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro report",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("report", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
     parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
     args = parser.parse_args(argv)

@@ -18,7 +18,6 @@ safetensors, nothing is unpickled, and the Hub is not asked. Links out of the fo
 only the data is read: to compare its hash and, if that is the one in run.json, to evaluate the weights.
 """
 
-import argparse
 import ast
 import difflib
 import math
@@ -36,6 +35,7 @@ from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
 from bert_training.files.small_files import read_small_text
+from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
@@ -64,12 +64,7 @@ MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|
 
 def main(argv: list[str] | None = None) -> None:
     """Print the findings; exits with status 1 if one of them is a difference. ValueError if nothing can be verified."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro verify",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("verify", __doc__)
     parser.add_argument("folder", help="output folder of a finished run or of a series, or a folder with runs below it")
     parser.add_argument("--data", nargs="+", default=[], help="files of the run's data, or folders that have them")
     parser.add_argument(

@@ -3,7 +3,6 @@
 bert-repro vocabulary --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
 """
 
-import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.text_files import FORMS, read_texts
+from bert_training.flags.parsing import command_parser
 from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
 
 
@@ -45,12 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         ValueError, OSError: as ``learn_vocabulary`` does.
     """
-    parser = argparse.ArgumentParser(
-        prog="bert-repro vocabulary",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("vocabulary", __doc__)
     parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
     parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
     parser.add_argument("--output_dir", "--output-dir", required=True)

@@ -11,7 +11,6 @@ best run are used. A file begins with ``index<tab>prediction`` and then has one 
                  1      0                            1      contradiction
 """
 
-import argparse
 import io
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
 from bert_training.files.records import check_unchanged
 from bert_training.files.small_files import read_small_bytes
+from bert_training.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary
@@ -206,12 +206,7 @@ def _problems(contents: dict[str, bytes]) -> Iterator[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Make or check a zip. Raises ValueError if the server would refuse the files."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro submission",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("submission", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("zip", help="collect the predictions of finished runs")
     command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --write_submission")
