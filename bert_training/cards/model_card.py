@@ -274,6 +274,8 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        if averaged := metrics.get("averaged_evaluations"):
+            when = f"with the mean of the weights at the last {averaged} evaluations"
         lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
