@@ -198,6 +198,9 @@ def data_used(card: Card) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+    if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
+        named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
+        lines.append(f"Weights of the classes in the training loss: {named}.")
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "

@@ -1,5 +1,7 @@
 """Layers that are not trained (``--freeze_layers``)."""
 
+from typing import Any
+
 from transformers import BertConfig, PreTrainedModel
 
 from bert_training.flags.controls import ControlArguments
@@ -23,9 +25,9 @@ def freeze_lowest(model: PreTrainedModel, layers: int) -> str:
     Returns:
         What is frozen, in words.
     """
-    encoder = model.base_model
-    for part in (encoder.embeddings, *encoder.encoder.layer[:layers]):
+    bert: Any = model.base_model
+    for part in (bert.embeddings, *bert.encoder.layer[:layers]):
         part.requires_grad_(False)
-    of_layers = f" and the lowest {layers} of {len(encoder.encoder.layer)} layers" if layers else ""
+    of_layers = f" and the lowest {layers} of {len(bert.encoder.layer)} layers" if layers else ""
     frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
     return f"frozen: the embeddings{of_layers}, {frozen:,} of {model.num_parameters():,} parameters"
