@@ -49,7 +49,7 @@ from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
-from bert_training.tasks.loss_weights import loss_arguments
+from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
@@ -100,6 +100,8 @@ def run_one(
     train = labelled_texts.weighted_features(data, features)
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
+    for line in smoothing_warnings(args, data.class_weights):
+        run.say(line)
     tuned = fine_tune(run, model, origin, train, evaluated, metric, loss_arguments(args, data.class_weights))
     tuned.results.update(write_predictions(run, tuned.model, data, features))
     save_folder(run, tuned, tokenizer, data.name)

@@ -105,7 +105,11 @@ def run_one(
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
     remarks = tagged_text.remarks(rows, tokenizer)
-    for line in (*tagged_text.cut_remarks(rows, data.splits, args.max_seq_length), *remarks):
+    for line in (
+        *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
+        *remarks,
+        *loss_weights.smoothing_warnings(args, data.class_weights),
+    ):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:

@@ -115,15 +115,13 @@ def with_loss_weights(
     """
     if class_weights is None and row_weights is None:
         return rows
-    labels, weights = rows.columns["labels"], [1.0] * len(rows) if row_weights is None else row_weights
-    of_class = np.ones(1) if class_weights is None else np.array([*class_weights.values()])
-
-    def weigh(label: Any, weight: float) -> Any:
-        factor = of_class[label] if class_weights is not None else np.ones_like(label, dtype=np.float64)
-        return np.where(np.asarray(label) == IGNORED, 0.0, factor * weight)[()]
-
-    column = [weigh(label, weight) for label, weight in zip(labels, weights, strict=True)]
-    return Features(rows.columns | {"loss_weights": column}, rows.pad_token_id)
+    labels, weights = rows.columns["labels"], [1.0] * len(rows) if row_weights is None else [*row_weights]
+    if class_weights is not None:
+        of_class = np.array([*class_weights.values()])
+        known = [np.not_equal(label, IGNORED) for label in labels]
+        classes = [np.where(one, label, 0) for one, label in zip(known, labels)]
+        weights = [(one * of_class[each] * w)[()] for one, each, w in zip(known, classes, weights, strict=True)]
+    return Features(rows.columns | {"loss_weights": weights}, rows.pad_token_id)
 
 
 def loss_arguments(args: ClassArguments, class_weights: dict[str, float] | None) -> dict[str, Any]:
@@ -132,6 +130,29 @@ def loss_arguments(args: ClassArguments, class_weights: dict[str, float] | None)
         return {}
     weights = {} if class_weights is None else {"class_weights": torch.tensor([*class_weights.values()])}
     return {"label_smoothing": args.label_smoothing, **weights}
+
+
+def smoothing_warnings(args: ClassArguments, class_weights: dict[str, float] | None) -> list[str]:
+    """A line if the weights make label smoothing much stronger than it was asked for; see losses.py: cross_entropy.
+
+    torch weighs what a label gives to each class by the weight of that class, so a heavy class receives most of it.
+    """
+    share = args.label_smoothing
+    if not share or class_weights is None:
+        return []
+    given = share / len(class_weights) * sum(class_weights.values())
+    kept = {
+        name: (share / len(class_weights) + 1 - share) * w / ((1 - share) * w + given)
+        for name, w in class_weights.items()
+    }
+    name = min(kept, key=lambda one: kept[one])
+    if kept[name] > 1 - 2 * share:
+        return []
+    return [
+        f"warning: with these class weights, --label_smoothing {share:g} leaves the label {name!r} only "
+        f"{kept[name]:.0%} of itself in the training loss, because heavy classes receive most of what is given away; "
+        "give a smaller one, or none"
+    ]
 
 
 def facts_of(class_weights: dict[str, float] | None) -> dict[str, Any]:
