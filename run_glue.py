@@ -102,7 +102,9 @@ def run_one(
         train = with_labels_at_the_end(train)
     for line in smoothing_warnings(args, data.class_weights):
         run.say(line)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric, loss_arguments(args, data.class_weights))
+    several = data.problem_type == "multi_label_classification"
+    arguments = loss_arguments(args, data.class_weights, several)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
     tuned.results.update(write_predictions(run, tuned.model, data, features))
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)

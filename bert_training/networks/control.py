@@ -124,10 +124,14 @@ def _weighted_loss(
 
     A count may be less than 1, because it is a sum of weights.
     """
-    logits, labels = logits.float().flatten(0, -2), labels.flatten()
+    several = labels.is_floating_point() and labels.dim() == 2
+    logits, labels = logits.float().flatten(0, -2), labels if several else labels.flatten()
     real = (labels != IGNORED).float()
-    weights = real if loss_weights is None else real * loss_weights.flatten()
-    if labels.is_floating_point():
+    weights = real if loss_weights is None else real * loss_weights.view(-1, *[1] * several)
+    if several:
+        positive = labels if class_weights is None else labels * class_weights.to(logits)
+        losses = -(positive * F.logsigmoid(logits) + (1 - labels) * F.logsigmoid(-logits))
+    elif labels.is_floating_point():
         losses = (logits.squeeze(-1) - labels.float()) ** 2
     else:
         classes = labels.where(labels != IGNORED, 0)

@@ -42,17 +42,25 @@ def check_flags(args: ClassArguments, trained: bool, problem: str = "single_labe
 
 
 def class_weights_of(
-    args: ClassArguments, names: Sequence[str], counts: Sequence[int], things: str, may_be_absent: bool = False
+    args: ClassArguments,
+    names: Sequence[str],
+    counts: Sequence[int],
+    things: str,
+    may_be_absent: bool = False,
+    several_of: int | None = None,
 ) -> dict[str, float] | None:
     """The weight of every class that ``--class_weights`` asks for; None without the flag.
 
-    Balanced weights are n / (C n_c), with n labels, n_c of them of class c, and C classes: scikit-learn's rule.
+    Balanced weights are n / (C n_c), with n labels, n_c of them of class c, and C classes: scikit-learn's rule. If a
+    text may have several labels, the weight of a label counts where a text has it (torch's ``pos_weight``), and
+    balanced is the number of texts without it divided by the number of those with it.
 
     Args:
         names: the classes, in the order of their numbers.
         counts: how many of the training labels are of each class.
         things: what has a label, for messages, such as "row".
         may_be_absent: classes that do not occur count for nothing, and their weight is 1; otherwise they are an error.
+        several_of: the number of texts, if each may have several labels; otherwise None.
 
     Raises:
         ValueError: a class does not occur; or the file lacks a class, has another, or a weight that is none.
@@ -67,6 +75,13 @@ def class_weights_of(
             f"--class_weights balanced: no training {things} has the label {_list(absent)}, so there is no number of "
             f"{things}s to balance; add some, or give the weights in a JSON file"
         )
+    if several_of is not None:
+        if everywhere := [name for name, count in zip(names, counts, strict=True) if count == several_of]:
+            raise UserError(
+                f"--class_weights balanced: every training {things} has the label {_list(everywhere)}, so there is "
+                f"nothing to balance; add {things}s without it, or give the weights in a JSON file"
+            )
+        return {name: (several_of - n) / n for name, n in zip(names, counts, strict=True)}
     present = len(names) - len(absent)
     return {name: sum(counts) / (present * n) if n else 1.0 for name, n in zip(names, counts, strict=True)}
 
@@ -121,15 +136,17 @@ def with_loss_weights(
         known = [np.not_equal(label, IGNORED) for label in labels]
         classes = [np.where(one, label, 0) for one, label in zip(known, labels)]
         weights = [(one * of_class[each] * w)[()] for one, each, w in zip(known, classes, weights, strict=True)]
-    return Features(rows.columns | {"loss_weights": weights}, rows.pad_token_id)
+    return type(rows)(rows.columns | {"loss_weights": weights}, rows.pad_token_id)
 
 
-def loss_arguments(args: ClassArguments, class_weights: dict[str, float] | None) -> dict[str, Any]:
+def loss_arguments(
+    args: ClassArguments, class_weights: dict[str, float] | None, several_labels: bool = False
+) -> dict[str, Any]:
     """The further arguments of the model in training (heads.py), besides the column ``loss_weights``."""
-    if not args.label_smoothing:
-        return {}
-    weights = {} if class_weights is None else {"class_weights": torch.tensor([*class_weights.values()])}
-    return {"label_smoothing": args.label_smoothing, **weights}
+    found: dict[str, Any] = {"label_smoothing": args.label_smoothing} if args.label_smoothing else {}
+    if class_weights is not None and (found or several_labels):
+        found["class_weights"] = torch.tensor([*class_weights.values()])
+    return found
 
 
 def smoothing_warnings(args: ClassArguments, class_weights: dict[str, float] | None) -> list[str]:

@@ -9,13 +9,14 @@ import torch
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional as F
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import modeling_bert_repro
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.loop import labelled_items, training_steps
 from bert_training.engine.predict import predict
 from bert_training.engine.state import UNKNOWN, TrainingState
-from bert_training.networks.control import control_of
+from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.tasks.classification.last_token import with_labels_at_the_end
 from bert_training.tasks.loss_weights import (
     check_flags,
@@ -25,6 +26,7 @@ from bert_training.tasks.loss_weights import (
     smoothing_warnings,
     with_loss_weights,
 )
+from modeling_bert_repro.losses import classification_loss
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 
 NAMES = ("never", "often", "seldom")
@@ -166,6 +168,51 @@ def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows, s
     evaluated = predict(run, model, plain, 5, per_token=kind == "last")["loss"]
     if kind != "regression":  # An evaluation knows no weights.
         assert evaluated == pytest.approx(log_loss(LABELS, logits.double().softmax(1)), rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [None, [0.5, 2.0, 0.0, 1.0]])
+def test_several_labels_have_torchs_pos_weight(rows):
+    """Two parts of a batch add up to the whole, as torch computes it; the control does so in its own way."""
+    torch.manual_seed(0)
+    logits, labels = torch.randn(4, 3), torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1]])
+    of_label = torch.tensor([3.0, 0.25, 2.0])
+    own = torch.tensor(rows or [1.0] * 4)[:, None]
+    losses = F.binary_cross_entropy_with_logits(logits, labels, pos_weight=of_label, reduction="none")
+    expected = float((losses * own).sum() / (own.sum() * 3))
+
+    def parts(find):
+        return [find(slice(0, 1)), find(slice(1, 4))]
+
+    def batch(part):
+        return {"labels": labels[part], **({} if rows is None else {"loss_weights": own[part, 0]})}
+
+    count = float(sum(map(labelled_items, parts(batch))))
+    kind = "multi_label_classification"
+
+    def ours(part):
+        weights = batch(part).get("loss_weights")
+        return classification_loss(logits[part], labels[part], kind, count, weights, class_weights=of_label)
+
+    def theirs(part):
+        network = SimpleNamespace(forward=lambda **_: SequenceClassifierOutput(logits=logits[part]))
+        return with_exact_losses(network).forward(**batch(part), num_items_in_batch=count, class_weights=of_label).loss
+
+    assert float(sum(parts(ours))) == pytest.approx(expected, rel=1e-6)
+    assert float(sum(parts(theirs))) == pytest.approx(expected, rel=1e-6)
+    weights = None if rows is None else own[:, 0]
+    assert float(classification_loss(logits, labels, kind, None, weights, class_weights=of_label)) == pytest.approx(
+        expected
+    )
+    with pytest.raises(ValueError, match="neither label_smoothing nor"):
+        classification_loss(logits, labels, kind, label_smoothing=0.1)
+
+
+def test_balanced_weights_of_several_labels():
+    asked = flags(class_weights="balanced")
+    assert class_weights_of(asked, ("a", "b"), [1, 3], "row", several_of=4) == {"a": 3.0, "b": pytest.approx(1 / 3)}
+    with pytest.raises(ValueError, match="every training row has the label 'b', so there is nothing to balance"):
+        class_weights_of(asked, ("a", "b"), [1, 4], "row", several_of=4)
+    assert list(loss_arguments(asked, {"a": 3.0}, several_labels=True)) == ["class_weights"]
 
 
 def test_items_of_several_labels_counted_by_hand():

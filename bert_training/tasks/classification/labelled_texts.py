@@ -169,9 +169,14 @@ def weigh(args: GlueArguments, data: ClassificationData) -> None:
         ValueError: as in ``check_flags`` and ``class_weights_of``.
     """
     check_flags(args, "train" in data.splits, data.problem_type)
-    if args.class_weights is not None:
-        counts = count_labels(data.splits["train"].labels or [], len(data.label_names))
-        data.class_weights = class_weights_of(args, data.label_names, counts, "row")
+    if args.class_weights is None:
+        return
+    labels, names = data.splits["train"].labels or [], data.label_names
+    if data.problem_type == "multi_label_classification":
+        having = np.asarray(labels).sum(0).astype(int).tolist()
+        data.class_weights = class_weights_of(args, names, having, "row", several_of=len(labels))
+    else:
+        data.class_weights = class_weights_of(args, names, count_labels(labels, len(names)), "row")
 
 
 # --- to the model, and back ------------------------------------------------------------------------------
@@ -223,7 +228,9 @@ def weighted_features(data: ClassificationData, features: dict[str, Features]) -
     """The training split with the weights of its rows and classes; None if there is none."""
     if "train" not in features:
         return None
-    return with_loss_weights(features["train"], data.class_weights, data.splits["train"].weights)
+    # Weights of labels of which a text may have several belong to no text.
+    of_class = None if data.problem_type == "multi_label_classification" else data.class_weights
+    return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
 
 
 def write_predictions(folder: Path, data: ClassificationData, split: str, logits: np.ndarray) -> Path:
