@@ -47,7 +47,9 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     config = read(model, "config.json") | {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
     given = ("--average_last=2", "--eval_steps=2", "--max_steps=6", "--save_steps=2", "--save_total_limit=0")
-    given += (*CONTROLS, *RARE, "--warmup_steps=0")
+    file = tmp_path / "weights.json"
+    file.write_text('{"acceptable": 0.5, "unacceptable": 2}')
+    given += (*CONTROLS, f"--class_weights={file}", "--label_smoothing=0.1", "--warmup_steps=0")
     whole, broken = tmp_path / "whole" / "run", tmp_path / "broken" / "run"
     results = train(whole, model, glue_files, "cola", *given)
     assert "frozen: the embeddings and the lowest 1 of 2 layers" in capsys.readouterr().out
@@ -68,8 +70,7 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     assert events(whole, "eval")[-1]["eval_loss"] == results["eval_loss"] != events(whole, "eval")[-2]["eval_loss"]
     card = (whole / "README.md").read_text(encoding="utf-8")
     assert "with the mean of the weights at the last 2 evaluations" in card
-    weights = read(whole, "run.json")["data"]["weights_of_classes"]["weights"]
-    assert "in the training loss: " + ", ".join(f"{name} {weight:.4g}" for name, weight in weights.items()) in card
+    assert "in the training loss: unacceptable 2, acceptable 0.5." in card
     assert not [finding.line() for finding in findings_of(whole) if finding.verdict == DIFFERS]
 
     save = fine_tuning.save_checkpoint
@@ -85,6 +86,10 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     again = (*given, "--resume_from_checkpoint=auto")
     with pytest.raises(ValueError, match=r"steps averaged \[4, 6\] -> \[5, 6\]"):
         train(broken, model, glue_files, "cola", *again, "--eval_steps=5")
+    file.write_text('{"acceptable": 0.5, "unacceptable": 3}')
+    with pytest.raises(ValueError, match="belongs to a run on other data"):
+        train(broken, model, glue_files, "cola", *again)
+    file.write_text('{"acceptable": 0.5, "unacceptable": 2}')
     train(broken, model, glue_files, "cola", *again)
     check_same(whole, broken)
 
