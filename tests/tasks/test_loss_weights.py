@@ -17,6 +17,7 @@ from bert_training.engine.loop import labelled_items, training_steps
 from bert_training.engine.predict import predict
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.networks.control import control_of, with_exact_losses
+from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted_features
 from bert_training.tasks.classification.last_token import with_labels_at_the_end
 from bert_training.tasks.loss_weights import (
     check_flags,
@@ -112,6 +113,16 @@ def test_words_have_the_weights_of_their_tags():
     assert with_loss_weights(rows, None) is rows
     batch = with_loss_weights(rows, {"never": 3.0, "often": 0.25, "seldom": 2.0}).collate([0, 1])
     assert batch["loss_weights"].tolist() == [[0.25, 0, 3, 0], [0, 0, 2, 0.25]]
+
+
+def test_the_weights_of_a_row_and_of_its_class_are_multiplied():
+    train = Examples((["a", "b", "c"],), [0, 1, 1], ["0", "1", "2"], str, {}, None, weights=[2.0, 0.5, 1.0]).first(2)
+    task = SimpleNamespace(labels=("x", "y"), several_labels=False)
+    data = ClassificationData("custom", task, {"train": train}, class_weights={"x": 1.0, "y": 3.0})
+    assert weighted_features(data, {"train": features([0, 1])}).columns["loss_weights"] == [2.0, 1.5]
+    data.class_weights = None
+    assert weighted_features(data, {"train": features([0, 1])}).columns["loss_weights"] == [2.0, 0.5]
+    assert weighted_features(data, {}) is None
 
 
 # --- The loss of a training -------------------------------------------------------------------------------
