@@ -229,7 +229,7 @@ def write_predictions(
         run.say(by_class.shown(results))
     if data.own and run.is_main:
         for path in labelled_texts.write_own(run.output_dir, data, logits, temperature):
-            run.say(f"with probabilities, if there are classes: {path}, and the same as .jsonl")
+            run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
     for name, classes in (tuned.results | results).items():
         if name.endswith(by_class.BY_CLASS):
             run.say(f"{name}:\n{by_class.table(classes)}")

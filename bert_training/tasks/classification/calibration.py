@@ -21,7 +21,7 @@ from tokenization.errors import UserError
 
 BINS = 15
 LOWEST, HIGHEST = 0.05, 20.0
-"""The bounds of T. Without a wrong prediction the likelihood would have T fall to 0, and without a right one rise."""
+"""The bounds of T. Without a wrong prediction the likelihood would let T fall to 0, and without a right one rise."""
 
 
 def probabilities(logits: np.ndarray, temperature: float | None = None) -> np.ndarray:
@@ -46,14 +46,14 @@ def find_temperature(logits: np.ndarray, labels: Sequence[int] | np.ndarray) -> 
 
     logits, rows = np.asarray(logits, dtype=np.float64), np.arange(len(labels))
 
-    def loss(log_temperature: float) -> float:
-        return float(-log_softmax(logits / np.exp(log_temperature), axis=1)[rows, np.asarray(labels)].mean())
+    def loss(temperature: float) -> float:
+        return float(-log_softmax(logits / temperature, axis=1)[rows, np.asarray(labels)].mean())
 
-    # It is convex in 1 / T, so that there is one minimum, also over log T.
+    # It is convex in 1 / T, so that there is one minimum, also over log T. The search stops short of its bounds.
     bounds = (np.log(LOWEST), np.log(HIGHEST))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-7})
-    best = min((*bounds, float(found.x)), key=loss)
-    return float(np.clip(np.exp(best), LOWEST, HIGHEST))
+    options = {"xatol": 1e-7}
+    found = minimize_scalar(lambda power: loss(np.exp(power)), bounds=bounds, method="bounded", options=options)
+    return min((LOWEST, HIGHEST, float(np.exp(found.x))), key=loss)
 
 
 def calibration_scores(
@@ -81,9 +81,9 @@ def remark(temperature: float) -> str:
     """A line for the user about a temperature that was found."""
     line = f"temperature {temperature:.4g}: logits are divided by it, and the labels stay the same"
     if temperature in (LOWEST, HIGHEST):
-        few = "hardly any wrong" if temperature == LOWEST else "hardly any right"
         line += (
-            f"; warning: this is the bound of what is looked for, because the validation data has {few} predictions; "
-            "give more validation data, or do not use the probabilities"
+            "; warning: the search ends there, so this validation data does not say how sure the model may be: it has "
+            f"hardly any {'wrong' if temperature == LOWEST else 'right'} predictions, or the model has hardly learnt "
+            "anything; give more validation data, or do not rely on the probabilities"
         )
     return line
