@@ -106,7 +106,7 @@ def run_one(
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
-    if args.calibrate:
+    if args.calibrate and temperature is not None:
         store_facts(model.config, temperature=temperature)
         run.say(calibration.remark(temperature))
     tuned.results.update(write_predictions(run, tuned, data, features, temperature))

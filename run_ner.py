@@ -66,7 +66,6 @@ from bert_training.tasks.task_data import check_vocabulary, record_origin, resul
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
 
-
 class Tagged(NamedTuple):
     """For every sentence the predicted tags of its words, and their probabilities."""
 

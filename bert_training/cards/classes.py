@@ -1,4 +1,4 @@
-"""What a model card says of the classes: their scores, who is taken for whom, and how far probabilities can be believed.
+"""What a model card says of the classes: their scores, who is taken for whom, and whether to believe probabilities.
 
 Everything is read from all_results.json and ``confusion.json``.
 """
@@ -13,7 +13,7 @@ from bert_training.cards.markdown import plain
 BY_CLASS = "_by_class"
 MOST_ROWS = 30  # of the table; of more classes those with the lowest F1
 NAMES = {"eval": "validation", "test": "test"}
-TEMPERATURE = """The probabilities are calibrated: before the softmax, `bert-repro` divides the logits by the temperature
+TEMPERATURE = """The probabilities are calibrated: before the softmax, `bert-repro` divides the logits by a temperature,
 {temperature:.4g}, which was found on validation data. A plain pipeline does not divide them. Its labels are the same,
 and this continues the program above with the same probabilities:
 
@@ -46,7 +46,7 @@ def class_sections(folder: Path, metrics: Mapping[str, Any]) -> Iterator[str]:
             if pairs := most_confused(counts.get(split, {})):
                 text += "\n\n| true class | taken for | rows | of |\n|---|---|---:|---:|"
                 text += "".join(
-                    f"\n| {plain(pair.name)} | {plain(pair.taken_for)} | {pair.count:,} | {pair.rows:,} |"
+                    f"\n| {plain(pair.name)} | {plain(pair.taken_for)} | {pair.wrong:,} | {pair.rows:,} |"
                     for pair in pairs
                 )
             yield text
@@ -80,5 +80,5 @@ def calibration_section(metrics: Mapping[str, Any], run: Mapping[str, Any], temp
     section = f"### Probabilities\n\n{TEMPERATURE.format(temperature=temperature, program=program)}"
     before, after = metrics.get("eval_ece_uncalibrated"), metrics.get("eval_ece")
     if isinstance(before, float) and isinstance(after, float):
-        section += f"\n\nThe expected calibration error on the validation data is {after:.4f}; without it, {before:.4f}."
+        section += f"\n\nExpected calibration error on validation data: {after:.4f}; without it, {before:.4f}."
     return section

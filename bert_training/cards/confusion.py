@@ -11,7 +11,7 @@ With up to ``MOST_CLASSES`` classes, ``confusion_validation.png`` shows it as a 
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,14 +35,15 @@ class Confused(NamedTuple):
 
     name: str
     taken_for: str
-    count: int
+    wrong: int
     rows: int
 
 
 def counts_of(matrix: np.ndarray, names: Sequence[str]) -> dict[str, dict[str, int]]:
     """A matrix (C, C) of numbers of rows, with the names of its classes."""
     return {
-        name: {names[number]: int(row[number]) for number in np.flatnonzero(row)} for name, row in zip(names, matrix)
+        name: {names[number]: int(row[number]) for number in np.flatnonzero(row).tolist()}
+        for name, row in zip(names, matrix)
     }
 
 
@@ -59,7 +60,7 @@ def most_confused(counts: Counts, most: int = PAIRS) -> list[Confused]:
         for other, count in row.items()
         if other != name
     ]
-    return sorted(pairs, key=lambda pair: -pair.count)[:most]
+    return sorted(pairs, key=lambda pair: -pair.wrong)[:most]
 
 
 def picture_of(split: str) -> str:
@@ -108,10 +109,8 @@ def confusion_figure(split: str, counts: Counts) -> "Figure":
         if count:
             dark = shares[row, column] > 0.5
             text = f"{count:,}" if count < 10_000 else f"{count / 1000:,.0f}k"
-            axis.text(
-                column, row, text, ha="center", va="center", fontsize=9, color="white" if dark else INK
-            )
-    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if size > 2 else {}
+            axis.text(column, row, text, ha="center", va="center", fontsize=9, color="white" if dark else INK)
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if size > 2 else {}
     axis.set_xticks(range(size), names, parse_math=False, **slanted)
     axis.set_yticks(range(size), names, parse_math=False)
     axis.set_xlabel("predicted", color=GREY)

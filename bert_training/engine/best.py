@@ -19,7 +19,6 @@ from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
 
-
 LOWER_IS_BETTER = ("loss", "_ece")
 MOST_NAMES = 40  # in the error about an unknown metric; three of them for each class of a classification
 

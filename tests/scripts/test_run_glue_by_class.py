@@ -117,7 +117,7 @@ def test_the_temperature_goes_wherever_probabilities_are_shown(own, tmp_path, ca
     for name in ("eval_ece", "eval_ece_uncalibrated", "test_ece", "eval_f1_macro"):
         assert again[name] == pytest.approx(results[name], abs=1e-6)
     assert again["eval_by_class"] == results["eval_by_class"]
-    labels, shares = probabilities(tmp_path / "again", "test")
+    _, shares = probabilities(tmp_path / "again", "test")
     assert np.allclose(shares, probabilities(own / "run", "test")[1], atol=1e-6)
     guesses = {guess.text: guess.probability for guess in classify(open_folder(str(own / "run")), "the red house")}
     assert np.allclose([guesses[name] for name in ("id", "label", "very angry")], shares[0], atol=1e-6)
@@ -159,17 +159,19 @@ def test_the_scores_by_class_and_the_temperature_are_computed_again_from_the_wei
 
 
 def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp_path, capsys):
+    def refused(flags: list[str], expected: str) -> None:
+        assert report_errors(lambda: run_glue.main([f"--output_dir={tmp_path / 'no'}", *SHORT, *flags])) == 2
+        assert expected in capsys.readouterr().err
+
     start = [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}",
              f"--validation_file={own / 'valid.csv'}"]  # fmt: skip
     for more, expected in (
         (["--load_best_model_at_end", "--metric_for_best_model=f1:sad"], "eval_f1:very angry, eval_recall:very angry"),
         (["--problem_type=regression", "--calibrate"], "expected a number as label"),
     ):
-        assert report_errors(lambda: run_glue.main([f"--output_dir={tmp_path / 'no'}", *SHORT, *start, *more])) == 2
-        assert expected in capsys.readouterr().err
+        refused([*start, *more], expected)
     alone = [f"--model_name_or_path={own / 'run'}", f"--test_file={own / 'test.csv'}", "--calibrate"]
-    assert report_errors(lambda: run_glue.main([f"--output_dir={tmp_path / 'no'}", *SHORT, *alone])) == 2
-    assert "--calibrate needs labelled data" in capsys.readouterr().err
+    refused(alone, "--calibrate needs labelled data")
     assert not (tmp_path / "no").exists()
 
 
@@ -194,8 +196,8 @@ def test_two_processes_and_the_control_have_the_same_scores(own, pretrained, tmp
     found = {}
     for name, processes, more in (("1", 1, ()), ("2", 2, ()), ("control", 1, ("--model_impl=transformers",))):
         flags = [f"--output_dir={tmp_path / name}", *SHORT[:2], f"--per_device_train_batch_size={8 // processes}"]
-        flags += [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}", "--max_steps=6", "--calibrate"]
-        torchrun("run_glue.py", [*flags, f"--validation_file={own / 'valid.csv'}", *more], processes)
+        flags += [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}", "--max_steps=6"]
+        torchrun("run_glue.py", [*flags, f"--validation_file={own / 'valid.csv'}", "--calibrate", *more], processes)
         found[name] = json.loads((tmp_path / name / "all_results.json").read_text())
     assert found["2"]["eval_by_class"] == found["1"]["eval_by_class"]
     for key in ("eval_temperature", "eval_ece"):

@@ -264,7 +264,8 @@ def test_f1_by_class_is_a_table_of_its_own_on_request(finished, tmp_path):
     """The classes of run_glue.py and the types of run_ner.py, with the mean over seeds; a name cannot break the row."""
 
     def classes(**f1) -> dict:
-        return {"eval_accuracy": 0.5, "eval_f1_macro": 0.4, "eval_by_class": {name: {"f1": f} for name, f in f1.items()}}
+        by_class = {name: {"f1": value} for name, value in f1.items()}
+        return {"eval_accuracy": 0.5, "eval_f1_macro": 0.4, "eval_by_class": by_class}
 
     folders = [
         *(finished(f"own-{seed}", "run_glue.py", classes(**{"a|b": f1, "c": 0.5}), {"task": "custom"}, seed=seed)

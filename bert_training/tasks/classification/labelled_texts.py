@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.engine.batches import Features
 from bert_training.cards.confusion import counts_of, write_confusion
+from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.tasks.classification import by_class, calibration, predictions
 from bert_training.tasks.classification.columns import Columns

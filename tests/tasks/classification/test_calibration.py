@@ -64,9 +64,9 @@ def test_without_a_mistake_or_without_a_right_answer_it_stops_at_its_bound(label
 def test_what_cannot_be_calibrated_is_refused():
     check_calibrate(False, ["test"], None)
     check_calibrate(True, ["validation_matched"], ["a", "b"])
-    with pytest.raises(ValueError, match="--calibrate needs labelled data .*; give --validation_file"):
+    with pytest.raises(ValueError, match=r"--calibrate needs labelled data .*; give --validation_file"):
         check_calibrate(True, ["test"], ["a", "b"])
-    with pytest.raises(ValueError, match="--calibrate: the labels are scores"):
+    with pytest.raises(ValueError, match=r"--calibrate: the labels are scores"):
         check_calibrate(True, ["validation"], None)
 
 
@@ -77,5 +77,5 @@ def test_a_temperature_that_is_no_positive_number_is_refused(value):
     store_facts(config, temperature=1.5)
     assert stored_temperature(config) == 1.5
     store_facts(config, temperature=value)
-    with pytest.raises(ValueError, match="fine_tuning.temperature must be a positive number, got"):
+    with pytest.raises(ValueError, match=r"fine_tuning\.temperature must be a positive number, got"):
         stored_temperature(config)
