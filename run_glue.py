@@ -106,7 +106,9 @@ def run_one(
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
-    if args.calibrate and temperature is not None:
+    if args.calibrate:
+        # The best evaluation may be one of before the flag was given, in a run that is resumed with it.
+        temperature = temperature or data.temperature(tuned.outcome)
         store_facts(model.config, temperature=temperature)
         run.say(calibration.remark(temperature))
     tuned.results.update(write_predictions(run, tuned, data, features, temperature))
@@ -175,8 +177,7 @@ def evaluate(
     }
     logits = {split: found["logits"] for split, found in outputs.items()}
     if run.args.calibrate:
-        labels = np.concatenate([data.splits[split].labels or [] for split in logits])
-        temperature = calibration.find_temperature(np.concatenate([*logits.values()]), labels)
+        temperature = data.temperature(logits)
     results: dict[str, Any] = {}
     for split, found in outputs.items():
         results |= scores_of(data, split, found, temperature)

@@ -209,7 +209,7 @@ def test_two_processes_and_the_control_have_the_same_scores(own, pretrained, tmp
 
 def test_of_500_classes_the_card_has_the_worst_and_the_pairs_most_confused(pretrained, tmp_path):
     rows = [f"the old house,class {number % 500}" for number in range(1000)]
-    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]))
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows[:500]]))
     rows[0] = "the red house,class 0"
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
     results = run(tmp_path / "run", f"--model_name_or_path={pretrained}", f"--train_file={tmp_path / 'train.csv'}",

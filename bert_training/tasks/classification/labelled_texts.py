@@ -141,6 +141,11 @@ class ClassificationData:
         names = [split + metric for split in splits for metric in (*self.task.metrics, "loss", *seen)]
         return names, splits[0] + self.task.main_metric if splits else ""
 
+    def temperature(self, logits: dict[str, np.ndarray]) -> float:
+        """The temperature of the probabilities, found on the rows of all these splits; they have labels."""
+        labels = [label for split in logits for label in self.splits[split].labels or []]
+        return calibration.find_temperature(np.concatenate([*logits.values()]), labels)
+
     def baselines(self) -> dict[str, float]:
         """The results of a model that always predicts the most frequent class or the same score."""
         values: dict[str, float] = {}
