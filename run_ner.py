@@ -28,10 +28,12 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
-Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
+Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags, and
+<split>_predictions.jsonl the probability of each as well.
 """
 
 import sys
+from typing import NamedTuple
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -64,7 +66,12 @@ from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
-Tags = list[list[str]]
+
+class Tagged(NamedTuple):
+    """For every sentence the predicted tags of its words, and their probabilities."""
+
+    tags: list[list[str]]
+    probabilities: list[list[float]]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -112,15 +119,17 @@ def run_one(
     ):
         run.say(line)
 
-    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tagged | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     arguments = loss_weights.loss_arguments(args, data.class_weights)
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
-    tags_by_split = predictions_of_splits(tuned, evaluated, features)
+    tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
-        for split, tags in tags_by_split.items():
-            tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
+        for split, found in tagged.items():
+            path = run.output_dir / f"{split}_predictions.txt"
+            tagged_text.write_predictions(path, data.splits[split], found.tags)
+            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -156,18 +165,19 @@ def evaluate(
     features: dict[str, Features],
     step: int,
     split: str,
-) -> tuple[dict, Tags]:
-    """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
+) -> tuple[dict, Tagged]:
+    """Tag a split; return the scores of its entities ({} if it has no tags) and the tags with their probabilities."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
     predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.label_names)
+    tagged = Tagged(predicted, tagged_text.tag_probabilities(part, rows[split], outputs["logits"]))
     if not part.tagged:
-        return {}, predicted
+        return {}, tagged
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
     run.say(
         f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
     )
-    return results_of(split, values), predicted
+    return results_of(split, values), tagged
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
@@ -113,6 +114,7 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if (card.folder / CURVES).exists():
         results += PICTURE
+    results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",
@@ -124,6 +126,16 @@ def card_text(card: Card) -> str:
         f"## Versions\n\n{versions(card.run)}",
     ]
     return str(ModelCard(f"---\n{metadata(card).to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+
+
+def calibrated(card: Card) -> list[str]:
+    """The passage about the temperature of the probabilities; [] if the model has none."""
+    path = card.folder / "config.json"
+    stored = read_object(path).get("fine_tuning") if path.is_file() else None
+    temperature = stored.get("temperature") if isinstance(stored, dict) else None
+    if not isinstance(temperature, int | float):
+        return []
+    return [calibration_section(card.metrics, card.run, temperature)]
 
 
 def metadata(card: Card) -> ModelCardData:

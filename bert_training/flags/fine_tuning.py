@@ -160,6 +160,12 @@ class GlueArguments(ClassArguments):
     bilstm_on_top: bool = flag(
         False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
     )
+    calibrate: bool = flag(
+        False,
+        "Find on the validation data the temperature that makes the probabilities most believable, and store it with "
+        "the model. Labels do not change.",
+        AFTERWARDS,
+    )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
         False, "Write the predictions for the GLUE server; see bert-repro submission.", AFTERWARDS
