@@ -13,10 +13,11 @@ from bert_training.cards.curves import MARGIN, counted_start, curve_of, training
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
+from bert_training.flags.mixtures import mean_shares
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 
 FEWEST_RECORDS = 5
@@ -147,15 +148,26 @@ def tokens_to_leave_plateau(config_name: str, initial_weights: str) -> tuple[str
     return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
 
 
-def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
-    """A sentence with the likely causes for a run that is on the line; None for any other run."""
-    entropy = corpus.unigram_entropy()
+def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) -> str | None:
+    """A sentence with the likely causes for a run that is on the line; None for any other run.
+
+    Args:
+        facts: the content of run.json.
+        events: the records of metrics.jsonl.
+        corpora: the training corpus; with a mixture, that of each source.
+    """
+    shares = mean_shares(facts["flags"])
+    entropy = unigram_entropy(corpora, shares)
     line = line_of(facts["flags"], events, entropy)
     plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]))
     if plateau is None:
         return None
     step, window, mean = plateau
-    checked = check_causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
+    documents, sentences = (
+        sum(share * measure(corpus) for share, corpus in zip(shares, corpora, strict=True))
+        for measure in (repeated_documents, repeated_sentences)
+    )
+    checked = check_causes(facts, step, (documents, sentences))
     likely = "; ".join(cause.text for cause in checked if not cause.good)
     fine = ", ".join(cause.name for cause in checked if cause.good)
     text = f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and "
@@ -167,7 +179,7 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     return text + (f" (checked and fine: {fine})" if fine else "")
 
 
-def log_diagnosis(run: Run[PretrainingArguments], corpus: Corpus) -> None:
+def log_diagnosis(run: Run[PretrainingArguments], *corpora: Corpus) -> None:
     """Print and record the diagnosis of a running training, if there is one; called after each evaluation."""
     if not run.is_main:
         return
@@ -176,6 +188,6 @@ def log_diagnosis(run: Run[PretrainingArguments], corpus: Corpus) -> None:
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
     if step < 2 * before:  # a diagnosis is repeated only when the run has twice as many steps
         return
-    if text := diagnosis(run.facts, events, corpus):
+    if text := diagnosis(run.facts, events, *corpora):
         run.log(event="doctor", step=step, text=text)
         run.say(f"doctor: {text}")
