@@ -248,11 +248,14 @@ def evaluate(
 ) -> dict[str, float]:
     """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
+    shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
     results |= words_and_files.evaluate(run, model, length)
     run.log(event="eval", step=step, max_seq_length=length, **results)
-    shown = ["eval_mlm_loss", *(name for name in results if name.endswith(("_accuracy", "_nats_per_word")))]
+    shown += [name for name in ("eval_nats_per_word",) if name in results]
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
-    run.say(f"step {step}: {numbers}; {speed.time_left()} left")
+    run.say(f"step {step}: {numbers}" + (f"; {speed.time_left()} left" if step else ""))
+    for line in words_and_files.in_words(results):
+        run.say(line)
     return results
 
 

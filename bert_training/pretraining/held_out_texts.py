@@ -46,6 +46,14 @@ class HeldOutTexts:
             results |= _named(f"eval_{name}", sums[name]) if name in sums else {}
         return results
 
+    def in_words(self, results: dict[str, float]) -> list[str]:
+        """A line for each of several files, with its part of the results of ``evaluate``."""
+        lines = []
+        for name in self.files:
+            keys = (f"eval_{name}_{end}" for end in ("mlm_loss", "mlm_accuracy", "nats_per_word"))
+            lines.append(f"    {', '.join(f'{key} {results[key]:.4f}' for key in keys if key in results)}")
+        return lines
+
 
 def _named(prefix: str, sums: WordSums) -> dict[str, float]:
     return {f"{prefix}_{name}": value for name, value in sums.results().items()}

@@ -7,6 +7,7 @@ of a folder.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
@@ -19,6 +20,7 @@ from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
+from bert_training.pretraining.text import names_of_results
 
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
@@ -31,13 +33,16 @@ SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
 PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
-def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int, float] | None:
+def find_plateau(
+    events: list[dict], line: float, warmup: int, held_out_key: str = "eval_mlm_loss"
+) -> tuple[int, int, float] | None:
     """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run.
 
     Args:
         events: the records of metrics.jsonl.
         line: in nats.
         warmup: the optimiser steps of the warm-up.
+        held_out_key: of the held-out loss that counts.
     """
     steps, losses = training_losses(events)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
@@ -47,7 +52,7 @@ def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int
     window = [(step, loss) for step, loss in after if step > 0.9 * last]
     window = after[-FEWEST_RECORDS:] if len(window) < FEWEST_RECORDS else window
     mean = sum(loss for _, loss in window) / len(window)
-    held_out = [loss for step, loss in zip(*curve_of(events, "eval", "eval_mlm_loss")) if step > warmup]
+    held_out = [loss for step, loss in zip(*curve_of(events, "eval", held_out_key)) if step > warmup]
     if min([mean, *held_out[-1:]]) <= line - MARGIN:
         return None
     return last, last - window[0][0] + 1, mean
@@ -57,6 +62,16 @@ def line_of(flags: Mapping[str, Any], events: list[dict], entropy: float) -> flo
     """The line of a run: the unigram entropy of its text or, below it, where its counted initial weights began."""
     start = counted_start(flags, events)
     return entropy if start is None else min(start, entropy)
+
+
+def held_out_key(flags: Mapping[str, Any], events: list[dict]) -> str:
+    """The held-out loss that counts: of several files that of the first, which is the domain's and not a general text.
+
+    Earlier versions recorded only that of all files together.
+    """
+    files = [Path(file) for file in flags.get("validation_file") or []]
+    own = f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
+    return own if any(own in event for event in events) else "eval_mlm_loss"
 
 
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
@@ -159,7 +174,9 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) ->
     shares = mean_shares(facts["flags"])
     entropy = unigram_entropy(corpora, shares)
     line = line_of(facts["flags"], events, entropy)
-    plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]))
+    plateau = find_plateau(
+        events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"], events)
+    )
     if plateau is None:
         return None
     step, window, mean = plateau
