@@ -218,7 +218,7 @@ def record_origin(
         parameters=model.num_parameters(),
         total_steps=phases[-1].stop,
     )
-    if run.args.phases:
+    if run.args.phases or run.args.mixture:
         run.add_facts(phases=plan)
     run.say(
         f"{corpora.num_documents:,} documents, {corpora.num_tokens:,} tokens; {model.num_parameters():,} "

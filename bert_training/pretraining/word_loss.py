@@ -157,6 +157,7 @@ def pieces_of_words(backend: tokenizers.Tokenizer, words: Sequence[str]) -> list
     if words:
         encoding = backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         for word, piece in zip(encoding.word_ids, encoding.ids):
+            assert word is not None  # special tokens alone belong to no word
             pieces[word].append(piece)
     return pieces
 
