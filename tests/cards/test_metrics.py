@@ -10,8 +10,8 @@ import pytest
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
 from bert_training.flags.objectives import OBJECTIVES
 from bert_training.flags.scripts import SCRIPTS
-from bert_training.tasks import swag
 from bert_training.pretraining.word_loss import WordSums
+from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
 from bert_training.tasks.classification.scores import metric_prefix
