@@ -1,7 +1,7 @@
 """Mixtures: how much of the training comes from each file of ``--train_file``.
 
     --train_file law.txt wiki.txt --mixture 0.7 0.3
-    --train_file law.txt wiki.txt --phases 128:0.5@0.5/0.5,128:0.5@0.9/0.1
+    --train_file law.txt wiki.txt --phases 128:0.5@0.5:0.5,128:0.5@0.9:0.1
 
 The weights are shares of the instances. They need not add up to 1: 7 and 3 are the same as 0.7 and 0.3.
 """
@@ -54,8 +54,8 @@ def mean_shares(flags: Mapping[str, Any]) -> list[float]:
 
 
 def in_words(weights: Sequence[float]) -> str:
-    """The weights as ``--phases`` takes them: 0.7/0.3."""
-    return "/".join(f"{weight:g}" for weight in weights)
+    """The weights as ``--phases`` takes them: 0.7:0.3."""
+    return ":".join(f"{weight:g}" for weight in weights)
 
 
 def is_mixed(flags: Mapping[str, Any]) -> bool:
@@ -90,7 +90,7 @@ def check_mixtures(flags: Mapping[str, Any], phases: Sequence[Phase]) -> None:
         if not phase.mixture:
             raise UserError(
                 f"--phases {flags['phases']}: the phase of length {phase.length} has no mixture; write it behind @, as "
-                "in 128:0.5@0.7/0.3, or give --mixture for all phases without one"
+                "in 128:0.5@0.7:0.3, or give --mixture for all phases without one"
             )
     if common and own and all("@" in part for part in flags["phases"].split(",")):
         raise UserError("--mixture has no effect if every phase has its own; leave it out")

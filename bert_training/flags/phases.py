@@ -1,6 +1,6 @@
 """Phases of one run: short instances for most of the steps and long ones at the end (paper, A.2).
 
-    --phases 128:0.9:32,512:0.1:8x4      LENGTH:SHARE[:BATCH[xACCUMULATION]][@WEIGHT/WEIGHT...]
+    --phases 128:0.9:32,512:0.1:8x4      LENGTH:SHARE[:BATCH[xACCUMULATION]][@WEIGHT:WEIGHT...]
 
 The first 90 % of the optimiser steps see instances of 128 tokens, 32 per forward pass and process; the last 10 % see
 instances of 512 tokens, 8 per forward pass, with 4 forward passes accumulated. One learning-rate schedule spans all
@@ -17,7 +17,7 @@ from tokenization.errors import UserError
 
 _PHASE = re.compile(r"(\d{1,9}):([0-9.]{1,40}(?:e-?\d{1,9})?)(?::(\d{1,9})(?:x(\d{1,9}))?)?", re.ASCII)
 _EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,512:0.1:8x4"
-_WEIGHTS = re.compile(r"[^/@]{1,40}(/[^/@]{1,40}){0,999}", re.ASCII)
+_WEIGHTS = re.compile(r"[^:@]{1,40}(:[^:@]{1,40}){0,999}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
 
 
 def _mixture(text: str, shown: str) -> tuple[float, ...]:
-    """The weights of ``0.7/0.3``; ValueError with the text of the flag if they are none."""
+    """The weights of ``0.7:0.3``; ValueError with the text of the flag if they are none."""
     try:
         if not _WEIGHTS.fullmatch(text):
             raise ValueError
-        return tuple(float(weight) for weight in text.split("/"))
+        return tuple(float(weight) for weight in text.split(":"))
     except ValueError:
-        raise UserError(f"--phases {shown}: {text!r:.60} is not a mixture; expected weights, as in @0.7/0.3") from None
+        raise UserError(f"--phases {shown}: {text!r:.60} is not a mixture; expected weights, as in @0.7:0.3") from None
 
 
 def with_steps(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
@@ -115,6 +115,6 @@ def phases_in_words(phases: Sequence[Phase], world_size: int) -> str:
     """The phases in words, with global batches: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
     return ", ".join(
         f"{phase.stop - phase.start:,} steps of {phase.size * phase.accumulation * world_size} x {phase.length}"
-        + (f" of the mixture {'/'.join(f'{weight:g}' for weight in phase.mixture)}" if phase.mixture else "")
+        + (f" of the mixture {':'.join(f'{weight:g}' for weight in phase.mixture)}" if phase.mixture else "")
         for phase in phases
     )

@@ -102,7 +102,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     phases: str | None = flag(
         None,
         "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
-        "128:0.9:32,512:0.1:8x4. A mixture of its own stands behind a phase: 128:0.5@0.7/0.3.",
+        "128:0.9:32,512:0.1:8x4. A mixture of its own stands behind a phase: 128:0.5@0.7:0.3.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE | EVALUATION)
     mask_replace_prob: float = flag(

@@ -15,7 +15,7 @@ def parsed(flags: str) -> PretrainingArguments:
 
 
 def test_phases_have_their_own_mixtures_or_the_common_one():
-    args = parsed(f"{FILES} --mixture 7 3 --phases 64:0.5@1/1,64:0.25:8x2,128:0.25")
+    args = parsed(f"{FILES} --mixture 7 3 --phases 64:0.5@1:1,64:0.25:8x2,128:0.25")
     assert [phase.mixture for phase in phases_of(vars(args))] == [(1, 1), (7, 3), (7, 3)]
     assert mean_shares(vars(args)) == pytest.approx([0.6, 0.4])
     assert mean_shares(vars(parsed(FILES))) == [1.0]
@@ -35,11 +35,11 @@ def test_phases_have_their_own_mixtures_or_the_common_one():
         ("--dataset_name wiki --streaming true --mixture 1 1", "got --dataset_name wiki"),
         (f"{FILES} --mixture 1 1 --max_train_documents 9", "--max_train_documents counts the documents of one text"),
         (f"{FILES} --mixture 1 1 --initial_weights counted", "--initial_weights counted counts one text"),
-        (f"{FILES} --phases 64:0.5@1/1,128:0.5", "the phase of length 128 has no mixture"),
-        (f"{FILES} --phases 64:1@1/1 --mixture 1 1", "--mixture has no effect if every phase has its own"),
-        (f"{FILES} --phases 64:1@1/x", "'1/x' is not a mixture"),
-        (f"{FILES} --phases 64:0.5@1/1/1,128:0.5@1/1", "--phases: the mixture 1/1/1 has 3 weights"),
-        (f"{FILES} --phases 64:0.5@1/1,64:0.5@1/1", "a length occurs twice with the same mixture"),
+        (f"{FILES} --phases 64:0.5@1:1,128:0.5", "the phase of length 128 has no mixture"),
+        (f"{FILES} --phases 64:1@1:1 --mixture 1 1", "--mixture has no effect if every phase has its own"),
+        (f"{FILES} --phases 64:1@1:x", "'1:x' is not a mixture"),
+        (f"{FILES} --phases 64:0.5@1:1:1,128:0.5@1:1", "--phases: the mixture 1:1:1 has 3 weights"),
+        (f"{FILES} --phases 64:0.5@1:1,64:0.5@1:1", "a length occurs twice with the same mixture"),
     ],
 )
 def test_a_mixture_that_does_not_fit_is_refused_in_one_line(flags, message, capsys):
