@@ -67,6 +67,9 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
     command(["doctor", str(whole)])
+    command(["report", str(whole), "--output_dir", str(tmp_path / "report")])
+    row = f"| whole | wiki_held | {evaluated[0]['eval_wiki_held_nats_per_word']:.3f} | "
+    assert f"{row}{results['eval_wiki_held_nats_per_word']:.3f} |" in capsys.readouterr().out
 
     again = shutil.copytree(whole, tmp_path / "again")
     for name in ("checkpoint-8", "checkpoint-6"):
@@ -80,6 +83,20 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
         pretrain([*flags("again", phases="16:0.5:5x2@3:2,32:0.5:5x2@0.5:0.5"), "--resume_from_checkpoint", "auto"])
     with pytest.raises(ValueError, match=r"chosen by other flags \(mixture None -> \[1.0, 1.0\]\)"):
         pretrain([*flags("again", phases="16:0.5@3:2,32:0.5"), "--mixture", "1", "1", "--resume_from_checkpoint=auto"])
+
+
+@pytest.mark.parametrize("objective", ["mlm", "ltr"])
+def test_asking_for_words_changes_no_weight(pretraining_flags, capsys, objective):
+    """Under ``ltr`` there is nothing to ask for, which is said."""
+    folders = [
+        pretrain(pretraining_flags(str(words), objective=objective, eval_words=words, max_steps=3)) for words in (50, 0)
+    ]
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert one == other
+    has = ["eval_nats_per_word" in read(folder, "all_results.json") for folder in folders]
+    assert has == [objective == "mlm", False]
+    said = capsys.readouterr().out
+    assert ("no nats a word: --objective ltr masks nothing" in said) == (objective == "ltr")
 
 
 @pytest.mark.slow
