@@ -9,9 +9,12 @@ from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora
+from bert_training.pretraining.coverage import check_predictable
+from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.phased_batches import instances_by_length
 from bert_training.pretraining.text import Text
 from bert_training.pretraining.word_loss import WordSums, hidden_words
+from tokenization.errors import UserError
 
 
 class HeldOutTexts:
@@ -24,10 +27,14 @@ class HeldOutTexts:
         self, run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase, corpora: Corpora
     ):
         self.words = hidden_words(run, text, tokenizer)
-        self.files = {
-            name: instances_by_length(run.args, corpus, tokenizer, held_out=True)
-            for name, corpus in corpora.held_out_files.items()
-        }
+        self.files: dict[str, dict[int, PretrainingInstances]] = {}
+        for name, corpus in corpora.held_out_files.items():
+            try:
+                by_length = instances_by_length(run.args, corpus, tokenizer, held_out=True)
+                check_predictable(run.args, by_length, len(tokenizer))
+                self.files[name] = by_length
+            except UserError as error:  # all files together have enough, so the run need not end
+                run.say(f"{name} has no results of its own: {error}")
 
     def evaluate(self, run: Run[PretrainingArguments], model: torch.nn.Module, length: int) -> dict[str, float]:
         """The results on the words of all files together, and ``eval_<file>_...`` on each of several files.

@@ -1,14 +1,18 @@
 """bert_training/pretraining/word_loss.py and held_out_words.py: nats a word, against transformers' BERT by hand."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import BertConfig
 from transformers import BertForMaskedLM as Theirs
 
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.held_out_words import WINDOW, cut_pieces, word_windows
-from bert_training.pretraining.word_loss import HiddenWords
+from bert_training.pretraining.text import Text
+from bert_training.pretraining.word_loss import HiddenWords, hidden_words
 from modeling_bert_repro import BertForMaskedLM
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer
@@ -73,9 +77,9 @@ def test_who_cannot_write_a_word_gains_nothing(make_run):
 
 def test_words_and_windows_depend_on_the_text_alone():
     lines = [f"Word{number}, ({number})" for number in range(400)]
-    windows = word_windows([*lines, None, "short", None], 100)
-    assert sum(len(window.hidden) for window in windows) == 100
-    assert word_windows(iter([*lines, None, "short", None]), 100) == windows
+    windows = word_windows([*lines, None, "short", None], 97)
+    assert sum(len(window.hidden) for window in windows) == 97
+    assert word_windows(iter([*lines, None, "short", None]), 97) == windows
     words = [word for line in lines for word in (line.split(",")[0], ",", "(", line.split("(")[1][:-1], ")")]
     for window in windows:
         start = words.index(window.words[0], 0) if window.words[0].startswith("Word") else None
@@ -94,3 +98,16 @@ def test_every_piece_is_in_one_input_whatever_the_length(capacity):
     whole = [number for part in inputs for number in {number for number, _ in part} if len(words[number]) <= capacity]
     assert len(whole) == len(set(whole))  # Only words that are longer than an input are cut.
     assert (len(inputs) == 1) == (capacity == 30)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_tokenizer_with_other_words_than_those_of_bert_is_not_compared(tmp_path, apart):
+    """Without ``tokenize_chinese_chars``, what stands between two spaces is one word."""
+    (tmp_path / "held.txt").write_text("\u4f60\u597d \u4e16\u754c .\n" * 9)
+    flags = f"--output_dir x --train_file {tmp_path}/held.txt --validation_file {tmp_path}/held.txt --eval_words 7"
+    args, said = parse_arguments(PretrainingArguments, flags.split()), []
+    run = SimpleNamespace(args=args, say=said.append, only_main=lambda work: work())
+    vocabulary = [*SPECIALS, *"\u4f60\u597d\u4e16\u754c", "##\u597d", "##\u754c", "."]
+    found = hidden_words(run, Text(args), build_tokenizer(vocabulary, tokenize_chinese_chars=apart))
+    assert [sum(len(window.hidden) for window in words.windows) for words in found.values()] == [7] * apart
+    assert said == [] if apart else said[0].startswith("no nats a word: this tokenizer joins or divides words of held ")
