@@ -49,6 +49,7 @@ from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
@@ -69,6 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
+    labelled_texts.weigh(args, data)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
@@ -95,10 +97,14 @@ def run_one(
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
-    train = features.get("train")
+    train = labelled_texts.weighted_features(data, features)
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric)
+    for line in smoothing_warnings(args, data.class_weights):
+        run.say(line)
+    several = data.problem_type == "multi_label_classification"
+    arguments = loss_arguments(args, data.class_weights, several)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
     tuned.results.update(write_predictions(run, tuned.model, data, features))
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
