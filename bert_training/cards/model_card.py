@@ -17,7 +17,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.markdown import code, one_line, plain
-from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
+from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
@@ -168,7 +168,7 @@ def metadata(card: Card) -> ModelCardData:
             metric_value=metrics[key],
         )
         for key, metric in METRICS.items()
-        if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
+        if metric.hub_type and isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
         model_name=card.title,
@@ -229,10 +229,9 @@ def results_table(card: Card) -> str:
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key in METRICS:
-        if key not in metrics:
-            continue
-        value, name = metrics[key], card_name_of(key, percent_factor(metrics))
+    for key, metric in metrics_of(metrics).items():
+        value = metrics[key]
+        name = card_name_of(key, percent_factor(metrics)) if key in METRICS else plain(metric.card_name)
         finite = isinstance(value, int | float) and math.isfinite(value)
         rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
     return "\n".join(rows)

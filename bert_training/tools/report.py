@@ -34,7 +34,7 @@ from bert_training.cards.curves import (
     style_axis,
 )
 from bert_training.cards.markdown import plain
-from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
@@ -237,6 +237,7 @@ def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
             "|---|---:|---:|---:|---:|---:|",
             *[pretraining_row(run) for run in pretraining],
             "",
+            *_words(pretraining),
         ]
     lines += _list_of_runs(runs)
     return "\n".join(lines) + "\n"
@@ -278,6 +279,27 @@ def pretraining_row(run: FinishedRun) -> str:
         f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
         f"| {pairs} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
+
+
+def _words(runs: list[FinishedRun]) -> list[str]:
+    """The table of what can be compared between vocabularies: a row for each run and each of its held-out files."""
+    rows = []
+    for run in runs:
+        for name in ["", *held_out_files(run.results)]:
+            prefix = f"eval_{name}_" if name else "eval_"
+            if (key := f"{prefix}nats_per_word") in run.results:
+                nats, pieces = run.results[key], run.results[f"{prefix}pieces_per_word"]
+                events = read_events(run.place / "metrics.jsonl")
+                before = next((e[key] for e in events if e["event"] == "eval" and e["step"] == 0 and key in e), None)
+                cells = ["" if before is None else f"{before:.3f}", f"{nats:.3f}", f"{pieces:.3f}"]
+                cells.append(f"{100 * run.results[f'{prefix}unk_share']:.2f}")
+                rows.append(f"| {plain(run.folder.name)} | {plain(name or 'all')} | {' | '.join(cells)} |")
+    if not rows:
+        return []
+    heads = (
+        "| pre-training | held-out text | nats a word before the first step | at the end | pieces a word | [UNK], % |"
+    )
+    return [heads, "|---|---|---:|---:|---:|---:|", *rows, ""]
 
 
 def draw(runs: list[FinishedRun], path: Path) -> bool:

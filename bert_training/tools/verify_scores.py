@@ -241,7 +241,7 @@ def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
         return bool(one == other)
     if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable
         return math.isclose(one, other, rel_tol=0.02, abs_tol=0.1)
-    if name.endswith("loss"):
+    if name.endswith(("loss", "_per_word")):
         return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)
     return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * whole)
 

@@ -10,6 +10,7 @@ import pytest
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
 from bert_training.flags.objectives import OBJECTIVES
 from bert_training.flags.scripts import SCRIPTS
+from bert_training.pretraining.word_loss import WordSums
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
@@ -59,7 +60,8 @@ def swag_results() -> set[str]:
 
 
 def pretraining_results() -> set[str]:
-    return {f"eval_{task.name}_{kind}" for task in PAIR_TASKS for kind in ("loss", "accuracy")}
+    words = {f"eval_{name}" for name in WordSums(1.0, 1, 1, 1, 0).results()}
+    return words | {f"eval_{task.name}_{kind}" for task in PAIR_TASKS for kind in ("loss", "accuracy")}
 
 
 def recorded_results(script: str) -> set[str]:
