@@ -19,6 +19,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def config_of(words: list[str]) -> str | None:
         ValueError: it is given twice.
     """
     found = [word.partition("=")[2] for word in words if word.startswith(f"{FLAG}=")]
-    found += [after for word, after in zip(words, words[1:]) if word == FLAG]
+    found += [after for word, after in pairwise(words) if word == FLAG]
     if len(found) > 1:
         raise UserError(f"{FLAG} is given {len(found)} times; give one file with all flags")
     return found[0] if found else None
