@@ -242,6 +242,21 @@ class NerArguments(FineTuningArguments):
     mixed_tags: bool = flag(
         False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
     )
+    tag_scheme: Literal["auto", "plain", "io"] = flag(
+        "auto",
+        "What tags without a prefix such as B- are. plain: each is the class of one word, such as its part of speech. "
+        "io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.",
+        FIXED | EVALUATION,
+    )
+    tag_names: list[str] | None = flag(
+        None, "The names of tags that are numbers in JSON, in the order of the numbers.", FIXED | EVALUATION, nargs="+"
+    )
+    label_column: str | None = flag(
+        None,
+        "Name of the field or column of the tags in JSON and data sets of the Hub. Default: ner_tags, tags, ner or "
+        "labels.",
+        FIXED | EVALUATION,
+    )
     feature_based: TaggerLayers | None = flag(
         None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION | STORED
     )
@@ -253,7 +268,15 @@ class NerArguments(FineTuningArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
-        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
+        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
+        refuse_idle(
+            self,
+            (not self.feature_based and "without --feature_based", ("lstm_size",)),
+            (not own and "without data of your own", ("tag_scheme", "tag_names", "label_column")),
+            (self.tag_scheme == "plain" and "with --tag_scheme plain", ("mixed_tags",)),
+        )
+        if self.tag_names and len({*self.tag_names}) < len(self.tag_names):
+            raise UserError(f"--tag_names must be different names, got {' '.join(self.tag_names)}")
 
 
 @dataclass
