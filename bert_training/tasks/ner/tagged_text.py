@@ -153,7 +153,7 @@ def _is_comment(line: str, separator: str, columns: int) -> bool:
     fields = line.split("\t") if separator == "\t" else line.split()
     if not line.startswith("#") or TAG.fullmatch(fields[-1]):
         return False
-    return len(fields) != columns if columns else len(fields) > 1 and fields[0] in ("#", "##")
+    return len(fields) != columns if columns else len(fields) > 2 and fields[0] in ("#", "##")
 
 
 def _line_problem(line: str, fields: list[str], separator: str, columns: int, first: int, tagged: bool) -> str:
