@@ -49,6 +49,7 @@ METRICS = {
     "eval_precision": Metric("precision", "Precision", "precision"),
     "eval_recall": Metric("recall", "Recall", "recall"),
     "eval_f1": Metric("f1", "F1", "F1", "F1"),
+    "eval_macro_f1": Metric("f1", "Macro F1", "macro F1", "macro F1"),
     "eval_HasAns_f1": Metric("f1", "F1 of questions that have an answer, per cent"),
     "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),

@@ -138,7 +138,7 @@ SCRIPTS = {
         data_names=custom_or_named,
         heads={"BertForTokenClassification": "", "BertFeatureTagger": ""},
         title="named entities",
-        metrics=("eval_f1", "eval_precision", "eval_recall"),
+        metrics=("eval_f1", "eval_precision", "eval_recall", "eval_macro_f1"),
     ),
     "run_swag.py": Script(
         arguments=SwagArguments,

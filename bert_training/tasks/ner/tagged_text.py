@@ -200,7 +200,7 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
     """Find the scheme of a split's tags, record it in ``facts`` and rewrite the tags as BIO, unless they are plain.
 
     - Plain tags have no prefix: each is the class of one word (``schemes.py``).
-    - IO: there is only I-, so that two entities of one type in a row are one.
+    - IO: there is only I-, or only types with ``--tag_scheme io``, so that two entities of one type in a row are one.
     - IOB1 (in the CoNLL-2003 files): B- is used only for an entity directly after another one of the same type.
     - BIO: every entity begins with B-.
     - BIOES, BILOU and BMES: the last word has E- or L-, a single word S- or U-; those between have I- or M-.
@@ -233,7 +233,9 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
             f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
-    split.facts["tag_scheme"] = "IO" if prefixes - {"O"} == {"I"} else scheme if prefixes - {"O"} else "no entities"
+    # I- alone is IO as well as IOB1, and is read in the same way; the record of older runs says IOB1.
+    found = "IO" if usual and next(iter(usual.values())).startswith("I-") and scheme == "IOB1" else scheme
+    split.facts["tag_scheme"] = found if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
     for sentence in split.sentences:

@@ -39,7 +39,7 @@ def test_plain_tags_are_classes_of_words(tmp_path):
     [
         (NAMES, "BIO", {}),
         (NAMES.replace("-", "_"), "BIO", {}),
-        (NAMES.replace("B-", "I-"), "IO", {}),
+        (NAMES.replace("B-", "I-"), "IOB1", {}),
         (NAMES.replace("B-", "").replace("I-", ""), "IO", {"tag_scheme": "io"}),
         (NAMES.replace("I-", "E-").replace("B-LOC", "S-LOC"), "BIOES", {}),
         ("# id 7\n" + NAMES + "\n# text = Ada ...\n# newpar id x\n" + NAMES, "BIO", {}),
