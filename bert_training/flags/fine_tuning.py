@@ -181,6 +181,12 @@ class GlueArguments(FineTuningArguments):
 class SquadArguments(FineTuningArguments):
     """The flags of run_squad.py."""
 
+    test_file: str | None = flag(
+        None,
+        "Questions to answer: SQuAD JSON without gold answers, or .jsonl, .csv, .tsv with question, context and, "
+        "optionally, id; it is scored if every question has gold answers.",
+        AFTERWARDS,
+    )
     version_2_with_negative: bool = flag(
         False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION | STORED
     )
@@ -216,7 +222,7 @@ class SquadArguments(FineTuningArguments):
         idle = self.null_score_diff_threshold and not self.version_2_with_negative
         refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
         # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0 of all records.
-        only_evaluates = self.validation_file and not self.train_file
+        only_evaluates = (self.validation_file or self.test_file) and not self.train_file
         if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
             self.null_score_diff_threshold = 0.0
 

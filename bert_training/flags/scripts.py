@@ -32,7 +32,8 @@ def name_of_task(run: dict[str, Any]) -> Names:
 
 def name_of_source(run: dict[str, Any]) -> Names:
     """The name of the first file, of the data set, or of the documentation."""
-    first = run["data"]["splits"].get("train") or run["data"]["splits"]["validation"]
+    splits = run["data"]["splits"]
+    first = splits.get("train") or splits.get("validation") or splits["test"]
     return first.get("file") or first.get("dataset") or first["source"], None
 
 
