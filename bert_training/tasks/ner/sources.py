@@ -113,6 +113,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     files = files_or_hub(args, GIVE_FILES, "sentences")
     splits: dict[str, Split] = {}
     if files:
+        _check_flags_of_json(args, files)
         with unchanged(*files.values()):
             for split, path in files.items():
                 reading = _reading(args, splits.get("train"), model_labels)
@@ -162,6 +163,14 @@ class Reading:
     tag_names: list[str] | None = None
     column: str | None = None
     known: frozenset[str] = frozenset()
+
+
+def _check_flags_of_json(args: NerArguments, files: dict[str, str]) -> None:
+    """Refuse --tag_names and --label_column if no file is JSON."""
+    flag = "--tag_names" if args.tag_names else "--label_column" if args.label_column else ""
+    if flag and not any(kind_of(path) in (".jsonl", ".json") for path in files.values()):
+        first = next(iter(files.values()))
+        raise UserError(f"{first}: {flag} has no effect on a file in columns, whose last column is the tag; omit it")
 
 
 def _reading(args: NerArguments, train: Split | None, model_labels: tuple[str, ...] | None) -> Reading:
@@ -289,9 +298,6 @@ def read_file(path: str | Path, mixed_tags: bool = False, reading: Reading = Rea
         ValueError: with file and line: the file is malformed; see ``read_conll``.
     """
     if kind_of(path) not in (".jsonl", ".json"):
-        if reading.tag_names or reading.column:
-            flag = "--tag_names" if reading.tag_names else "--label_column"
-            raise UserError(f"{path}: {flag} has no effect on a file in columns, whose last column is the tag; omit it")
         return read_conll(path, mixed_tags, reading.scheme)
     may_be_null = (*TAG_COLUMNS, reading.column or "")
     if kind_of(path) == ".json" and (rows := _json_list(path)) is not None:
