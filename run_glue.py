@@ -44,6 +44,7 @@ from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
@@ -70,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     series = series_of(args, data)
-    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
+    features = labelled_texts.features(data, tokenizer, args.max_seq_length, Reading.of_flags(args))
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
@@ -86,11 +87,14 @@ def run_one(
     run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    if args.long_texts == "windows":
+        pool_windows(model, args.window_pooling)
     if "train" in data.splits:
         store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(**data.stored_facts())
-    report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
+    cut = {split: examples.cut for split, examples in data.splits.items()}
+    report_cut(run, cut, config.max_position_embeddings, Reading.of_flags(args).instead(data.texts_per_example))
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None

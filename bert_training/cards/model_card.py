@@ -15,6 +15,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
+from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
 from bert_training.cards.model_usage import usage
@@ -198,6 +199,7 @@ def data_used(card: Card) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+    lines += how_texts_were_read(card.run)
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
