@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
-from bert_training.flags.long_texts import settle_windows
+from bert_training.flags.long_texts import settled_windows
 from bert_training.flags.natures import (
     AFTERWARDS,
     CARD,
@@ -174,7 +174,8 @@ class GlueArguments(FineTuningArguments):
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise UserError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
         self._check_columns()
-        settle_windows(self)
+        for name, value in settled_windows(self).items():
+            setattr(self, name, value)
 
     def _check_columns(self) -> None:
         own = self.dataset_name or self.train_file or self.validation_file or self.test_file

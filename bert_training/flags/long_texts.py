@@ -1,7 +1,7 @@
 """The flags of ``--long_texts``: their defaults, their checks, and how its numbers are rounded."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from bert_training.flags.checks import at_least, refuse_idle
 from tokenization.errors import UserError
@@ -10,41 +10,34 @@ WINDOW_FLAGS = ("doc_stride", "window_pooling", "max_windows")
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
-class WindowFlags(Protocol):
-    """The flags that say how texts are cut into windows."""
+def settled_windows(args: Any) -> dict[str, Any]:
+    """The flags of windows with their defaults, so that run.json and the model's config say what was done.
 
-    max_seq_length: int
-    label_token: Literal["cls", "last"]
-    long_texts: Literal["cut", "head_tail", "windows"]
-    doc_stride: int | None
-    window_pooling: Literal["mean", "max"] | None
-    max_windows: int | None
-
-
-def settle_windows(args: WindowFlags) -> None:
-    """Check the flags and fill in their defaults, so that run.json and the model's config say what was done.
+    Args:
+        args: the flags of run_glue.py.
 
     Raises:
         ValueError: a flag has no effect or is out of range, or the label is not read from [CLS].
     """
     refuse_idle(args, (args.long_texts != "windows" and "without --long_texts windows", WINDOW_FLAGS))
     if args.long_texts != "windows":
-        return
+        return {}
     if args.label_token == "last":
         raise UserError(
             "--long_texts windows pools the labels that a network reads from [CLS], not those of --label_token last; "
             "give --long_texts head_tail or cut"
         )
     room = max(1, args.max_seq_length - SPECIAL_TOKENS)  # a length without room is reported with the texts
-    args.doc_stride = default_stride(room) if args.doc_stride is None else args.doc_stride
-    args.window_pooling = args.window_pooling or "mean"
-    args.max_windows = 8 if args.max_windows is None else args.max_windows
-    at_least(args, 1, "max_windows")
-    if not 1 <= args.doc_stride <= room:
+    stride, most = args.doc_stride, args.max_windows
+    stride = max(1, room * 3 // 4) if stride is None else stride
+    if not 1 <= stride <= room:
         raise UserError(
-            f"--doc_stride {args.doc_stride} must be from 1 to {room}, the tokens of a text in a window "
-            f"(--max_seq_length {args.max_seq_length} - {SPECIAL_TOKENS} special tokens); more would leave gaps"
+            f"--doc_stride {stride} must be from 1 to {room}, the tokens of a text in a window (--max_seq_length "
+            f"{args.max_seq_length} - {SPECIAL_TOKENS} special tokens); more would leave gaps"
         )
+    if most is not None:
+        at_least(args, 1, "max_windows")
+    return dict(zip(WINDOW_FLAGS, (stride, args.window_pooling or "mean", 8 if most is None else most)))
 
 
 def head_of(kept: int) -> int:
@@ -53,11 +46,6 @@ def head_of(kept: int) -> int:
     Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", keep the first 128 and the last 382 of 510.
     """
     return (kept + 2) // 4
-
-
-def default_stride(room: int) -> int:
-    """Three quarters of a window, so that the next window repeats its last quarter."""
-    return max(1, room * 3 // 4)
 
 
 def without_idle(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

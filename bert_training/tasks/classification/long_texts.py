@@ -51,7 +51,14 @@ class Reading:
     @classmethod
     def of_flags(cls, args: GlueArguments) -> "Reading":
         """As the flags of a run say."""
-        return cls(**{name: getattr(args, name) for name in cls.__dataclass_fields__})
+        return cls(
+            args.max_seq_length,
+            args.long_texts,
+            args.doc_stride,
+            args.window_pooling,
+            args.max_windows,
+            args.label_token,
+        )
 
     @classmethod
     def of_model(cls, config: PretrainedConfig) -> "Reading":
@@ -182,7 +189,7 @@ def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Read
     """The windows of the tokenizers library, of which the first ``max_windows`` are kept."""
     specials = tokenizer.num_special_tokens_to_add()
     room = reading.max_seq_length - specials
-    assert reading.doc_stride is not None and reading.max_windows is not None  # settle_windows fills them in
+    assert reading.doc_stride is not None and reading.max_windows is not None  # settled_windows
     # What transformers calls the stride is how much neighbours share.
     encoded = _encode(columns, tokenizer, reading, stride=room - reading.doc_stride, return_overflowing_tokens=True)
     owners = np.bincount(encoded["overflow_to_sample_mapping"], minlength=len(columns[0]))
