@@ -2,10 +2,8 @@
 """A task of long texts for run_glue.py --long_texts: which of six novels is a passage from?
 
     BERT_REPRO_DATA=data python lab/long_texts.py --output runs/novels
-    for how in cut head_tail windows; do
-        python run_glue.py --model_name_or_path runs/base --train_file runs/novels/train.csv \
-            --validation_file runs/novels/dev.csv --long_texts $how --output_dir runs/novels_$how
-    done
+    python run_glue.py --model_name_or_path runs/base --train_file runs/novels/train.csv \
+        --validation_file runs/novels/dev.csv --long_texts windows --output_dir runs/novels_windows
 
 The file text/books.txt.xz has novels one after the other, in documents of about a chapter, without their titles. Of
 each sixth of the file, the three documents in a row with the most words stand for a novel. A passage is a run of
