@@ -17,7 +17,8 @@ def settled_windows(args: Any) -> dict[str, Any]:
         args: the flags of run_glue.py.
 
     Raises:
-        ValueError: a flag has no effect or is out of range, or the label is not read from [CLS].
+        ValueError: a flag has no effect or is out of range, the label is not read from [CLS], or
+            the network is compiled.
     """
     refuse_idle(args, (args.long_texts != "windows" and "without --long_texts windows", WINDOW_FLAGS))
     if args.long_texts != "windows":
@@ -26,6 +27,11 @@ def settled_windows(args: Any) -> dict[str, Any]:
         raise UserError(
             "--long_texts windows pools the labels that a network reads from [CLS], not those of --label_token last; "
             "give --long_texts head_tail or cut"
+        )
+    if args.torch_compile:
+        raise UserError(
+            "--torch_compile compiles for batches of one form, but with --long_texts windows every batch has another "
+            "number of windows; leave --torch_compile out"
         )
     room = max(1, args.max_seq_length - SPECIAL_TOKENS)  # a length without room is reported with the texts
     stride, most = args.doc_stride, args.max_windows

@@ -291,6 +291,7 @@ def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
     (["--max_windows=0", *WINDOWS[:2]], "--max_windows must be at least 1"),
     (["--max_windows=2"], "--max_windows has no effect without --long_texts windows; leave it out"),
     (["--long_texts=windows", "--label_token=last"], "--long_texts windows pools the labels"),
+    (["--long_texts=windows", "--torch_compile"], "every batch has another number of windows; leave --torch_compile"),
     (["--long_texts=windows", "--max_seq_length=2"], "--max_seq_length 2 leaves no room for the text; give 3"),
     (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of a text"),
     ([*WINDOWS, "--text_column", "text", "label", "--label_column=id"], "reads a single text, not pairs"),
