@@ -23,7 +23,8 @@ NOVELS, DOCUMENTS = 6, 3
 
 def novels(path: Path) -> Iterator[list[str]]:
     """The words of each novel's documents."""
-    documents = [part.split() for part in lzma.open(path, "rt", encoding="utf-8").read().split("\n\n") if part.strip()]
+    text = lzma.decompress(path.read_bytes()).decode()
+    documents = [part.split() for part in text.split("\n\n") if part.strip()]
     distance = len(documents) // NOVELS
     for first in range(0, NOVELS * distance, distance):
         stretches = [documents[start : start + DOCUMENTS] for start in range(first, first + distance - DOCUMENTS)]
