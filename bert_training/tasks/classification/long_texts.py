@@ -32,7 +32,7 @@ from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 ROWS = ("input_ids", "token_type_ids")
-CHUNK = 10_000  # texts that are tokenised together
+CHUNK = 1_000  # texts that are tokenised together; the library keeps everything that it cuts off
 Columns = Sequence[Sequence[str]]
 """The texts, or the first and the second texts of pairs."""
 
