@@ -46,6 +46,7 @@ from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
@@ -75,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     labelled_texts.weigh(args, data)
     calibration.check_calibrate(args.calibrate, [*data.splits], data.task.labels)
     series = series_of(args, data)
-    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
+    features = labelled_texts.features(data, tokenizer, args.max_seq_length, Reading.of_flags(args))
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
@@ -91,11 +92,14 @@ def run_one(
     run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    if args.long_texts == "windows":
+        pool_windows(model, args.window_pooling)
     if "train" in data.splits:
         store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(**data.stored_facts())
-    report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
+    cut = {split: examples.cut for split, examples in data.splits.items()}
+    report_cut(run, cut, config.max_position_embeddings, Reading.of_flags(args).instead(data.texts_per_example))
 
     stored = None if "train" in data.splits else stored_temperature(config)
 

@@ -227,7 +227,8 @@ def _next_sentence(opened: OpenedModel) -> None:
 def _classification(opened: OpenedModel) -> None:
     regression, pair = readings.is_regression(opened), opened.texts == 2
     what = "a score" if regression else "each of its labels, with a probability"
-    _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.")
+    long_texts = readings.how_long_texts_are_read(opened)
+    _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.{long_texts}")
 
     def judge(text: str, second: str = "") -> str:
         found = readings.classify(opened, text, second)

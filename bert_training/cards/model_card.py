@@ -16,6 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
+from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
@@ -215,6 +216,7 @@ def data_used(card: Card) -> str:
         lines.append(f"Weights of the classes in the training loss: {named}.")
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
+    lines += how_texts_were_read(card.run)
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "

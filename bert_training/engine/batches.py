@@ -25,6 +25,9 @@ from tokenization.errors import UserError
 # in modeling_bert_repro/losses.py, which training does not import.
 IGNORED = -100
 
+# In a batch of examples of several rows each, such as the windows of a text, the number of rows of every example: (B,).
+NUM_WINDOWS = "num_windows"
+
 STEPS_SORTED_TOGETHER = 50  # more steps need less padding, but are less random
 
 Batch = TypeVar("Batch")
@@ -100,6 +103,11 @@ class Features:
         # Scores of a regression are Python floats, which NumPy makes float64; the network computes in float32.
         return {name: values.float() if values.is_floating_point() else values for name, values in batch.items()}
 
+    def by_length(self, batch_size: int) -> list[np.ndarray]:
+        """The indices of all rows in batches, from long to short, so that batches need little padding."""
+        order = np.argsort(-self.lengths, kind="stable")
+        return [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
+
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
         epochs, places = np.divmod(np.arange(start, stop), len(self))
@@ -113,6 +121,23 @@ class Features:
                 order = group_by_length(order, self.lengths, self.group, epoch, rng)
             self._order_epoch, self._order = epoch, order
         return self._order
+
+
+def num_examples(batch: dict[str, torch.Tensor]) -> int:
+    """The number of examples of a batch."""
+    return len(batch.get(NUM_WINDOWS, batch["input_ids"]))
+
+
+def one_example(batch: dict[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
+    """The batch of the example with this number alone, as padded as it was."""
+    rows = slice(number, number + 1)
+    if NUM_WINDOWS not in batch:
+        return {name: tensor[rows] for name, tensor in batch.items()}
+    total, first = len(batch["input_ids"]), int(batch[NUM_WINDOWS][:number].sum())
+    windows = slice(first, first + int(batch[NUM_WINDOWS][number]))
+    per_window = ("input_ids", "token_type_ids", "attention_mask")
+    assert all(len(batch[name]) == total for name in per_window)
+    return {name: tensor[windows if name in per_window else rows] for name, tensor in batch.items()}
 
 
 def group_by_length(

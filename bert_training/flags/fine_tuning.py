@@ -5,6 +5,7 @@ from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.controls import ControlArguments
+from bert_training.flags.long_texts import settled_windows
 from bert_training.flags.natures import (
     AFTERWARDS,
     CARD,
@@ -166,6 +167,25 @@ class GlueArguments(ClassArguments):
         "the model. Labels do not change.",
         AFTERWARDS,
     )
+    long_texts: Literal["cut", "head_tail", "windows"] = flag(
+        "cut",
+        "What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a quarter) and its "
+        "end; or all of it in overlapping windows, whose logits are pooled.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    doc_stride: int | None = flag(
+        None,
+        "Of windows, tokens from the start of one to the start of the next. Default: three quarters of a window.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    window_pooling: Literal["mean", "max"] | None = flag(
+        None,
+        "The logits of a text from those of its windows. Default: mean.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    max_windows: int | None = flag(
+        None, "The first windows of a text that are read. Default: 8.", FIXED | CARD | EVALUATION | STORED
+    )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
         False, "Write the predictions for the GLUE server; see bert-repro submission.", AFTERWARDS
@@ -186,6 +206,8 @@ class GlueArguments(ClassArguments):
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise UserError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
         self._check_columns()
+        for name, value in settled_windows(self).items():
+            setattr(self, name, value)
 
     def _check_columns(self) -> None:
         own = self.dataset_name or self.train_file or self.validation_file or self.test_file

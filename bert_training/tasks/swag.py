@@ -29,7 +29,7 @@ from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut, whole_lengths
 from bert_training.tasks.prediction_files import as_ids, check_ids
 from bert_training.tasks.task_data import files_or_hub, sample_limit
 from tokenization.errors import UserError
@@ -235,7 +235,7 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     check_room(max_length, tokenizer, 2)
     found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
     for split, part in data.splits.items():
-        refuse_alike(split, part.cut, max_length)
+        refuse_alike(split, part.cut, f"--max_seq_length {max_length}")
     return found
 
 
@@ -243,11 +243,15 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     cut: dict[int, None] = {}  # the numbers of the examples, each once
+    lengths: list[int] = []  # of all pairs, uncut
     for start in range(0, len(examples), 5_000):
         part = slice(start, start + 5_000)
-        encoded = tokenizer(
+        pairs = (
             [context for context in examples.contexts[part] for _ in range(choices)],
             [ending for endings in examples.endings[part] for ending in endings],
+        )
+        encoded = tokenizer(
+            *pairs,
             truncation="longest_first",
             max_length=max_length,
             split_special_tokens=True,
@@ -258,8 +262,12 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
             rows = encoded[name]
             column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
         cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded))
+        lengths += whole_lengths(encoded, tokenizer, pairs)
     alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
-    examples.cut = summarise_cut([*cut], len(examples), examples.where, alike)
+    counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
+    examples.cut = summarise_cut(
+        [*cut], len(examples), examples.where, alike, **counts, longest=max(lengths, default=0)
+    )
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)

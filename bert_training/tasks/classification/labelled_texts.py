@@ -27,8 +27,9 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import by_class, calibration, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
+from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
-from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
     check_flags,
     class_weights_of,
@@ -195,19 +196,23 @@ def weigh(args: GlueArguments, data: ClassificationData) -> None:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
+def features(
+    data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int, reading: Reading | None = None
+) -> dict[str, Features]:
     """The model's inputs for every split, with labels if there are any.
 
-    If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
+    Args:
+        reading: how longer texts are read; default: they are cut.
 
     Raises:
-        ValueError: the length leaves no room for text, or nothing that differs is left of the training texts.
+        ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
     """
-    tokenizer = text_tokenizer(tokenizer)
+    tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
     check_room(max_length, tokenizer, data.texts_per_example)
-    found = {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+    reading.check(tokenizer, data.texts_per_example)
+    found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
     for split, examples in data.splits.items():
-        refuse_alike(split, examples.cut, max_length)
+        refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
         if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
             raise UserError(
                 f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
@@ -216,25 +221,17 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
     return found
 
 
-def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Features:
-    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
-    cut: list[int] = []
-    for start in range(0, len(examples), 10_000):
-        encoded = tokenizer(
-            *(column[start : start + 10_000] for column in examples.texts),
-            truncation="longest_first",
-            max_length=max_length,
-            split_special_tokens=True,
-            return_token_type_ids=True,
-            return_attention_mask=False,
-        )
-        for name, column in columns.items():
-            column += encoded[name]
-        cut += cut_rows(encoded, start)
-    examples.cut = summarise_cut(cut, len(examples), examples.where, count_alike(columns["input_ids"]))
-    if examples.labels is not None:
-        columns["labels"] = examples.labels
-    return Features(columns, tokenizer.pad_token_id)
+def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> Features:
+    read = read_texts(examples.texts, tokenizer, reading)
+    examples.cut = summarise_cut(
+        [row for row, lost in enumerate(read.lost) if lost],
+        len(examples),
+        examples.where,
+        count_alike(read.input_ids),
+        **read.counts(reading),
+    )
+    labels = {} if examples.labels is None else {"labels": examples.labels}
+    return read.features(labels, tokenizer.pad_token_id, reading.in_windows)
 
 
 def weighted_features(data: ClassificationData, features: dict[str, Features]) -> Features | None:
