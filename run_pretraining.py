@@ -68,8 +68,8 @@ from bert_training.pretraining.coverage import check_beginning, record_coverage
 from bert_training.pretraining.derived_weights import count_new_weights
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.instances import PretrainingInstances
-from bert_training.pretraining.new_pieces import extended_tokenizer
 from bert_training.pretraining.network import build_pretraining_network
+from bert_training.pretraining.new_pieces import extended_tokenizer
 from bert_training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
 from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text

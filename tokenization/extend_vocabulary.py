@@ -3,10 +3,10 @@
     before   be ##va ##ci ##zu ##ma ##b      6 pieces
     after    bevacizumab                     1 piece, in a row that was [unused0] until now
 
-The new rows are pieces of WordPiece, like all others. Tokens that transformers' ``add_tokens`` adds are none: they match
-inside other words, and before the case is lowered. Either a list names the new pieces, or they are chosen: those whole
-words and word parts that save the most pieces on a text, one after the other, where each choice changes what the next
-one saves. The same text gives the same pieces.
+The new rows are pieces of WordPiece, like all others. Tokens that transformers' ``add_tokens`` adds are none: they
+match inside other words, and before the case is lowered. Either a list names the new pieces, or they are chosen: those
+whole words and word parts that save the most pieces on a text, one after the other, where each choice changes what the
+next one saves. The same text gives the same pieces.
 """
 
 import copy
@@ -16,7 +16,6 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +61,7 @@ class Extended(NamedTuple):
         filled: how many of them are in rows that were unused.
         before, after: the number of pieces of the text with the old and with the new vocabulary.
         words: the number of words of the text.
+        counts: how often each piece occurs in the text with the new vocabulary.
     """
 
     tokenizer: "PreTrainedTokenizerBase"
@@ -70,6 +70,7 @@ class Extended(NamedTuple):
     before: int
     after: int
     words: int
+    counts: dict[str, int]
 
     def facts(self) -> dict[str, Any]:
         """What a JSON file should record of it."""
@@ -122,7 +123,7 @@ def extend_vocabulary(
         words: Counter[str] = Counter()
     else:
         words = count_words(texts, *rules)
-    before = _pieces_of(words, known)
+    before = _pieces_of(words, known).total()
     saved: dict[str, int | None]
     saved = dict(choose_pieces(words, known, new)) if isinstance(new, int) else _measure(words, known, new)
     if texts is None:
@@ -133,7 +134,8 @@ def extend_vocabulary(
     put_pieces(extended, rows)
     unknown = [str(tokenizer.unk_token)]
     pieces = [NewPiece(piece, row, saved[piece], split_piece(piece, known) or unknown) for row, piece in rows.items()]
-    return Extended(extended, pieces, filled, before, _pieces_of(words, known | set(saved)), words.total())
+    counts = _pieces_of(words, known | set(saved), *unknown)
+    return Extended(extended, pieces, filled, before, counts.total(), words.total(), dict(counts))
 
 
 def check_extendable(tokenizer: "PreTrainedTokenizerBase") -> None:
@@ -161,10 +163,10 @@ def read_words(path: str | PathLike[str], tokenizer: "PreTrainedTokenizerBase") 
             continue
         place = f"{path}:{number}"
         if any(unicodedata.category(char) in ("Cc", "Cs") or char == "\ufffd" for char in word):
-            raise UserError(f"{place}: expected a word in UTF-8, got {ascii(word[:40])}; convert the file to UTF-8")
+            raise UserError(f"{place}: expected a word in UTF-8, got {word[:40]!a}; convert the file to UTF-8")
         if len(word) > MAX_WORD_LENGTH:
             raise UserError(
-                f"{place}: expected a word of at most {MAX_WORD_LENGTH} characters, got {len(word)} ({word[:40]!r}...); "
+                f"{place}: expected a word of at most {MAX_WORD_LENGTH} characters, got {len(word)} ({word[:30]!r}); "
                 "the tokenizer makes [UNK] of longer ones. Shorten it or delete the line"
             )
         is_part = word.startswith("##") and len(word) > 2
@@ -364,9 +366,13 @@ def split_piece(piece: str, known: Any) -> list[str]:
     return pieces
 
 
-def _pieces_of(words: Mapping[str, int], known: Collection[str]) -> int:
-    """The number of pieces of a text; a word that cannot be covered is one."""
-    return sum(count * max(1, len(split_piece(word, known))) for word, count in words.items())
+def _pieces_of(words: Mapping[str, int], known: Collection[str], unknown: str = "[UNK]") -> Counter[str]:
+    """The pieces of a text, counted; a word that cannot be covered is ``unknown``."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for piece in split_piece(word, known) or [unknown]:
+            counts[piece] += count
+    return counts
 
 
 def _measure(words: Mapping[str, int], known: set[str], listed: Sequence[str]) -> dict[str, int | None]:

@@ -259,7 +259,10 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
-            (not self.model_name_or_path and "without --model_name_or_path", ("max_position_embeddings", "new_weights")),
+            (
+                not self.model_name_or_path and "without --model_name_or_path",
+                ("max_position_embeddings", "new_weights"),
+            ),
             (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
         )

@@ -114,8 +114,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
         raise UserError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
             "use the tokenizer that the model was trained with; for tokens that you have added, save the model after "
-            "resize_token_embeddings(len(tokenizer)); for new pieces, give it to run_pretraining.py first, or extend the "
-            "folder of the model with bert-repro vocabulary --extend"
+            "resize_token_embeddings(len(tokenizer)); for new pieces, give it to run_pretraining.py first, or "
+            "extend the folder of the model with bert-repro vocabulary --extend"
         )
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.

@@ -20,8 +20,8 @@ from tokenization.extend_vocabulary import split_piece, wordpieces
 NEVER = -100.0
 # Between these numbers GELU is nearly the identity plus a constant, which the LayerNorm after it takes away.
 SHIFT, SCALE = 4.0, 0.5
-# The length of the made head's outputs, in units of the LayerNorm. The encoder's outputs do not lie where its embeddings
-# do, and at full length the logits would be noise (docs/adapt.md has the measurement).
+# The length of the made head's outputs, in units of the LayerNorm. The encoder's outputs do not lie where its
+# embeddings do, and at full length the logits would be noise (docs/adapt.md has the measurement).
 GAIN = 0.1
 
 Origins = Mapping[int, Sequence[int]]
@@ -92,9 +92,9 @@ def more_positions(table: Tensor, positions: int, how: str = "copied") -> Tensor
     """(positions, H): the table of the positions (P, H), continued.
 
     Args:
-        how: "copied": the new rows are the old ones again, from the first one on. "interpolated": the new rows are where
-            they would be if the old table were stretched to the new length. The old rows stay either way, so that only
-            the later part of the stretched table is used.
+        how: "copied": the new rows are the old ones again, from the first one on. "interpolated": the new rows are
+            where they would be if the old table were stretched to the new length. The old rows stay either way, so
+            that only the later part of the stretched table is used.
     """
     if positions < len(table):
         raise ValueError(f"expected at least the {len(table)} positions of the table, got {positions}")

@@ -41,6 +41,14 @@ def check_positions(args: PretrainingArguments, config: BertConfig) -> None:
         )
 
 
+def new_pieces_of(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase) -> Origins:
+    """The rows of the tokenizer that are new to the weights; none if the tokenizer is theirs."""
+    weights = args.model_name_or_path
+    if weights is None or (not args.extend_vocab and args.tokenizer_name == weights):
+        return {}
+    return origins_of(tokenizer, weights_tokenizer(weights))
+
+
 def sized_config(
     args: PretrainingArguments, config: BertConfig, tokenizer: PreTrainedTokenizerBase, origins: Origins
 ) -> BertConfig:
@@ -74,7 +82,9 @@ def derive_weights(
     model = with_rows(model, sized, derived, args.seed)
     if sized.max_position_embeddings > old.max_position_embeddings:
         made = "copies of the first ones" if derived else "random"
-        run.say(f"positions: {old.max_position_embeddings:,} -> {sized.max_position_embeddings:,}; the new ones: {made}")
+        run.say(
+            f"positions: {old.max_position_embeddings:,} -> {sized.max_position_embeddings:,}; the new ones: {made}"
+        )
     if origins:
         set_rows_of_pieces(model, origins, tokenizer.unk_token_id, derived, args.seed)
         how = "the mean of the pieces that each was" if derived else "random"
@@ -101,8 +111,7 @@ def count_new_weights(
     if made.get("head"):
         set_bias_of_head(model, log_shares(corpus, with_unknown=model.config.is_decoder))
     elif made.get("pieces"):
-        assert run.args.model_name_or_path is not None  # new pieces are those that its tokenizer lacks
-        origins = origins_of(tokenizer, weights_tokenizer(run.args.model_name_or_path))
+        origins = new_pieces_of(run.args, tokenizer)
         set_counted_biases(model, origins, torch.from_numpy(corpus.unigrams.astype(np.float64)))
 
 

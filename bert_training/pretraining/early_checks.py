@@ -13,16 +13,10 @@ from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
-from bert_training.networks.new_rows import origins_of
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
-from bert_training.networks.pretrained import (
-    check_model_name,
-    checkpoint_config,
-    chosen_tokenizer,
-    weights_tokenizer,
-)
+from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
-from bert_training.pretraining.derived_weights import check_positions, sized_config
+from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
 from tokenization.errors import UserError
 
@@ -68,8 +62,7 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
         check_positions(args, config)
         return
     config = checkpoint_config(weights, quiet=True)
-    own = weights_tokenizer(weights)
-    check_fit(sized_config(args, config, tokenizer, origins_of(tokenizer, own)), tokenizer, 1, quiet=True)
+    check_fit(sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer)), tokenizer, 1, quiet=True)
 
 
 def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
