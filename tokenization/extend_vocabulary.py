@@ -173,7 +173,7 @@ def read_words(path: str | PathLike[str], tokenizer: "PreTrainedTokenizerBase") 
         parts = _words(tokenizer, word[2:] if is_part else word)
         piece = ("##" if is_part else "") + "".join(parts)
         if piece in seen:
-            same = "" if piece == word else f", which the tokenizer reads as {piece!r}"
+            same = "" if piece == word else f", which the tokenizer reads as {piece!r},"
             raise UserError(
                 f"{place}: expected each word once, but {word!r}{same} is already in line {seen[piece]}; delete one"
             )

@@ -17,7 +17,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.extend_vocabulary import split_piece, wordpieces
 
 # The output bias of rows that only round the table up: with it, the softmax gives them 0 in float32.
-NEVER = -100.0
+NEVER = -200.0
 # Between these numbers GELU is nearly the identity plus a constant, which the LayerNorm after it takes away.
 SHIFT, SCALE = 4.0, 0.5
 # The length of the made head's outputs, in units of the LayerNorm. The encoder's outputs do not lie where its
