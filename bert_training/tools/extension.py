@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-import modeling_bert_repro
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
 from bert_training.files.text_files import read_texts
 from bert_training.flags.pretraining import ROUNDED_TO
@@ -107,6 +107,8 @@ def extend_folder(
     extended = extend_vocabulary(own, texts, pieces)
     for line in extended.summary():
         print(line)
+    transformers.logging.set_verbosity_error()  # what is new, this command says itself
+    transformers.logging.disable_progress_bar()
     tokenizer, positions = extended.tokenizer, own.model_max_length
     model = None
     if weights:
@@ -131,11 +133,13 @@ def _model(
     multiple: int | None,
     counts: dict[str, int],
 ) -> PreTrainedModel:
-    """The model of a folder, with the rows of the new pieces."""
+    """The model of a folder, as transformers' class, with the rows of the new pieces."""
     config = checkpoint_config(source, quiet=True)
-    cls = next((name for name in config.architectures or () if name in modeling_bert_repro.__all__), "BertModel")
+    vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
+    named = [name for name in config.architectures or () if name.startswith("Bert") and hasattr(transformers, name)]
+    cls = next(iter(named), "BertModel")
     may_be_new = ("pooler.", "bert.pooler.") if cls == "BertModel" else ("bert.pooler.",)
-    model, new, _ = load_network(getattr(modeling_bert_repro, cls), source, may_be_new, config=config)
+    model, new, _ = load_network(getattr(transformers, cls), source, may_be_new, config=config)
     if new:
         print(f"{source} lacks {', '.join(new)}: newly initialised")
     sized = copy.deepcopy(config)

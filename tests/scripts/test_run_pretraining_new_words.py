@@ -69,7 +69,9 @@ def test_the_files_agree_and_the_choice_is_recorded(adapted, pretrained):
     assert recorded["pieces_after"] < recorded["pieces_before"] and recorded["appended"] == 3
 
 
-def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(tmp_path, adapted, pretrained, domain, listed, capsys):
+def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(
+    tmp_path, adapted, pretrained, domain, listed, capsys
+):
     only_tokenizer = tmp_path / "tokenizer"
     only_tokenizer.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
@@ -96,7 +98,7 @@ def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, 
     shutil.copy(listed, own)
     again = ["--pad_vocab_to_multiple_of", "8", "--resume_from_checkpoint", "auto"]
     for other in ("2", own):
-        with pytest.raises(UserError, match="extend_vocab .* -> "):
+        with pytest.raises(UserError, match=r"extend_vocab .* -> "):
             pretrain(flags(begun, pretrained, domain, "--extend_vocab", other, *again))
     kept = listed.read_text()
     listed.write_text("\n".join(WORDS))
@@ -159,8 +161,6 @@ def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tm
     rows = load_vocab(made / "vocab.txt")
     difference = (head.bias[rows["the"]] - head.bias[rows["doctor"]]).detach()
     assert float(difference.exp()) == pytest.approx(2, rel=0.02), "its bias is not the logarithm of counts"
-    drawn = pretrain(
-        flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1)
-    )
+    drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
     losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
     assert losses[0] < losses[1] - 1

@@ -1,4 +1,4 @@
-"""tokenization/extend_vocabulary.py: which pieces extend a vocabulary, and that every file of the tokenizer has them."""
+"""tokenization/extend_vocabulary.py: which pieces extend a vocabulary, and that every file has them."""
 
 import random
 from collections import Counter
@@ -47,7 +47,7 @@ def test_savings_are_those_of_the_tokenizer_and_the_order_is_fixed():
     """Words that share parts, so that a piece may end inside of another piece."""
     generator = random.Random(0)
     words = Counter("".join(generator.choices("abcde", k=generator.randint(2, 9))) for _ in range(400))
-    text = [word for word in words.elements()]
+    text = list(words.elements())
     known = set(wordpieces(BASE))
     chosen = choose_pieces(words, known, 60)
     for piece, saved in chosen:
