@@ -21,7 +21,7 @@ NEVER = -200.0
 # Between these numbers GELU is nearly the identity plus a constant, which the LayerNorm after it takes away.
 SHIFT, SCALE = 4.0, 0.5
 # The length of the made head's outputs, in units of the LayerNorm. The encoder's outputs do not lie where its
-# embeddings do, and at full length the logits would be noise (docs/adapt.md has the measurement).
+# embeddings do: at full length, the logits of the 6-layer MiniLM were noise that cost two thirds of a nat.
 GAIN = 0.1
 
 Origins = Mapping[int, Sequence[int]]

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from bert_training.tools.vocabulary import main as vocabulary
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.torchrun import torchrun
 from tokenization import load_vocab
 from tokenization.errors import UserError
 
@@ -164,3 +165,17 @@ def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tm
     drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
     losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
     assert losses[0] < losses[1] - 1
+
+
+@pytest.mark.slow
+def test_two_processes_choose_the_same_pieces(tmp_path, pretrained, domain):
+    more = ("--extend_vocab", 2, "--dropout", 0)
+    one = pretrain(flags(tmp_path / "one", pretrained, domain, *more))
+    both = flags(tmp_path / "two", pretrained, domain, *more)
+    both[both.index("--per_device_train_batch_size") + 1] = "2"
+    torchrun("run_pretraining.py", both)
+    for name in ("vocab.txt", "tokenizer.json"):
+        assert (one / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    first, second = weights_of(one), weights_of(tmp_path / "two")
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=1e-4, atol=1e-5)

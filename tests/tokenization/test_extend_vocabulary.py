@@ -67,6 +67,12 @@ def test_equal_savings_whole_words_first_then_the_alphabet():
     assert found == [("big", 4), ("dig", 4), ("##ab", 2)]
 
 
+def test_a_piece_that_splits_other_words_further_saves_less():
+    """abc would save six pieces, but abcde would be abc ##d ##e instead of ab ##cde, four times."""
+    known = {"ab", "##c", "##cde", "##d", "##e"}
+    assert choose_pieces({"abc": 6, "abcde": 4}, known, 1) == [("abcde", 4)]
+
+
 def test_a_text_that_offers_too_little():
     with pytest.raises(UserError, match=r"offers 5 new pieces, but only 2 .* ask for at most 2"):
         extend_vocabulary(BASE, TEXT, 5)
