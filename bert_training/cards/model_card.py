@@ -14,9 +14,10 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.markdown import code, one_line, plain
-from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
+from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
@@ -113,6 +114,7 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if (card.folder / CURVES).exists():
         results += PICTURE
+    results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",
@@ -124,6 +126,16 @@ def card_text(card: Card) -> str:
         f"## Versions\n\n{versions(card.run)}",
     ]
     return str(ModelCard(f"---\n{metadata(card).to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+
+
+def calibrated(card: Card) -> list[str]:
+    """The passage about the temperature of the probabilities; [] if the model has none."""
+    path = card.folder / "config.json"
+    stored = read_object(path).get("fine_tuning") if path.is_file() else None
+    temperature = stored.get("temperature") if isinstance(stored, dict) else None
+    if not isinstance(temperature, int | float):
+        return []
+    return [calibration_section(card.metrics, card.run, temperature)]
 
 
 def metadata(card: Card) -> ModelCardData:
@@ -156,7 +168,7 @@ def metadata(card: Card) -> ModelCardData:
             metric_value=metrics[key],
         )
         for key, metric in METRICS.items()
-        if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
+        if metric.hub_type and isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
         model_name=card.title,
@@ -198,6 +210,9 @@ def data_used(card: Card) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+    if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
+        named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
+        lines.append(f"Weights of the classes in the training loss: {named}.")
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -214,10 +229,9 @@ def results_table(card: Card) -> str:
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key in METRICS:
-        if key not in metrics:
-            continue
-        value, name = metrics[key], card_name_of(key, percent_factor(metrics))
+    for key, metric in metrics_of(metrics).items():
+        value = metrics[key]
+        name = card_name_of(key, percent_factor(metrics)) if key in METRICS else plain(metric.card_name)
         finite = isinstance(value, int | float) and math.isfinite(value)
         rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
     return "\n".join(rows)
@@ -274,6 +288,8 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        if averaged := metrics.get("averaged_evaluations"):
+            when = f"with the mean of the weights at the last {averaged} evaluations"
         lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")

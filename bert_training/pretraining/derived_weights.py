@@ -25,7 +25,6 @@ from bert_training.networks.new_rows import (
 )
 from bert_training.networks.pretrained import weights_tokenizer
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.counted_weights import log_shares
 from tokenization.errors import UserError
 
 HEAD = "cls.predictions."
@@ -104,15 +103,20 @@ def derive_weights(
 
 
 def count_new_weights(
-    run: Run[PretrainingArguments], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: Corpus
+    run: Run[PretrainingArguments],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpora: Sequence[Corpus],
 ) -> None:
     """Set the output biases of what ``derive_weights`` has made, from counts of the training text."""
     made = run.facts.get("derived_weights") or {}
+    counts = torch.from_numpy(sum(corpus.unigrams.astype(np.float64) for corpus in corpora))
     if made.get("head"):
-        set_bias_of_head(model, log_shares(corpus, with_unknown=model.config.is_decoder))
+        if not model.config.is_decoder:
+            counts[corpora[0].manifest["special_ids"]] = 0  # a masked LM never predicts [UNK]
+        set_bias_of_head(model, ((counts + 0.5) / (counts + 0.5).sum()).log())
     elif made.get("pieces"):
-        origins = new_pieces_of(run.args, tokenizer)
-        set_counted_biases(model, origins, torch.from_numpy(corpus.unigrams.astype(np.float64)))
+        set_counted_biases(model, new_pieces_of(run.args, tokenizer), counts)
 
 
 def _lacks_head(new: Sequence[str]) -> bool:
