@@ -16,6 +16,11 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
+A published model continues on a domain of its own, with 2,000 pieces for words that its tokenizer splits:
+
+    python run_pretraining.py --model_name_or_path google-bert/bert-base-uncased --train_file domain.txt \
+        --extend_vocab 2000 --objective mlm --learning_rate 5e-5 --output_dir runs/domain
+
 For a few hours on a small machine; the flags that this sets are printed, and every flag that is given wins:
 
     python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
@@ -61,11 +66,13 @@ from bert_training.pretraining.corpora import Corpora, build_corpora
 from bert_training.pretraining.corpus import unigram_entropy
 from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.coverage import check_beginning, record_coverage
+from bert_training.pretraining.derived_weights import count_new_weights
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.held_out_texts import HeldOutTexts
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.mixture import note_new_epochs, phase_streams, record_mixture
 from bert_training.pretraining.network import build_pretraining_network
+from bert_training.pretraining.new_pieces import extended_tokenizer
 from bert_training.pretraining.phased_batches import (
     instances_by_length,
     phase_batches,
@@ -96,6 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     model, initial_weights = build_pretraining_network(run, network_class(args), tokenizer)
     corpora = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, corpora.train[0], args.seed) if args.initial_weights == "counted" else 0
+    count_new_weights(run, model, tokenizer, corpora.train)
     train = training_instances(args, corpora.train, tokenizer)
     held_out = instances_by_length(args, corpora.held_out, tokenizer, held_out=True)
     record_coverage(run, tokenizer, corpora, held_out)
@@ -158,6 +166,8 @@ def announce_recipe(run: Run[PretrainingArguments]) -> None:
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
+    if args.extend_vocab:
+        return extended_tokenizer(run, text)
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
     # Without newer flags, the name is that of earlier versions, whose vocabularies a resumed run needs.

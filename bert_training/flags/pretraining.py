@@ -25,6 +25,8 @@ CONFIG_SIZES = {
     "large": (24, 1024),
 }
 
+ROUNDED_TO = (8, 16, 32, 64, 128)
+
 
 @dataclass
 class PretrainingArguments(SharedArguments, HasOwnDefaults):
@@ -83,6 +85,28 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     model_name_or_path: str | None = flag(
         None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
+    )
+    extend_vocab: str | None = flag(
+        None,
+        "New pieces for the vocabulary of --model_name_or_path: how many to choose from the training text, or a file "
+        "with one word a line.",
+        FIXED | CARD | START,
+    )
+    pad_vocab_to_multiple_of: int | None = flag(
+        None,
+        "Round the rows of the embeddings up to a multiple of this number, which makes products of matrices faster.",
+        FIXED | CARD,
+        choices=ROUNDED_TO,
+    )
+    max_position_embeddings: int | None = flag(
+        None, "Give the network of --model_name_or_path more positions, at least as many as it has.", FIXED | CARD
+    )
+    new_weights: Literal["derived", "random"] = flag(
+        "derived",
+        "How the weights begin that --model_name_or_path lacks. derived: rows of new pieces as the mean of the pieces "
+        "that they were, new positions as copies, a head for masked words from the embeddings, and output biases from "
+        "counts of the training text. random: the control.",
+        FIXED | CARD,
     )
     recipe: Literal["paper", "fast"] = flag(
         "paper",
@@ -242,6 +266,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
             raise UserError("--cased is the same as --do_lower_case false; give one of them")
+        self._check_extension()
         no_masks = not objective_of(vars(self)).masks and f"under --objective {self.objective}, which masks nothing"
         refuse_idle(
             self,
@@ -254,9 +279,38 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
+            (
+                not self.model_name_or_path and "without --model_name_or_path",
+                ("max_position_embeddings", "new_weights"),
+            ),
             (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
         )
+
+    @property
+    def new_pieces(self) -> int | None:
+        """How many new pieces --extend_vocab asks for; None if it names a file, or is not given."""
+        return int(self.extend_vocab) if self.extend_vocab and self.extend_vocab.isdecimal() else None
+
+    def _check_extension(self) -> None:
+        if self.extend_vocab is None:
+            return
+        if not self.model_name_or_path:
+            other = "--config_name makes new weights" if self.config_name else "there are none"
+            raise UserError(
+                f"--extend_vocab extends the vocabulary of weights that are given, but {other}; give "
+                "--model_name_or_path, or learn a vocabulary of the right size with --vocab_size"
+            )
+        if self.vocab_size != type(self).vocab_size:
+            raise UserError(
+                "--vocab_size is the size of a vocabulary that is learnt, and --extend_vocab the number of pieces to "
+                "add to one that is given; leave out --vocab_size"
+            )
+        if self.new_pieces == 0 or not self.extend_vocab or self.extend_vocab.startswith("-"):
+            raise UserError(
+                f"--extend_vocab must be a number of at least 1, or a file with one word a line; got "
+                f"{self.extend_vocab!r}"
+            )
 
     def _reads_rows(self) -> bool:
         files = (*self.train_file, *self.validation_file)
