@@ -10,7 +10,7 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
 Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
-pairs) and --label_column name; labels such as 2.5 are scores:
+pairs) and --label_column name; labels such as 2.5 are scores, lists are several labels a text:
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
 
@@ -26,6 +26,7 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 """
 
 import sys
+from typing import Any
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -43,12 +44,20 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import labelled_texts, submission
+from bert_training.tasks.classification.by_class import shown, with_chosen
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
 from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.thresholds import (
+    Thresholds,
+    find_thresholds,
+    store_thresholds,
+    thresholds_of,
+)
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
 from bert_training.tasks.cut_texts import report_cut
-from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
@@ -92,14 +101,17 @@ def run_one(
     run.add_facts(**data.stored_facts())
     report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
-    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
-        return evaluate(run, model, data, features, step), None
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Thresholds]:
+        results, thresholds = evaluate(run, model, data, features, step)
+        return with_chosen(results, metric), thresholds
 
     train = features.get("train")
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
-    tuned.results.update(write_predictions(run, tuned.model, data, features))
+    tuned.results.update(write_predictions(run, tuned, data, features))
+    if tuned.outcome and tuned.trained:
+        store_thresholds(run.accelerator.unwrap_model(tuned.model).config, tuned.outcome)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -150,22 +162,35 @@ def evaluate(
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
     step: int,
-) -> dict:
-    """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ."""
-    results: dict[str, float | None] = {}
+) -> tuple[dict, Thresholds]:
+    """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ.
+
+    Returns:
+        The results, and for several labels a text the thresholds: those found in a training, or else the stored ones.
+    """
+    results: dict[str, Any] = {}
+    thresholds = thresholds_of(data.task, run.accelerator.unwrap_model(model).config)
     for split, rows in features.items():
         if split.startswith("validation"):
-            results |= scores_of(data, split, predict_split(run, model, rows))
+            outputs = predict_split(run, model, rows)
+            if thresholds and "train" in data.splits:
+                thresholds = find_thresholds(outputs["logits"], data.splits[split].labels)
+            results |= scores_of(data, split, outputs, thresholds)
     if results:
-        run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
-    return results
+        run.say(f"step {step}: {shown(results)}")
+    return results, thresholds
 
 
-def scores_of(data: labelled_texts.ClassificationData, split: str, outputs: dict) -> dict[str, float | None]:
+def scores_of(
+    data: labelled_texts.ClassificationData, split: str, outputs: dict, thresholds: Thresholds
+) -> dict[str, Any]:
     """The results of a labelled split, with their names in all_results.json."""
     examples, logits = data.splits[split], outputs["logits"]
     assert examples.labels is not None
-    values = score(data.task, logits, examples.labels)
+    if thresholds:
+        values = score_several(logits, examples.labels, thresholds, data.label_names)
+    else:
+        values = score(data.task, logits, examples.labels)
     values |= score_by_category(data.task, logits, examples.labels, examples.categories)
     values |= {"loss": outputs["loss"]}
     return {metric_prefix(split) + name: value for name, value in values.items()}
@@ -173,26 +198,28 @@ def scores_of(data: labelled_texts.ClassificationData, split: str, outputs: dict
 
 def write_predictions(
     run: Run[GlueArguments],
-    model: torch.nn.Module,
+    tuned: Tuned[Thresholds],
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
-) -> dict[str, float | None]:
+) -> dict[str, Any]:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it.
 
     Returns:
         The results of the test splits that have labels.
     """
-    results: dict[str, float | None] = {}
+    results: dict[str, Any] = {}
     for split in data.to_predict:
-        outputs = predict_split(run, model, features[split])
+        outputs = predict_split(run, tuned.model, features[split])
         if split.startswith("test") and data.splits[split].labels is not None:
-            results |= scores_of(data, split, outputs)
+            results |= scores_of(data, split, outputs, tuned.outcome)
         if run.is_main:
-            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"])
+            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], tuned.outcome)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
-        run.say(", ".join(f"{name} {value}" for name, value in results.items()))
+        run.say(shown(results))
+    if tuned.outcome:
+        say_thresholds(run.say, tuned.results | results, "train" in data.splits)
     return results
 
 

@@ -43,8 +43,8 @@ class Features:
 
     Args:
         columns: name -> one entry per row. ``input_ids``, ``token_type_ids``: one sequence of ints per row. ``labels``:
-            a number per row, or a sequence with one label per token. Others (``start_positions``, ...): a number per
-            row.
+            a number per row, a sequence with one label per token, or an array (rows, C) with a number for each label
+            of a text. Others (``start_positions``, ...): a number per row.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
 
@@ -81,7 +81,7 @@ class Features:
         return other
 
     def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
-        """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
+        """The rows at ``indices``, padded on the right to the longest of them: (B, L), (B,) and (B, C)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
         padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED}
@@ -89,6 +89,9 @@ class Features:
         for name, column in self.columns.items():
             if np.ndim(column[0]) == 0:
                 batch[name] = torch.tensor(np.asarray([column[index] for index in indices]))
+                continue
+            if isinstance(column, np.ndarray) and column.ndim == 2:
+                batch[name] = torch.from_numpy(column[indices])
                 continue
             rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
             for row, index in zip(rows, indices):
