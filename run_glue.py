@@ -52,6 +52,7 @@ from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.thresholds import (
     Thresholds,
     find_thresholds,
+    origin_of_thresholds,
     store_thresholds,
     thresholds_of,
 )
@@ -98,7 +99,7 @@ def run_one(
     if "train" in data.splits:
         store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.add_facts(**data.stored_facts())
+    run.add_facts(**data.stored_facts(), **origin_of_thresholds(data.task, config, "train" in data.splits))
     report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Thresholds]:
@@ -219,7 +220,7 @@ def write_predictions(
     if results:
         run.say(shown(results))
     if tuned.outcome:
-        say_thresholds(run.say, tuned.results | results, "train" in data.splits)
+        say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
     return results
 
 

@@ -49,6 +49,15 @@ METRICS = {
     "eval_precision": Metric("precision", "Precision", "precision"),
     "eval_recall": Metric("recall", "Recall", "recall"),
     "eval_f1": Metric("f1", "F1", "F1", "F1"),
+    "eval_f1_micro": Metric("f1", "F1, micro average", "F1, micro", "F1, micro"),
+    "eval_f1_macro": Metric("f1", "F1, macro average", "F1, macro", "F1, macro"),
+    "eval_subset_accuracy": Metric("accuracy", "Accuracy of the whole set of labels", "subset accuracy", "whole sets"),
+    "eval_average_precision_micro": Metric(
+        "average_precision", "Average precision, micro average", "average precision, micro"
+    ),
+    "eval_average_precision_macro": Metric(
+        "average_precision", "Average precision, macro average", "average precision, macro"
+    ),
     "eval_HasAns_f1": Metric("f1", "F1 of questions that have an answer, per cent"),
     "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),

@@ -15,6 +15,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
+from bert_training.cards.labels_table import labels_table
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
 from bert_training.cards.model_usage import usage
@@ -111,6 +112,8 @@ def write_model_card(
 def card_text(card: Card) -> str:
     """The text of the card."""
     results = f"## Results\n\n{results_table(card)}"
+    if by_label := labels_table(card.metrics, card.run.get("thresholds")):
+        results += f"\n\n{by_label}"
     if (card.folder / CURVES).exists():
         results += PICTURE
     work = "Evaluation" if card.only_evaluated else "Training"

@@ -235,6 +235,8 @@ def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
     Args:
         whole: the best score, 1 or 100.
     """
+    if isinstance(one, dict) and isinstance(other, dict):  # of labels or classes
+        return one.keys() == other.keys() and all(is_close(key, one[key], other[key], whole) for key in one)
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return bool(one == other)
     if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable

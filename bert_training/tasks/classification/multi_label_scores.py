@@ -111,21 +111,24 @@ def labels_of(shares: np.ndarray, thresholds: Sequence[float], names: Sequence[s
     return [name for name, there in zip(names, gives(shares, thresholds), strict=True) if there]
 
 
-def say_thresholds(say: Callable[[str], None], results: Mapping[str, Any], found: bool) -> None:
+def say_thresholds(say: Callable[[str], None], results: Mapping[str, Any], origin: str) -> None:
     """Say which thresholds the predictions have, and the scores of each label.
 
     Args:
         results: of the finished model.
-        found: whether the thresholds are those of a training, and not those that the model brought.
+        origin: that of ``origin_of_thresholds``.
     """
     evaluated, tested = (results.get(f"{prefix}_{BY_CLASS}") for prefix in ("eval", "test"))
     parts = {"validation": evaluated, "test": tested}
-    if evaluated and found:
+    if evaluated and origin == "found":
         say("each label has a threshold of its own, found on the validation data by F1 and stored with the model")
         if kept := [name for name, one in evaluated.items() if not one["support"]]:
             say(f"warning: no text of the validation data has these labels, which keep {USUAL}: {', '.join(kept)}")
-    elif found:
-        say(f"a label is given from a probability of {USUAL} on, as there is no validation data to find better ones on")
+    elif origin == "stored":
+        say("the thresholds are those stored with the model")
+    else:
+        why = "the model stores no thresholds" if origin == "usual" else "there is no validation data to find better ones"
+        say(f"a label is given from a probability of {USUAL} on, because {why}")
     for name, by_label in parts.items():
         if by_label:
             say(f"{name}, by label:\n{table(by_label)}")
