@@ -57,7 +57,9 @@ def has_several(labels: Sequence[object] | None) -> bool:
     return any(isinstance(label, tuple) for label in labels or ())
 
 
-def from_cells(cells: Sequence[object], column: str, separator: str | None, where: Where, labelled: bool) -> list[Labels]:
+def from_cells(
+    cells: Sequence[object], column: str, separator: str | None, where: Where, labelled: bool
+) -> list[Labels]:
     """The labels of every row of a column of lists or, with a separator, of texts.
 
     Args:
@@ -101,7 +103,11 @@ def _labels_of(cell: object, column: str, separator: str | None, place: str, lab
             )
     if doubled := [label for label, count in Counter(found).items() if count > 1]:
         numbers = set(found) <= {"0", "1"}
-        remedy = "write 0 and 1 into a column for each label, and name these with --label_column" if numbers else "delete one"
+        remedy = (
+            "write 0 and 1 into a column for each label, and name these with --label_column"
+            if numbers
+            else "delete one"
+        )
         raise UserError(f"{place}: the label {doubled[0]!r:.60} is twice in {cell!r:.60} of {column!r}; {remedy}")
     return tuple(found)
 
@@ -166,9 +172,7 @@ def infer_several(
     return replace(task, labels=tuple(names), metrics=METRICS, several_labels=True)
 
 
-def _names_in_training(
-    task: Task, train: LabelledRows, problem_type: str | None, trained: TrainedFor
-) -> Sequence[str]:
+def _names_in_training(task: Task, train: LabelledRows, problem_type: str | None, trained: TrainedFor) -> Sequence[str]:
     rows, source = train.labels or [], train.facts["source"]
     if task.label_separator and all(len(row) < 2 for row in rows):
         example = next((row[0] for row in rows if row), "")
@@ -251,7 +255,9 @@ def check_training(train: LabelledRows, task: Task) -> None:
             f"{'the labels ' + ', '.join(same) if same else 'no label'}; shuffle the file, or raise --max_train_samples"
         )
     if absent := [name for name, there in zip(names, np.asarray(rows).any(axis=0)) if not there]:
-        train.notes.append(f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none")
+        train.notes.append(
+            f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none"
+        )
 
 
 def refuse_mark(task: Task, source: str) -> None:

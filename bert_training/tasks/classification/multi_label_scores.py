@@ -127,7 +127,9 @@ def say_thresholds(say: Callable[[str], None], results: Mapping[str, Any], origi
     elif origin == "stored":
         say("the thresholds are those stored with the model")
     else:
-        why = "the model stores no thresholds" if origin == "usual" else "there is no validation data to find better ones"
+        why = (
+            "the model stores no thresholds" if origin == "usual" else "there is no validation data to find better ones"
+        )
         say(f"a label is given from a probability of {USUAL} on, because {why}")
     for name, by_label in parts.items():
         if by_label:
