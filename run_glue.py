@@ -175,7 +175,7 @@ def evaluate(
         if split.startswith("validation"):
             outputs = predict_split(run, model, rows)
             if thresholds and "train" in data.splits:
-                thresholds = find_thresholds(outputs["logits"], data.splits[split].labels)
+                thresholds = find_thresholds(outputs["logits"], data.splits[split].labels or [])
             results |= scores_of(data, split, outputs, thresholds)
     if results:
         run.say(f"step {step}: {shown(results)}")

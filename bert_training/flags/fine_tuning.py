@@ -91,6 +91,11 @@ class FineTuningArguments(SharedArguments):
         )
 
 
+def names_in(value: list[str] | str | None) -> tuple[str, ...]:
+    """The names that a flag such as --label_column gives, one or several."""
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
 OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type")
 
 
@@ -182,20 +187,14 @@ class GlueArguments(FineTuningArguments):
             raise UserError(
                 f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
             )
-        for name in self.label_columns:
+        for name in names_in(self.label_column):
             if name in columns:
                 raise UserError(f"--label_column {name} is one of --text_column; a label is no text")
         self._check_several_labels()
 
-    @property
-    def label_columns(self) -> tuple[str, ...]:
-        """The names of --label_column."""
-        named = self.label_column or ()
-        return (named,) if isinstance(named, str) else tuple(named)
-
     def _check_several_labels(self) -> None:
         """Check the flags of several labels a text."""
-        names = self.label_columns
+        names = names_in(self.label_column)
         if len(names) == 1:
             (self.label_column,) = names  # as records have it
         if len({*names}) < len(names):

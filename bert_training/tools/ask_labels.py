@@ -63,9 +63,7 @@ def judge(
         list(texts), *pairs, return_token_type_ids=True, return_attention_mask=False, **options
     )
     for number in cut_rows(coded):
-        warn(
-            f"warning: the text {texts[number]!r:.60} is longer than {length} tokens, the most of its training, and is cut"
-        )
+        warn(f"warning: the text {texts[number]!r:.60} is longer than the {length} tokens of the training, and is cut")
     columns = {name: coded[name] for name in ("input_ids", "token_type_ids")}
     features = Features(columns, tokenizer.pad_token_id)
     rows = predict_alone(model, features, batch_size, model.device, lambda outputs: _as_tokens(logits_of(outputs)))

@@ -12,6 +12,7 @@ from bert_training.flags.objectives import OBJECTIVES
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
+from bert_training.tasks.classification import multi_label_scores
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.ner.metrics import span_scores
@@ -37,7 +38,7 @@ def glue_results() -> set[str]:
     for task in (GLUE_TASKS | BUILTIN_TASKS).values():
         splits = [split for split in task.files if split.startswith("validation")]
         keys |= {metric_prefix(split) + metric for split in splits for metric in task.metrics}
-    return keys | {f"eval_{name}" for name in classification.METRICS} | {"eval_loss"}
+    return keys | {f"eval_{name}" for name in (*classification.METRICS, *multi_label_scores.METRICS)} | {"eval_loss"}
 
 
 def squad_results() -> set[str]:

@@ -50,7 +50,7 @@ def evaluate(script: str, model, data, folder, *more: str) -> dict:
     return read(folder, "run.json")
 
 
-COLUMNS = ("text_column", "label_column", "problem_type")  # stored as what they were found to be
+COLUMNS = ("text_column", "label_column", "label_separator", "problem_type")  # stored as what they were found to be
 
 
 def test_which_flags_are_stored():

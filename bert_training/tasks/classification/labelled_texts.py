@@ -16,6 +16,7 @@ and what the label, and ``glue`` has the table of the tasks.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -197,7 +198,8 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
     examples.cut = summarise_cut(cut, len(examples), examples.where, count_alike(columns["input_ids"]))
     if examples.labels is not None:
         several = isinstance(examples.labels[0], tuple)
-        columns["labels"] = np.asarray(examples.labels, dtype=np.float32) if several else examples.labels
+        labels: Any = np.asarray(examples.labels, dtype=np.float32) if several else examples.labels
+        columns["labels"] = labels
     return Features(columns, tokenizer.pad_token_id)
 
 

@@ -20,7 +20,15 @@ import numpy as np
 
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task
-from bert_training.tasks.classification.labels import HIDDEN, as_name, as_text, has_no_value, is_null, names_in_order
+from bert_training.tasks.classification.labels import (
+    HIDDEN,
+    LIST,
+    as_name,
+    as_text,
+    has_no_value,
+    is_null,
+    names_in_order,
+)
 from bert_training.tasks.classification.multi_label_scores import MARK, METRICS
 from bert_training.tasks.classification.trained_for import TrainedFor
 from tokenization.errors import UserError
@@ -88,12 +96,12 @@ def _labels_of(cell: object, column: str, separator: str | None, place: str, lab
                 "stands between them with --label_separator, or name a column of 0 and 1 for each with --label_column"
             )
         found = _listed_labels(cell, column, place)
-    elif isinstance(cell, str):
+    elif isinstance(cell, str) and not LIST.fullmatch(cell.strip()):
         found = [part.strip() for part in cell.split(separator)] if cell.strip() else []
     else:
         raise UserError(
-            f"{place}: expected labels with {separator!r} between them in {column!r}, got {cell!r:.60}; lists need no "
-            "--label_separator"
+            f"{place}: expected labels with {separator!r} between them in {column!r}, got {cell!r:.60}; lists "
+            "need .jsonl and no --label_separator"
         )
     for label in found:
         if not label or label != label.strip() or "\t" in label or len(label.splitlines()) > 1:
@@ -118,8 +126,8 @@ def _listed_labels(cell: object, column: str, place: str) -> list[str]:
     if not all(words) and not all(numbers):
         wrong = next(value for value, word in zip(values, words) if not word)
         raise UserError(
-            f"{place}: expected a list of words in {column!r}, or of the whole numbers of classes, got {wrong!r:.40} in "
-            f"{cell!r:.60}; write the names of the labels"
+            f"{place}: expected a list of words in {column!r}, or of the whole numbers of classes, got "
+            f"{wrong!r:.40} in {cell!r:.60}; write the names of the labels"
         )
     return [as_text(value) for value in values]
 
@@ -178,8 +186,8 @@ def _names_in_training(task: Task, train: LabelledRows, problem_type: str | None
         example = next((row[0] for row in rows if row), "")
         raise UserError(
             f"{source}: expected {task.label_separator!r} (--label_separator) between the labels of some cell of "
-            f"{train.columns.label!r}, found it in none, but {example!r:.60}; name what stands there, or leave the flag "
-            "out if each text has one label"
+            f"{train.columns.label!r}, found it in none, but {example!r:.60}; name what stands there, or leave the "
+            "flag out if each text has one label"
         )
     known = train.facts.get("class_names") or train.columns.hot
     names = known or names_in_order({label for row in rows for label in row})
@@ -210,8 +218,8 @@ def encode(examples: LabelledRows, task: Task) -> list[tuple[float, ...]]:
         for label in labels:
             if label not in names:
                 raise UserError(
-                    f"{examples.where(row)}: expected labels out of {', '.join(names)}; got {label!r:.60}; the training "
-                    "had no such label; correct it, or train with examples of it"
+                    f"{examples.where(row)}: expected labels out of {', '.join(names)}; got {label!r:.60}; the "
+                    "training had no such label; correct it, or train with examples of it"
                 )
     if empty := sum(not labels for labels in rows):
         examples.notes.append(f"texts without labels: {empty:,} of {len(rows):,}")
@@ -239,8 +247,8 @@ def known_several(examples: LabelledRows, task: Task) -> list[tuple[float, ...]]
         row = known.index(False)
         has = "has no labels" if rows[row] is None else f"has the labels {', '.join(rows[row])!r:.60}"
         raise UserError(
-            f"{examples.where(row)}: this row {has}; as others have labels that the model knows, expected labels out of "
-            f"{', '.join(names)} in all rows: correct it, or leave out the labels, and nothing is scored"
+            f"{examples.where(row)}: this row {has}; as others have labels that the model knows, expected labels "
+            f"out of {', '.join(names)} in all rows: correct it, or leave out the labels, and nothing is scored"
         )
     return encode(examples, task)
 
@@ -254,7 +262,8 @@ def check_training(train: LabelledRows, task: Task) -> None:
             f"{train.where(0)}: this and all other training examples ({len(rows)}) have "
             f"{'the labels ' + ', '.join(same) if same else 'no label'}; shuffle the file, or raise --max_train_samples"
         )
-    if absent := [name for name, there in zip(names, np.asarray(rows).any(axis=0)) if not there]:
+    counts = np.sum(rows, axis=0, dtype=int).tolist()
+    if absent := [name for name, count in zip(names, counts) if not count]:
         train.notes.append(
             f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none"
         )

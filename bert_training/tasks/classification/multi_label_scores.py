@@ -62,7 +62,7 @@ def _scores(given: np.ndarray, shares: np.ndarray, truth: np.ndarray, names: Seq
     }
 
 
-def score_of_constants(labels: Sequence[Sequence[float]]) -> dict[str, float]:
+def score_of_constants(labels: np.ndarray) -> dict[str, float]:
     """METRICS of predictions that are the same for all texts; 0 where they are undefined.
 
     For F1 these are all labels, for the average precision the same probability, and for the subset accuracy the most
@@ -83,8 +83,8 @@ def table(by_label: dict[str, dict[str, Any]]) -> str:
     for name, one in by_label.items():
         average = "-" if one["average_precision"] is None else f"{one['average_precision']:.3f}"
         lines.append(
-            f"{name:{width}}  {one['threshold']:9.3f}  {one['precision']:9.3f}  {one['recall']:6.3f}  {one['f1']:5.3f}  "
-            f"{average:>17}  {one['support']:5,}"
+            f"{name:{width}}  {one['threshold']:9.3f}  {one['precision']:9.3f}  {one['recall']:6.3f}  "
+            f"{one['f1']:5.3f}  {average:>17}  {one['support']:5,}"
         )
     return "\n".join(lines)
 

@@ -16,7 +16,8 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.fine_tuning import GlueArguments, names_in
+from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
 from bert_training.tasks.classification.glue import (
     BUILTIN_TASKS,
@@ -27,7 +28,6 @@ from bert_training.tasks.classification.glue import (
     Task,
 )
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
-from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.labels import (
     FILL_IN,
     check_cells,
@@ -114,11 +114,12 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
     two = began == 2 if training else trained.texts == 2 and not trained.text_columns
     if args.text_column:
         texts = (tuple(args.text_column),)
-    if len(args.label_columns) == 1:
-        labels = args.label_columns
-    hot = args.label_columns if len(args.label_columns) > 1 else ()
+    named = names_in(args.label_column)
+    if len(named) == 1:
+        labels = named
+    hot = named if len(named) > 1 else ()
     # Training data says how it spells its labels; without it, the model does, unless a flag says otherwise.
-    as_trained = not training and not args.label_columns
+    as_trained = not training and not named
     trained_hot = trained.hot_columns if as_trained and not args.label_separator else ()
     separator = args.label_separator or (trained.label_separator if not training and not hot else None)
     flagged = bool(hot or separator) or args.problem_type == "multi_label"
@@ -154,11 +155,11 @@ def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> Non
 
 def _check_several(args: GlueArguments, trained: TrainedFor) -> None:
     """Without training data, refuse flags and tasks of several labels a text for other models, and the reverse."""
-    asked = "--label_separator" if args.label_separator else "several columns in --label_column"
+    columns = "several columns in --label_column" if len(names_in(args.label_column)) > 1 else ""
+    asked = "--label_separator" if args.label_separator else columns
     if args.problem_type == "multi_label":
         asked = "--problem_type multi_label"
-    several = args.label_separator or len(args.label_columns) > 1 or args.problem_type == "multi_label"
-    if several and not trained.several_labels:
+    if asked and not trained.several_labels:
         raise UserError(
             f"{asked}: the model gives a text {'a score' if trained.scores else 'one label'}, and not several; leave "
             "the flag out, or give training data"

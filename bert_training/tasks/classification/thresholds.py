@@ -11,6 +11,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from transformers import PretrainedConfig
 
 from bert_training.tasks.classification.glue import Task
@@ -79,7 +80,7 @@ def _between(higher: float, lower: float) -> float:
     return middle if lower < middle else higher  # of neighbouring floats, none is between
 
 
-def find_thresholds(logits: np.ndarray, labels: np.ndarray) -> list[float]:
+def find_thresholds(logits: np.ndarray, labels: ArrayLike) -> list[float]:
     """The thresholds of all labels, for logits and labels (texts, labels)."""
     shares = probabilities(logits)
     return [find_threshold(column, there > 0) for column, there in zip(shares.T, np.asarray(labels).T, strict=True)]

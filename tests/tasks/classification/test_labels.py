@@ -44,7 +44,7 @@ def on_the_hub(monkeypatch, names=None, **splits: list) -> None:
 # --- A cell ------------------------------------------------------------------------------------------------
 
 CELLS = [
-    ([[1], [2, 3]], 0, "got [1]; several labels for one text cannot be learnt, so give each text one label"),
+    ([[1.5], [2.5]], 0, "expected a list of words in 'label', or of the whole numbers of classes, got 1.5 in [1.5]"),
     (["good", None], 1, "expected a label in 'label', got None; fill it in, or leave out the row"),
     ([1.5, math.nan], 1, "expected a label in 'label', got nan; fill it in, or leave out the row"),
     (["good", "bad "], 1, "without spaces around it, got 'bad '"),
@@ -116,7 +116,7 @@ def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
 def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
     assert "own.csv:3: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
-    assert "several labels for one text cannot be learnt" in told
+    assert "several labels for one text need lists in all rows of .jsonl" in told
 
 
 def test_a_word_in_brackets_is_a_class(tmp_path):
