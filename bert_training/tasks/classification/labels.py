@@ -82,9 +82,9 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
             isinstance(label, str) and LIST.fullmatch(label.strip())
         ):
             raise UserError(
-                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; several labels for one "
-                "text need lists in all rows of .jsonl and no --problem_type single_label, or cells such as a|b with "
-                "--label_separator"
+                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; a text has one label "
+                "here; to learn several, give lists in all rows of the training data (.jsonl) without --problem_type, "
+                "or cells such as a|b with --label_separator"
             )
         text = as_text(label)
         if not isinstance(label, str | int | float):

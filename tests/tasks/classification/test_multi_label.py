@@ -81,7 +81,7 @@ SEVERAL = {"label_separator": "|"}
         ("x.jsonl", listed([["a", "b"]] * 4), {}, "this and all other training examples (4) have the labels a, b"),
         ("x.jsonl", listed([["a|b"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which stand"),
         ("x.jsonl", listed(LISTS), SEVERAL, "expected labels with '|' between them in 'label', got ['a']; lists need"),
-        ("x.jsonl", listed(LISTS), {"problem_type": "single_label"}, "several labels for one text need lists in all"),
+        ("x.jsonl", listed(LISTS), {"problem_type": "single_label"}, "a text has one label here; to learn several"),
         ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "x.csv:4: expected labels without spaces around them"),
         ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "x.csv:4: the label 'b' is twice in 'b|b' of 'label'"),
         ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "(--label_separator) between the labels of some cell of 'la"),
@@ -138,7 +138,7 @@ def test_without_training_the_model_says_how_labels_are_spelled(tmp_path):
         load_data(glue_arguments(validation_file=path, label_column=["a", "c"]), None, hot)
     one = TrainedFor(("a", "b"), 2)
     with pytest.raises(ValueError, match="--label_separator: the model gives a text one label, and not several"):
-        load_data(glue_arguments(validation_file=path, label_separator="|"), None, one)
+        load_data(glue_arguments(validation_file=mixed, label_separator="|"), None, one)
     with pytest.raises(ValueError, match="--problem_type single_label: the model gives a text several labels"):
         load_data(glue_arguments(validation_file=path, problem_type="single_label"), None, hot)
 
