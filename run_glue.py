@@ -59,6 +59,7 @@ from bert_training.tasks.classification.thresholds import (
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
@@ -79,6 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
+    labelled_texts.weigh(args, data)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
@@ -106,10 +108,13 @@ def run_one(
         results, thresholds = evaluate(run, model, data, features, step)
         return with_chosen(results, metric), thresholds
 
-    train = features.get("train")
+    train = labelled_texts.weighted_features(data, features)
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric)
+    for line in smoothing_warnings(args, data.class_weights):
+        run.say(line)
+    arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
     tuned.results.update(write_predictions(run, tuned, data, features))
     if tuned.outcome and tuned.trained:
         store_thresholds(run.accelerator.unwrap_model(tuned.model).config, tuned.outcome)

@@ -48,6 +48,7 @@ from bert_training.flags.fine_tuning import NerArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
+from bert_training.tasks import loss_weights
 from bert_training.tasks.fine_tuning import (
     build_task_network,
     choose_encoder,
@@ -79,7 +80,12 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config))
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
+    loss_weights.check_flags(args, "train" in data.splits)
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
+    if args.class_weights is not None:
+        counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
+        data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
+        features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
 
 
@@ -99,13 +105,18 @@ def run_one(
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
     remarks = tagged_text.remarks(rows, tokenizer)
-    for line in (*tagged_text.cut_remarks(rows, data.splits, args.max_seq_length), *remarks):
+    for line in (
+        *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
+        *remarks,
+        *loss_weights.smoothing_warnings(args, data.class_weights),
+    ):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    arguments = loss_weights.loss_arguments(args, data.class_weights)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
     tags_by_split = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, tags in tags_by_split.items():

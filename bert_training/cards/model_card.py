@@ -201,6 +201,9 @@ def data_used(card: Card) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+    if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
+        named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
+        lines.append(f"Weights of the classes in the training loss: {named}.")
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -277,6 +280,8 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        if averaged := metrics.get("averaged_evaluations"):
+            when = f"with the mean of the weights at the last {averaged} evaluations"
         lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")

@@ -27,6 +27,7 @@ from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
 from bert_training.files.small_files import read_small_bytes
+from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.task_data import TaskData
@@ -63,8 +64,10 @@ def series_of(args: FineTuningArguments, data: TaskData) -> Series:
     """The series of the runs that the flags ask for on this data.
 
     Raises:
-        ValueError: as in ``deciding_metric``.
+        ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
     """
+    if "train" not in data.splits:
+        refuse_without_training(args)
     metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
     return Series(data.name, data.facts(), metric, data.baselines())
 

@@ -180,7 +180,7 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
                 yield compare_values(name, value, evaluation[name], source)
         elif name == "train_loss":
             yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
-        elif name not in ("train_steps", "best_step"):
+        elif name not in ("train_steps", "best_step", "averaged_evaluations"):
             others.append(name)
     if same:
         yield verified("results", f"{', '.join(same)} are those of {source}")

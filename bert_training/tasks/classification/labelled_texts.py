@@ -23,11 +23,20 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
+from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import multi_label_scores
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
 from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.loss_weights import (
+    check_flags,
+    class_weights_of,
+    count_labels,
+    facts_of,
+    summary_of,
+    with_loss_weights,
+)
 from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
@@ -48,6 +57,7 @@ class Examples:
         categories: the cells of each column that defines a category.
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
+        weights: the weight of each row in the training loss; None if all are alike.
     """
 
     texts: tuple[list[str], ...]
@@ -59,6 +69,7 @@ class Examples:
     categories: dict[str, list[str]] = field(default_factory=dict)
     cut: CutTexts = CutTexts()
     notes: list[str] = field(default_factory=list)
+    weights: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -68,16 +79,23 @@ class Examples:
         labels = None if self.labels is None else self.labels[:count]
         texts = tuple(column[:count] for column in self.texts)
         categories = {name: cells[:count] for name, cells in self.categories.items()}
-        return replace(self, texts=texts, labels=labels, index=self.index[:count], categories=categories)
+        weights = None if self.weights is None else self.weights[:count]
+        return replace(
+            self, texts=texts, labels=labels, index=self.index[:count], categories=categories, weights=weights
+        )
 
 
 @dataclass
 class ClassificationData:
-    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits."""
+    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits.
+
+    ``class_weights`` are those of the training loss, if it has any; ``weigh`` fills them in.
+    """
 
     name: str
     task: Task
     splits: dict[str, Examples]
+    class_weights: dict[str, float] | None = None
 
     @property
     def problem_type(self) -> ProblemType:
@@ -107,7 +125,8 @@ class ClassificationData:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
         several = {"several_labels": True} if self.task.several_labels else {}
-        return {"task": self.name, "labels": self.task.labels, **several, "splits": facts}
+        found = {"task": self.name, "labels": self.task.labels, **several, "splits": facts}
+        return found | facts_of(self.class_weights)
 
     def stored_facts(self) -> dict:
         """What the model's config stores, so that later commands read the same columns."""
@@ -129,7 +148,8 @@ class ClassificationData:
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
             lines += [f"  {note}" for note in examples.notes]
         several = ", several a text" if self.task.several_labels else ""
-        return "\n".join([*lines, f"labels{several}: {', '.join(self.task.labels or ['scores'])}"])
+        lines.append(f"labels{several}: {', '.join(self.task.labels or ['scores'])}")
+        return "\n".join([*lines, *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
         """The text or the pair of every example of a split, as one text."""
@@ -154,6 +174,23 @@ class ClassificationData:
                 )
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
+
+
+def weigh(args: GlueArguments, data: ClassificationData) -> None:
+    """Fill in the class weights that the flags ask for.
+
+    Raises:
+        ValueError: as in ``check_flags`` and ``class_weights_of``.
+    """
+    check_flags(args, "train" in data.splits, data.problem_type)
+    if args.class_weights is None:
+        return
+    labels, names = data.splits["train"].labels or [], data.label_names
+    if data.problem_type == "multi_label_classification":
+        having = np.asarray(labels).sum(0).astype(int).tolist()
+        data.class_weights = class_weights_of(args, names, having, "row", several_of=len(labels))
+    else:
+        data.class_weights = class_weights_of(args, names, count_labels(labels, len(names)), "row")
 
 
 # --- to the model, and back ------------------------------------------------------------------------------
@@ -201,6 +238,15 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
         labels: Any = np.asarray(examples.labels, dtype=np.float32) if several else examples.labels
         columns["labels"] = labels
     return Features(columns, tokenizer.pad_token_id)
+
+
+def weighted_features(data: ClassificationData, features: dict[str, Features]) -> Features | None:
+    """The training split with the weights of its rows and classes; None if there is none."""
+    if "train" not in features:
+        return None
+    # Weights of labels of which a text may have several belong to no text.
+    of_class = None if data.problem_type == "multi_label_classification" else data.class_weights
+    return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
 
 
 def write_predictions(
