@@ -28,6 +28,7 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 import sys
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -43,20 +44,18 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
-from bert_training.tasks.classification import labelled_texts, submission
-from bert_training.tasks.classification.by_class import shown, with_chosen
+from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
-from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
+from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.thresholds import (
     Thresholds,
-    find_thresholds,
+    chosen_thresholds,
     origin_of_thresholds,
     store_thresholds,
-    thresholds_of,
 )
-from bert_training.tasks.classification.trained_for import store_facts, trained_for
+from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
@@ -81,6 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     labelled_texts.weigh(args, data)
+    calibration.check_calibrate(args.calibrate, [*data.splits], data.task.labels, data.task.several_labels)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
@@ -104,9 +104,11 @@ def run_one(
     run.add_facts(**data.stored_facts(), **origin_of_thresholds(data.task, config, "train" in data.splits))
     report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
-    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Thresholds]:
-        results, thresholds = evaluate(run, model, data, features, step)
-        return with_chosen(results, metric), thresholds
+    stored = None if "train" in data.splits else stored_temperature(config)
+
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, dict[str, np.ndarray]]:
+        results, logits = evaluate(run, model, data, features, step, stored)
+        return by_class.with_chosen(results, metric), logits
 
     train = labelled_texts.weighted_features(data, features)
     if train and args.label_token == "last":
@@ -115,9 +117,16 @@ def run_one(
         run.say(line)
     arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
     tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
-    tuned.results.update(write_predictions(run, tuned, data, features))
-    if tuned.outcome and tuned.trained:
-        store_thresholds(run.accelerator.unwrap_model(tuned.model).config, tuned.outcome)
+    temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
+    if args.calibrate:
+        # The best evaluation may be one of before the flag was given, in a run that is resumed with it.
+        temperature = temperature or data.temperature(tuned.outcome)
+        store_facts(model.config, temperature=temperature)
+        run.say(calibration.remark(temperature))
+    thresholds = chosen_thresholds(data, model.config, tuned.outcome)
+    tuned.results.update(write_predictions(run, tuned, data, features, temperature, thresholds))
+    if thresholds and tuned.trained:
+        store_thresholds(model.config, thresholds)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -168,64 +177,91 @@ def evaluate(
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
     step: int,
-) -> tuple[dict, Thresholds]:
+    temperature: float | None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ.
 
+    Args:
+        temperature: of the model's probabilities; with --calibrate it is found on the validation data instead.
+
     Returns:
-        The results, and for several labels a text the thresholds: those found in a training, or else the stored ones.
+        The results, and the logits (rows, classes) of every validation split.
     """
+    outputs = {
+        split: predict_split(run, model, rows) for split, rows in features.items() if split.startswith("validation")
+    }
+    logits = {split: found["logits"] for split, found in outputs.items()}
+    if run.args.calibrate:
+        temperature = data.temperature(logits)
+    thresholds = chosen_thresholds(data, run.accelerator.unwrap_model(model).config, logits)
     results: dict[str, Any] = {}
-    thresholds = thresholds_of(data.task, run.accelerator.unwrap_model(model).config)
-    for split, rows in features.items():
-        if split.startswith("validation"):
-            outputs = predict_split(run, model, rows)
-            if thresholds and "train" in data.splits:
-                thresholds = find_thresholds(outputs["logits"], data.splits[split].labels or [])
-            results |= scores_of(data, split, outputs, thresholds)
+    for split, found in outputs.items():
+        results |= scores_of(data, split, found, temperature, thresholds)
     if results:
-        run.say(f"step {step}: {shown(results)}")
-    return results, thresholds
+        results |= {} if temperature is None else {f"eval_{TEMPERATURE}": temperature}
+        run.say(f"step {step}: {by_class.shown(results)}")
+    return results, logits
 
 
 def scores_of(
-    data: labelled_texts.ClassificationData, split: str, outputs: dict, thresholds: Thresholds
+    data: labelled_texts.ClassificationData,
+    split: str,
+    outputs: dict,
+    temperature: float | None,
+    thresholds: Thresholds,
 ) -> dict[str, Any]:
     """The results of a labelled split, with their names in all_results.json."""
     examples, logits = data.splits[split], outputs["logits"]
     assert examples.labels is not None
+    values: dict[str, Any]
     if thresholds:
         values = score_several(logits, examples.labels, thresholds, data.label_names)
     else:
         values = score(data.task, logits, examples.labels)
     values |= score_by_category(data.task, logits, examples.labels, examples.categories)
+    if data.task.labels and not thresholds and (data.own or temperature is not None):
+        values |= detailed_scores(data.task.labels, logits, examples.labels, temperature)
     values |= {"loss": outputs["loss"]}
     return {metric_prefix(split) + name: value for name, value in values.items()}
 
 
 def write_predictions(
     run: Run[GlueArguments],
-    tuned: Tuned[Thresholds],
+    tuned: Tuned[dict[str, np.ndarray]],
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
+    temperature: float | None,
+    thresholds: Thresholds,
 ) -> dict[str, Any]:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it.
+
+    Of the user's own data, the files with probabilities are written as well, also for the validation data.
 
     Returns:
         The results of the test splits that have labels.
     """
     results: dict[str, Any] = {}
+    logits = dict(tuned.outcome)
     for split in data.to_predict:
         outputs = predict_split(run, tuned.model, features[split])
+        logits[split] = outputs["logits"]
         if split.startswith("test") and data.splits[split].labels is not None:
-            results |= scores_of(data, split, outputs, tuned.outcome)
+            results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
-            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], tuned.outcome)
+            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
-        run.say(shown(results))
-    if tuned.outcome:
+        run.say(by_class.shown(results))
+    if thresholds:
         say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
+        return results
+    if data.own and run.is_main:
+        for path in labelled_texts.write_own(run.output_dir, data, logits, temperature):
+            run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
+    for name, classes in (tuned.results | results).items():
+        if name.endswith(by_class.BY_CLASS):
+            run.say(f"{name}:\n{by_class.table(classes)}")
     return results
 
 

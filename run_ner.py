@@ -10,9 +10,9 @@ CoNLL-2003 in its original files (one word per line, with its tag last; plain, .
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own files, with two columns or more and tags in IOB1, BIO, BIOES or BMES, or JSON lines (.jsonl) with the fields
-tokens and ner_tags. A sentence is read with as much of its document around it as fits (paper, section 5.3; -DOCSTART-
-lines separate documents), or here without:
+Your own files: columns or JSON, with tags in IO, IOB1, BIO, BIOES or BMES, or plain ones such as parts of speech;
+--test_file may also have plain sentences, one a line. A sentence is read with as much of its document around it as fits
+(paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
@@ -28,10 +28,13 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
-Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
+Whole entities are scored, as by conlleval and seqeval, or single words if the tags are plain. The predicted tags are in
+<split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in plain sentences with their
+places in test_spans.jsonl.
 """
 
 import sys
+from typing import NamedTuple
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -58,13 +61,19 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.raw_text import write_spans
 from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
-Tags = list[list[str]]
+
+class Tagged(NamedTuple):
+    """For every sentence the predicted tags of its words, and their probabilities."""
+
+    tags: list[list[str]]
+    probabilities: list[list[float]]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -112,15 +121,19 @@ def run_one(
     ):
         run.say(line)
 
-    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tagged | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     arguments = loss_weights.loss_arguments(args, data.class_weights)
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
-    tags_by_split = predictions_of_splits(tuned, evaluated, features)
+    tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
-        for split, tags in tags_by_split.items():
-            tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
+        for split, found in tagged.items():
+            path = run.output_dir / f"{split}_predictions.txt"
+            tagged_text.write_predictions(path, data.splits[split], found.tags)
+            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found)
+            if data.splits[split].facts.get("raw_text"):
+                write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -156,18 +169,18 @@ def evaluate(
     features: dict[str, Features],
     step: int,
     split: str,
-) -> tuple[dict, Tags]:
-    """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
+) -> tuple[dict, Tagged]:
+    """Tag a split; return the scores of its entities ({} if it has no tags) and the tags with their probabilities."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
     predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.label_names)
+    tagged = Tagged(predicted, tagged_text.tag_probabilities(part, rows[split], outputs["logits"]))
     if not part.tagged:
-        return {}, predicted
+        return {}, tagged
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
-    run.say(
-        f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
-    )
-    return results_of(split, values), predicted
+    shown = ("accuracy", "f1_macro") if part.plain else ("precision", "recall", "f1")
+    run.say(f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in shown))
+    return results_of(split, values), tagged
 
 
 if __name__ == "__main__":

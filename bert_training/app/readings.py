@@ -18,7 +18,7 @@ from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.last_token import with_logits_at_the_end
 from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
-from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
@@ -300,6 +300,7 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
 
     If a text may have several labels, the probabilities are independent of each other, and the thresholds that are
     stored with the model decide which labels are given.
+    Otherwise they are those with the temperature that is stored with the model, if there is one.
     """
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
@@ -308,7 +309,7 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
     logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
     if opened.at_the_end:
         logits = torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
-    shares = _probabilities(logits)[0]
+    shares = _probabilities(logits / (stored_temperature(opened.model.config) or 1.0))[0]
     if is_regression(opened):
         return [Guess(names[0], float(logits[0, 0]))]
     if opened.model.config.problem_type == SEVERAL_LABELS:

@@ -14,11 +14,12 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.labels_table import labels_table
 from bert_training.cards.markdown import code, one_line, plain
-from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
-from bert_training.cards.model_usage import usage
+from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
+from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -116,6 +117,8 @@ def card_text(card: Card) -> str:
         results += f"\n\n{by_label}"
     if (card.folder / CURVES).exists():
         results += PICTURE
+    if "thresholds" not in card.run:  # of several labels a text, labels_table says more
+        results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",
@@ -127,6 +130,16 @@ def card_text(card: Card) -> str:
         f"## Versions\n\n{versions(card.run)}",
     ]
     return str(ModelCard(f"---\n{metadata(card).to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+
+
+def calibrated(card: Card) -> list[str]:
+    """The passage about the temperature of the probabilities; [] if the model has none."""
+    path = card.folder / "config.json"
+    stored = read_object(path).get("fine_tuning") if path.is_file() else None
+    temperature = stored.get("temperature") if isinstance(stored, dict) else None
+    if not isinstance(temperature, int | float):
+        return []
+    return [calibration_section(card.metrics, card.run, temperature)]
 
 
 def metadata(card: Card) -> ModelCardData:
@@ -159,7 +172,7 @@ def metadata(card: Card) -> ModelCardData:
             metric_value=metrics[key],
         )
         for key, metric in METRICS.items()
-        if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
+        if metric.hub_type and isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
         model_name=card.title,
@@ -204,6 +217,8 @@ def data_used(card: Card) -> str:
     if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
         named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
         lines.append(f"Weights of the classes in the training loss: {named}.")
+    if scheme := tag_scheme(run):
+        lines.append(tags_explained(scheme))
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -214,16 +229,28 @@ def data_used(card: Card) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def tags_explained(scheme: str) -> str:
+    """What the labels of a tagger are, and which of a pipeline's strategies joins its pieces."""
+    if scheme == PLAIN_TAGS:
+        return (
+            "Tags: plain, one class for every word, which is read at its first piece. A pipeline's "
+            '`aggregation_strategy` is for names: it would join words in a row that have one tag, so use "none".'
+        )
+    return (
+        f"Tags: {plain(scheme)} in the data; the labels of the model are BIO: `B-TYPE` begins a name, `I-TYPE` "
+        'continues it, `O` is outside. `aggregation_strategy="first"` joins the pieces to names, as in the example.'
+    )
+
+
 def results_table(card: Card) -> str:
     """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
     metrics = card.metrics
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key in METRICS:
-        if key not in metrics:
-            continue
-        value, name = metrics[key], card_name_of(key, percent_factor(metrics))
+    for key, metric in metrics_of(metrics).items():
+        value = metrics[key]
+        name = card_name_of(key, percent_factor(metrics)) if key in METRICS else plain(metric.card_name)
         finite = isinstance(value, int | float) and math.isfinite(value)
         rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
     return "\n".join(rows)

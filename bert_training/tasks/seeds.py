@@ -121,7 +121,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
     summary = summarise(runs, series)
     if other:
-        shared = [name for name in series.baselines if name in other["baselines"]]
+        shared = [name for name in summary["baselines"] if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
@@ -214,7 +214,9 @@ def _processes() -> int:
 
 def summarise(runs: list[dict], series: Series) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    constant, metric = series.baselines, series.metric
+    # A run that an older version has finished may lack a result of today.
+    constant = {name: one for name, one in series.baselines.items() if all(name in run["results"] for run in runs)}
+    metric = series.metric
     by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
         group = [run["results"] for run in runs if run["learning_rate"] == rate]

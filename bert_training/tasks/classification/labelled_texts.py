@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import multi_label_scores
+from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
@@ -105,6 +106,11 @@ class ClassificationData:
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
+    def own(self) -> bool:
+        """Whether this is the user's own data, and none in the layout of a task of GLUE."""
+        return not self.task.files
+
+    @property
     def texts_per_example(self) -> int:
         """How many texts an example has: one, or two in a pair."""
         return len(next(iter(self.splits.values())).texts)
@@ -158,9 +164,17 @@ class ClassificationData:
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
-        metrics = multi_label_scores.metric_names(self.label_names) if self.task.several_labels else self.task.metrics
-        names = [split + metric for split in splits for metric in (*metrics, "loss")]
+        metrics: Sequence[str] = self.task.metrics
+        seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
+        if self.task.several_labels:
+            metrics, seen = multi_label_scores.metric_names(self.label_names), []
+        names = [split + metric for split in splits for metric in (*metrics, "loss", *seen)]
         return names, splits[0] + self.task.main_metric if splits else ""
+
+    def temperature(self, logits: dict[str, np.ndarray]) -> float:
+        """The temperature of the probabilities, found on the rows of all these splits; they have labels."""
+        labels = [label for split in logits for label in self.splits[split].labels or []]
+        return calibration.find_temperature(np.concatenate([*logits.values()]), labels)
 
     def baselines(self) -> dict[str, float]:
         """The results of a model that always predicts the most frequent class or the same score."""
@@ -168,10 +182,10 @@ class ClassificationData:
         for split, examples in self.splits.items():
             if split.startswith("validation"):
                 labels = np.asarray(examples.labels)
-                several = self.task.several_labels
-                scores = (
-                    multi_label_scores.score_of_constants(labels) if several else score_of_constant(self.task, labels)
-                )
+                if self.task.several_labels:
+                    scores = multi_label_scores.score_of_constants(labels)
+                else:
+                    scores = score_of_constant(self.task, labels, with_macro_f1=self.own)
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
@@ -273,3 +287,31 @@ def write_predictions(
     path = folder / server_name(task, split)
     write_text(path, "index\tprediction\n" + "".join(rows))
     return path
+
+
+def write_own(
+    folder: Path, data: ClassificationData, logits: dict[str, np.ndarray], temperature: float | None
+) -> list[Path]:
+    """For the user's own data, write predictions with probabilities and, of labelled splits, who is taken for whom.
+
+    Args:
+        logits: of every split (rows, classes).
+        temperature: of the probabilities; None stands for 1.
+
+    Returns:
+        The files with predictions that a spreadsheet opens.
+    """
+    names, paths, confused = data.task.labels, [], {}
+    for split, scores in logits.items():
+        examples = data.splits[split]
+        if names is None:
+            paths.append(predictions.write_scores(folder, split, examples.index, scores[:, 0]))
+            continue
+        shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
+        labels = [names[number] for number in predicted]
+        paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels))
+        if examples.labels is not None:
+            confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+    if confused:
+        write_confusion(folder, confused)
+    return paths

@@ -8,8 +8,7 @@ called "id" or "label" has a column of its own:
 
     {"id": "r7", "label": "angry", "probabilities": {"angry": 0.9213, "id": 0.0787}}
 
-In the .csv, texts are quoted and numbers are not, so that no id can split a row. A regression has the columns ``id``
-and ``score``.
+In the .csv, texts are quoted and numbers are not, so that no id can split a row. A regression has ``id`` and ``score``.
 """
 
 import csv
