@@ -16,6 +16,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
+from bert_training.cards.labels_table import labels_table
 from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
@@ -113,9 +114,12 @@ def write_model_card(
 def card_text(card: Card) -> str:
     """The text of the card."""
     results = f"## Results\n\n{results_table(card)}"
+    if by_label := labels_table(card.metrics, card.run.get("thresholds")):
+        results += f"\n\n{by_label}"
     if (card.folder / CURVES).exists():
         results += PICTURE
-    results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
+    if "thresholds" not in card.run:  # of several labels a text, labels_table says more
+        results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",

@@ -27,6 +27,10 @@ FEATURES = """print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidde
 """
 CLASSIFY = """print(classify({text}, truncation=True, max_length={length}))  # the length of its training
 """
+CLASSIFY_SEVERAL = """thresholds = {thresholds}
+found = classify([{text}], truncation=True, max_length={length})[0]  # the length of its training
+print([one["label"] for one in found if one["score"] >= thresholds[classify.model.config.label2id[one["label"]]]])
+"""
 CLASSIFY_AT_THE_END = """inputs = tokenizer({text}, truncation=True, max_length={length}, return_tensors="pt")
 label = model(**inputs).logits[0, -1].argmax()  # the label of a text is that of its last token
 print(model.config.id2label[int(label)])
@@ -152,6 +156,12 @@ def classify(example: Example) -> str:
         return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
     options = ', function_to_apply="none"' if task == "stsb" else ""
     text = repr(pair["text"] if single else pair)
+    if "thresholds" in run:  # several labels a text
+        thresholds = 'classify.model.config.fine_tuning["thresholds"]  # one for each label'
+        if run["thresholds"] == "usual":
+            thresholds = "[0.5] * classify.model.config.num_labels"
+        values = {"text": text, "length": length, "thresholds": thresholds}
+        return example.with_pipeline("classify", "text-classification", ", top_k=None", CLASSIFY_SEVERAL, **values)
     return example.with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
 
 

@@ -96,6 +96,14 @@ class FineTuningArguments(ControlArguments):
         )
 
 
+def names_in(value: list[str] | str | None) -> tuple[str, ...]:
+    """The names that a flag such as --label_column gives, one or several."""
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type")
+
+
 @dataclass
 class ClassArguments(FineTuningArguments):
     """The flags of the scripts that learn classes."""
@@ -139,13 +147,24 @@ class GlueArguments(ClassArguments):
         FIXED | EVALUATION,
         nargs="+",
     )
-    label_column: str | None = flag(
-        None, "Of your own data, the name of the column with the label. Default: as for the text.", FIXED | EVALUATION
-    )
-    problem_type: Literal["single_label", "regression"] | None = flag(
+    label_column: list[str] | str | None = flag(
         None,
-        "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "
-        "data, classes, unless a label such as 2.5 can only be a score.",
+        "Of your own data, the name of the column with the label; or, for several labels a text, the names of their "
+        "columns, which hold 0 or 1. Default: as for the text.",
+        FIXED | EVALUATION,
+        nargs="+",
+    )
+    label_separator: str | None = flag(
+        None,
+        "Of your own data with several labels a text: what stands between the labels of a cell, such as '|'. Default: "
+        "as for the text; lists in JSON or on the Hub need none.",
+        FIXED | EVALUATION,
+    )
+    problem_type: Literal["single_label", "multi_label", "regression"] | None = flag(
+        None,
+        "Of your own data: whether a text has one class, several labels, or a score. Default: what the model predicts "
+        "or, with training data, several labels for lists, --label_separator or several columns of labels, otherwise "
+        "classes, unless a label such as 2.5 can only be a score.",
         FIXED | EVALUATION,
     )
     max_seq_length: int = flag(
@@ -214,16 +233,39 @@ class GlueArguments(ClassArguments):
         fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
         refuse_idle(
             self,
-            (self.task_name and fixed, ("text_column", "label_column", "problem_type")),
-            (not own and "without data of your own", ("text_column", "label_column", "problem_type")),
+            (self.task_name and fixed, OF_OWN_DATA),
+            (not own and "without data of your own", OF_OWN_DATA),
         )
         columns = self.text_column or []
         if len(columns) > 2 or len({*columns}) < len(columns):
             raise UserError(
                 f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
             )
-        if self.label_column in columns:
-            raise UserError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
+        for name in names_in(self.label_column):
+            if name in columns:
+                raise UserError(f"--label_column {name} is one of --text_column; a label is no text")
+        self._check_several_labels()
+
+    def _check_several_labels(self) -> None:
+        """Check the flags of several labels a text."""
+        names = names_in(self.label_column)
+        if len(names) == 1:
+            (self.label_column,) = names  # as records have it
+        if len({*names}) < len(names):
+            raise UserError(f"--label_column takes different names; got {' '.join(map(repr, names))}")
+        several = f"--label_column {' '.join(names)}" if len(names) > 1 else ""
+        given = several or ("--label_separator" if self.label_separator is not None else "")
+        if given and self.problem_type in ("single_label", "regression"):
+            raise UserError(
+                f"{given} is for several labels a text, but --problem_type {self.problem_type} gives a text one; leave "
+                "one of them out" + (", or name one column" if several else "")
+            )
+        refuse_idle(self, (several and "with a column for each label", ("label_separator",)))
+        separator = self.label_separator
+        if separator is not None and (not separator or set(separator) & set("\t\r\n\0")):
+            raise UserError(
+                f"--label_separator: expected a mark such as '|' that is no tab and no line end, got {separator!r}"
+            )
 
     @property
     def many_runs(self) -> bool:

@@ -103,6 +103,7 @@ def glue_arguments(**given) -> SimpleNamespace:
         "max_eval_samples",
         "text_column",
         "label_column",
+        "label_separator",
         "problem_type",
         "resume_from_checkpoint",
     )

@@ -51,7 +51,7 @@ def evaluate(script: str, model, data, folder, *more: str) -> dict:
 
 
 TAGS = {"mixed_tags", "tag_scheme", "tag_names", "label_column"}
-COLUMNS = ("text_column", "label_column", "problem_type")  # stored as what they were found to be
+COLUMNS = ("text_column", "label_column", "label_separator", "problem_type")  # stored as what they were found to be
 
 
 def test_which_flags_are_stored():

@@ -23,6 +23,7 @@ class Columns:
 
     Attributes:
         guessed: the text has no usual name, and is the only column that remains.
+        hot: the columns of 0 and 1, one for each label; then there is no other label.
     """
 
     texts: tuple[str, ...]
@@ -30,10 +31,12 @@ class Columns:
     index: str | None
     categories: tuple[str, ...] = ()
     guessed: bool = False
+    hot: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """All names, without None."""
-        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
+        found = (*self.texts, self.label, *self.hot, self.index, *self.categories)
+        return [name for name in found if name is not None]
 
 
 def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
@@ -47,14 +50,29 @@ def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
     Raises:
         ValueError: the header lacks a column, or several columns may be the one.
     """
-    label = _label(task, header, labelled)
+    hot = _hot(task, header, labelled)
+    header = [name for name in header if name not in hot]
+    label = None if hot else _label(task, header, labelled)
     texts = _texts(task, header, label)
     guessed = texts is None
     if texts is None:
         texts = _remaining(task, header, label)
     index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
     categories = tuple(name for name in task.categories if name in header)
-    return Columns(texts, label, None if index in (*texts, label) else index, categories, guessed)
+    return Columns(texts, label, None if index in (*texts, label) else index, categories, guessed, hot)
+
+
+def _hot(task: Task, header: list[str], labelled: bool) -> tuple[str, ...]:
+    """The columns of 0 and 1, one for each label; () if there are none. ValueError if only some are there."""
+    wanted = task.hot_columns or task.trained_hot
+    missing = [name for name in wanted if name not in header]
+    if missing and (len(missing) < len(wanted) or (labelled and task.hot_columns)):
+        whose = "--label_column names" if task.hot_columns else "the model was trained on"
+        raise UserError(
+            f"expected the columns of labels that {whose}, {_listed([*wanted])}, got {_listed(header)}; "
+            f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        )
+    return () if missing else wanted
 
 
 def _label(task: Task, header: list[str], labelled: bool) -> str | None:
@@ -68,7 +86,7 @@ def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     if not found:
         remedy = "rename the label column" if task.files else "name the label column with --label_column"
         if not task.files and len(header) > 3:
-            remedy += " (several labels for one text, each in a column of its own, cannot be learnt)"
+            remedy += ", or all of them if each label has a column of 0 and 1"
         raise UserError(
             f"expected a column {_or(task.label_columns)}, got {_listed(header)}; {_remedy(task, header, remedy)}"
         )

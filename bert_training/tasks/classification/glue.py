@@ -46,6 +46,11 @@ class Task:
         trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
         trained_on_two: whether the model was trained on pairs by a version that did not store their columns.
         trained_label: of the user's own data, the label column that the model was trained on, if it is known.
+        several_labels: whether a text may have any number of the labels.
+        may_have_lists: of the user's own data, whether lists in the label column make it one of several labels.
+        label_separator: what stands between the labels of a cell, if these are no lists.
+        hot_columns: the columns of 0 and 1 that flags name, one for each label.
+        trained_hot: those that the model was trained on.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
@@ -64,6 +69,11 @@ class Task:
     trained_on: tuple[str, ...] = ()
     trained_on_two: bool = False
     trained_label: str | None = None
+    several_labels: bool = False
+    may_have_lists: bool = False
+    label_separator: str | None = None
+    hot_columns: tuple[str, ...] = ()
+    trained_hot: tuple[str, ...] = ()
     title: str = ""
 
     @property

@@ -13,9 +13,10 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 and what the label, and ``glue`` has the table of the tasks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -24,7 +25,7 @@ from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import by_class, calibration, predictions
+from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
@@ -49,7 +50,8 @@ class Examples:
 
     Attributes:
         texts: one list, or two for pairs, with a text for each row.
-        labels: as in the source until ``encode_labels`` turns them into numbers; None if they are hidden.
+        labels: as in the source until ``encode_labels`` turns them into numbers, or ``multi_label.encode`` if a text
+            has several; None if they are hidden.
         index: the index of each row in the source, or 0, 1, ... if the source has none.
         where: returns the place of a row, counted from 0, for error messages.
         facts: the split's part of run.json.
@@ -100,6 +102,8 @@ class ClassificationData:
     @property
     def problem_type(self) -> ProblemType:
         """The value for ``problem_type`` in the model's config."""
+        if self.task.several_labels:
+            return "multi_label_classification"
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
@@ -127,15 +131,18 @@ class ClassificationData:
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
-        return {"task": self.name, "labels": self.task.labels, "splits": facts} | facts_of(self.class_weights)
+        several = {"several_labels": True} if self.task.several_labels else {}
+        found = {"task": self.name, "labels": self.task.labels, **several, "splits": facts}
+        return found | facts_of(self.class_weights)
 
     def stored_facts(self) -> dict:
         """What the model's config stores, so that later commands read the same columns."""
-        columns = next(iter(self.splits.values())).columns
+        columns, separator = next(iter(self.splits.values())).columns, self.task.label_separator
         return {
             "texts_per_example": self.texts_per_example,
             "text_columns": list(columns.texts),
-            "label_column": columns.label,
+            "label_column": list(columns.hot) or columns.label,
+            **({"label_separator": separator} if separator else {}),
         }
 
     def summary(self) -> str:
@@ -147,7 +154,8 @@ class ClassificationData:
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
             lines += [f"  {note}" for note in examples.notes]
-        lines.append(f"labels: {', '.join(self.task.labels or ['scores'])}")
+        several = ", several a text" if self.task.several_labels else ""
+        lines.append(f"labels{several}: {', '.join(self.task.labels or ['scores'])}")
         return "\n".join([*lines, *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
@@ -157,8 +165,11 @@ class ClassificationData:
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
+        metrics: Sequence[str] = self.task.metrics
         seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
-        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss", *seen)]
+        if self.task.several_labels:
+            metrics, seen = multi_label_scores.metric_names(self.label_names), []
+        names = [split + metric for split in splits for metric in (*metrics, "loss", *seen)]
         return names, splits[0] + self.task.main_metric if splits else ""
 
     def temperature(self, logits: dict[str, np.ndarray]) -> float:
@@ -171,7 +182,11 @@ class ClassificationData:
         values: dict[str, float] = {}
         for split, examples in self.splits.items():
             if split.startswith("validation"):
-                scores = score_of_constant(self.task, np.asarray(examples.labels), with_macro_f1=self.own)
+                labels = np.asarray(examples.labels)
+                if self.task.several_labels:
+                    scores = multi_label_scores.score_of_constants(labels)
+                else:
+                    scores = score_of_constant(self.task, labels, with_macro_f1=self.own)
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
@@ -230,7 +245,10 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: 
         count_alike(read.input_ids),
         **read.counts(reading),
     )
-    labels = {} if examples.labels is None else {"labels": examples.labels}
+    labels: dict[str, Any] = {}
+    if examples.labels is not None:
+        several = isinstance(examples.labels[0], tuple)
+        labels["labels"] = np.asarray(examples.labels, dtype=np.float32) if several else examples.labels
     return read.features(labels, tokenizer.pad_token_id, reading.in_windows)
 
 
@@ -243,13 +261,22 @@ def weighted_features(data: ClassificationData, features: dict[str, Features]) -
     return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
 
 
-def write_predictions(folder: Path, data: ClassificationData, split: str, logits: np.ndarray) -> Path:
+def write_predictions(
+    folder: Path, data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
+) -> Path:
     """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
+
+    If a text may have several labels, the cells are as in a|b, and ``predictions_<split>.csv`` and ``.jsonl`` have the
+    probability of every label, too.
 
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
     """
     task = data.task
-    if task.labels is None:
+    if thresholds is not None:
+        spelled = multi_label_scores.write_several(
+            folder, split, data.splits[split].index, logits, thresholds, data.label_names, task.label_separator
+        )
+    elif task.labels is None:
         digits = ".3f" if task.files else ".9g"
         spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
     else:
