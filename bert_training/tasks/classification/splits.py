@@ -65,6 +65,8 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
     if args.validation_split:
         rows = held_out_rows(data, args.validation_split, args.split_seed or 0)
         return {None: _with_parts(data, args, rows, f"{args.validation_split:g} of it")}
+    if args.validation_split == 0:
+        data.splits["train"].notes.append("no validation data: nothing will say how good the model is")
     return {None: data}
 
 
@@ -87,6 +89,10 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
         if names:
             held_out.notes.append(f"warning: no row of these classes is held out: {names}; hold out a larger share")
     train, held_out = train.first(args.max_train_samples), held_out.first(args.max_eval_samples)
+    if train.weights is not None and not any(train.weights):
+        raise UserError(
+            f"{train.where(0)}: this and all other rows left to train on have the weight 0; change the split"
+        )
     others = {split: examples for split, examples in data.splits.items() if split != "train"}
     return replace(data, splits={"train": train, "validation": held_out} | others)
 
@@ -131,7 +137,9 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         parts = _first(splitter, rows, classes, None)
     else:
         if not 1 <= round(share * len(train)) < len(train):
-            raise UserError(f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share")
+            raise UserError(
+                f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
+            )
         splitter = model_selection.ShuffleSplit(n_splits=1, test_size=share, random_state=seed)
         parts = _first(splitter, rows, None, None)
     _check_training(data, parts, "--validation_split")
