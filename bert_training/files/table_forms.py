@@ -42,7 +42,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, Any]] | None:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             lists[name] = start
     if len(lists) == 1:
-        return _numbered(path, text, *lists.values())
+        return _numbered(path, text, next(iter(lists.values())))
     if not any(isinstance(value, list | dict) for value in fields.values()):
         return None  # one row
     found = f"the lists {', '.join(lists)}" if lists else f"the fields {', '.join(map(repr, fields))}"[:200]

@@ -169,7 +169,7 @@ def planned_runs(args: Args) -> list[Args]:
         )
     plans = []
     for fold in range(1, (getattr(args, "folds", None) or 0) + 1):
-        places = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
+        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
         plans.append(dataclasses.replace(args, **places, resume_from_checkpoint="auto", compare_to=None))
     if plans:
         return plans

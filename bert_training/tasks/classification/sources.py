@@ -228,14 +228,14 @@ def read_examples(
     Raises:
         ValueError: with file and line: a column is missing, or a cell holds no text or label.
     """
-    read = labelled or may_be_labelled
+    read, named = labelled or may_be_labelled, task.named
+    columns = Columns((), None, None)
 
     def chosen(header: list[str]) -> list[str]:
         nonlocal columns
         columns = find_columns(task, header, labelled, training)
         return [name for name in columns.names() if read or name != columns.label]
 
-    columns, named = Columns((), None, None), task.named
     with unchanged(path):
         hidden = () if labelled else task.label_columns
         table = read_table(
@@ -303,8 +303,8 @@ def _examples(
     elif empty:
         facts["empty_texts"] = len(empty)
         notes = [
-            f"warning: {len(empty)} of {len(texts[0])} rows have an empty text, of which the model can tell nothing, the "
-            f"first: {where(min(empty))}; they are kept: fill them in, or leave out the rows"
+            f"warning: {len(empty)} of {len(texts[0])} rows have an empty text, of which the model can tell nothing, "
+            f"the first: {where(min(empty))}; they are kept: fill them in, or leave out the rows"
         ]
     return Examples(
         texts, labels, index, where, facts, columns, categories, notes=notes, weights=weights, groups=groups

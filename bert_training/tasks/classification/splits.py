@@ -1,8 +1,8 @@
 """Divide one table: --validation_split holds out a share of it, --folds every part in turn.
 
-scikit-learn's splitters do it, by --split_seed. Classes keep their shares in both parts; rows of one --group_column stay
-together. Rows keep the order of the file. Every process, and every resumed run, divides the same table in the same way;
-the SHA-256 of a part, by which that is checked, is that of the file and of the numbers of its rows.
+scikit-learn's splitters do it, by --split_seed. Classes keep their shares in both parts; rows of one --group_column
+stay together. Rows keep the order of the file. Every process, and every resumed run, divides the same table in the same
+way; the SHA-256 of a part, by which that is checked, is that of the file and of the numbers of its rows.
 """
 
 import warnings
@@ -159,24 +159,28 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
     for number, count in sorted(Counter(classes or ()).items()):
         if count < folds:
             raise UserError(
-                f"--folds {folds}: the class {names[number]!r} has only {count} row{'s' * (count > 1)}, so a fold would "
-                f"have none of it; give --folds {count} or fewer (at least 2), add rows of it, or leave it out"
+                f"--folds {folds}: the class {names[number]!r} has only {count} row{'s' * (count > 1)}, so a fold "
+                f"would have none of it; give --folds {count} or fewer (at least 2), add rows of it, or leave it out"
             )
     if classes is not None:
         parts = [(rows.tolist(), held_out.tolist()) for rows, held_out in _dealt(data, folds, seed)]
-    elif train.groups is not None:
-        splitter = model_selection.GroupKFold(n_splits=folds, shuffle=True, random_state=seed)
-        parts = [_as_lists(part) for part in splitter.split(train.texts[0], groups=train.groups)]
     else:
+        # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
+        groups = train.groups or list(map(str, range(len(train))))
+        names_of_groups = list(dict.fromkeys(groups))
         splitter = model_selection.KFold(n_splits=folds, shuffle=True, random_state=seed)
-        parts = [_as_lists(part) for part in splitter.split(train.texts[0])]
+        parts = []
+        for _, held_out in splitter.split(names_of_groups):
+            inside = {names_of_groups[number] for number in held_out}
+            by_side = [[row for row, group in enumerate(groups) if (group in inside) is side] for side in (False, True)]
+            parts.append((by_side[0], by_side[1]))
     for number, part in enumerate(parts, 1):
-        lacks = set(classes or ()) - {(classes or [])[row] for row in part[1]}
+        lacks = set() if classes is None else set(classes) - {classes[row] for row in part[1]}
         if lacks:
             label = names[min(lacks)]
             raise UserError(
-                f"--folds {folds}: fold {number} has no row of the class {label!r}, whose rows are in too few groups of "
-                f"--group_column; give fewer folds, add rows of it in other groups, or leave it out"
+                f"--folds {folds}: fold {number} has no row of the class {label!r}, whose rows are in too few groups "
+                f"of --group_column; give fewer folds, add rows of it in other groups, or leave it out"
             )
         _check_training(data, part, f"--folds {folds}, fold {number}")
     return parts
@@ -199,7 +203,8 @@ def _first(splitter: Any, rows: np.ndarray, classes: list[int] | None, groups: l
 
 
 def _as_lists(parts: Sequence[np.ndarray]) -> Parts:
-    return tuple(np.sort(rows).tolist() for rows in parts)  # type: ignore[return-value]
+    train, held_out = parts
+    return np.sort(train).tolist(), np.sort(held_out).tolist()
 
 
 def _checked(split: Callable[[], Any]) -> Any:
@@ -223,14 +228,14 @@ def _check_share(data: ClassificationData, share: float) -> None:
     if count < 2:
         row = (train.labels or []).index(number)
         raise UserError(
-            f"{train.where(row)}: this is the only row of the class {names[number]!r}, which --validation_split needs on "
-            "both sides; add rows of it, leave it out, or give --validation_file"
+            f"{train.where(row)}: this is the only row of the class {names[number]!r}, which --validation_split needs "
+            "on both sides; add rows of it, leave it out, or give --validation_file"
         )
     held_out = np.ceil(share * len(train))
     if min(held_out, len(train) - held_out) < len(counts):
         raise UserError(
-            f"--validation_split {share:g} of {len(train)} rows is {held_out:.0f}, too few on one side for {len(counts)} "
-            "classes; give another share, more rows, or --validation_file"
+            f"--validation_split {share:g} of {len(train)} rows is {held_out:.0f}, too few on one side for "
+            f"{len(counts)} classes; give another share, more rows, or --validation_file"
         )
 
 
@@ -248,6 +253,6 @@ def _check_training(data: ClassificationData, parts: Parts, flag: str) -> None:
 
 def _too_few_groups(train: Examples, found: int, needed: int) -> UserError:
     return UserError(
-        f"{train.facts['source']}: the column {train.columns.group!r} has {found} group{'s' * (found != 1)}, expected at "
-        f"least {needed}, so that one can be held out; name another column with --group_column, or give fewer --folds"
+        f"{train.facts['source']}: the column {train.columns.group!r} has {found} group{'s' * (found != 1)}, expected "
+        f"at least {needed}, so that one can be held out; name another --group_column, or give fewer --folds"
     )

@@ -91,7 +91,7 @@ def test_groups_stay_together(tmp_path, given, scores):
         ("ab", "", {"folds": 3}, "--folds 3: there are only 2 rows; give fewer folds"),
         ("abab", "xxxx", {"validation_split": 0.5}, "own.csv: the column 'who' has 1 group, expected at least 2"),
         ("ababab", "xxyyyy", {"folds": 3}, "own.csv: the column 'who' has 2 groups, expected at least 3"),
-        ("aaaaaabbb", "uvwxyzqqq", {"folds": 3}, "has no row of the class 'b', whose rows are in too few groups of"),
+        ("aaaaaabbb", "uvwxyzqqr", {"folds": 3}, "has no row of the class 'b', whose rows are in too few groups of"),
     ],
 )
 def test_what_cannot_be_divided_is_refused_with_the_remedy(tmp_path, classes, groups, given, expected):
