@@ -27,7 +27,7 @@ from lab.tables import write_pages
 from lab.tests.helpers.fault_campaign import LONG_RUN_SECONDS, ROWS
 
 TESTS = ("lab/tests/faults",)
-RESULTS = ROOT / "lab" / "records" / "faults.json"
+RECORD = ROOT / "lab" / "records" / "faults.json"
 
 
 class Recorder:
@@ -108,10 +108,10 @@ def main() -> None:
     status = pytest.main(["-q", "-W", early, "-m", "faults", *TESTS], plugins=[recorder])
     reasons = not_recorded(recorder)
     whole = {row: found for row, found in recorder.found.items() if row not in reasons}
-    written = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    written = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
     written |= {row: record | found for row, found in whole.items()}
     in_order = {row: written[row] for row in ROWS if row in written}
-    RESULTS.write_text(json.dumps(in_order, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps(in_order, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_pages()
     print(f"{sum(found['faults'] for found in whole.values()):,} faults recorded in {time.time() - begun:.0f} s")
     for row, lines in reasons.items():

@@ -24,7 +24,7 @@ from lab import run_tables
 from lab.benchmarks.markdown import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "lab" / "records"
+FOLDER = ROOT / "lab" / "records"
 
 # What the records of lab/benchmarks/step.py call a workload or a kind of padding, and how the pages say it; applied in
 # this order.
@@ -268,6 +268,11 @@ def whole_demo(record: dict) -> str:
     return markdown(("", "ours", "around Trainer", "times as fast"), rows)
 
 
+def pretraining_steps(record: dict) -> str:
+    """The table of ``steps`` with the steps of pre-training alone."""
+    return steps(record | {"results": [row for row in record["results"] if row["group"] == "pretraining"]})
+
+
 def speed() -> str:
     """The table of README.md: a few of the figures of four records."""
     step, runs, demo, races = map(read, ("step_cpu", "whole_runs", "whole_demo", "speedrun"))
@@ -297,9 +302,8 @@ def place(record: dict) -> tuple[str, str, str]:
 
 RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
-    "step_cpu_xeon": lambda record: steps(
-        record | {"results": [r for r in record["results"] if r["group"] == "pretraining"]}
-    ),
+    "step_cpu_xeon": pretraining_steps,
+    "step_cpu_bf16": pretraining_steps,
     "vocabulary_coverage": vocabulary,
     "pretraining_comparison": comparison,
     "onnx_int8": onnx,
@@ -332,7 +336,7 @@ PAPER = ("table5", "table5_small", "table6", "table7", "table8", "table8_small",
 
 def read(name: str) -> Any:
     """A record of lab/records/."""
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def of_record(name: str) -> str:

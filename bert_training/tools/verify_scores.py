@@ -74,9 +74,8 @@ class Source:
         elif Path(name).exists():
             self.finding = unknown(claim, f"{short_text(name)} is no ordinary file, so it is not read")
         else:
-            self.finding = unknown(
-                claim, f"{short_text(name)} is not on this machine; --data names the folder that has it"
-            )
+            place = "on this machine" if Path(name).is_absolute() else "below the folder of this command"
+            self.finding = unknown(claim, f"{short_text(name)} is not {place}; --data names the folder that has it")
 
 
 def files_in(places: list[str]) -> list[Path]:

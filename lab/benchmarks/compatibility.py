@@ -25,7 +25,7 @@ from lab.benchmarks.provenance import ROOT, provenance
 from lab.tables import write_pages
 
 TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
-RESULTS = ROOT / "lab" / "records" / "compatibility.json"
+RECORD = ROOT / "lab" / "records" / "compatibility.json"
 # Packages that were considered, but whose requirements contradict ours.
 NOT_INSTALLED = ("spacy-transformers",)
 
@@ -98,7 +98,7 @@ def main() -> None:
         sys.exit("nothing is recorded, because of the tests that are listed above")
     rows = sorted(recorder.rows.values(), key=lambda row: row["package"])
     record |= {"results": rows, "not_installed": conflicts}
-    RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_pages()
 
 

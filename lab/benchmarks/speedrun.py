@@ -53,7 +53,7 @@ from lab.benchmarks.provenance import provenance
 from lab.tables import speedrun_contestants
 from tokenization.train_wordpiece import train_wordpiece
 
-RESULTS = Path(__file__).parents[1] / "records" / "speedrun.json"
+RECORD = Path(__file__).parents[1] / "records" / "speedrun.json"
 HELD_OUT_SHARE = 0.02
 LOOKS = 20  # the number of times that the judge looks at a run
 CONFIRMED = 1e-3  # nats by which the saved folder may differ from what the judge saw
@@ -264,7 +264,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if args.smoke:
         small = {"max_documents": 500, "vocab_size": 600, "length": 32, "steps": 20, "instances": 32, "target": 6.2}
         vars(args).update(small | {"seeds": 1, "seconds": 60.0})
-    args.output = args.output or (args.work_dir / "speedrun.json" if args.smoke else RESULTS)
+    args.output = args.output or (args.work_dir / "speedrun.json" if args.smoke else RECORD)
     args.work_dir = args.work_dir.resolve()
     if min(args.seeds, args.steps, args.instances) < 1 or args.seconds <= 0:
         parser.error("expected --seeds, --steps and --instances of at least 1 and --seconds above 0")

@@ -48,7 +48,7 @@ from lab.tables import whole_runs
 from modeling_bert_repro import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 from tokenization import build_tokenizer
 
-RESULTS = Path(__file__).parents[1] / "records" / "whole_runs.json"
+RECORD = Path(__file__).parents[1] / "records" / "whole_runs.json"
 MARKS = ("imports", "data", "network", "first step")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SEED = 42
@@ -321,7 +321,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"expected --repetitions of at least 1, got {args.repetitions}")
     logging.set_verbosity_error()
     work = args.work_dir.resolve()
-    output = args.output or (work / "whole_runs.json" if args.smoke else RESULTS)
+    output = args.output or (work / "whole_runs.json" if args.smoke else RECORD)
     size, repetitions = ("tiny", 1) if args.smoke else (args.config_name, args.repetitions)
     idle.demand_idle_cores(args.busy or args.smoke)
     data = prepare(work / "data", size, 0.002 if args.smoke else 1.0)

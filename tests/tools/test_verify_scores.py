@@ -98,7 +98,10 @@ def test_data_is_used_only_if_its_hash_is_that_of_the_run(copy_of_run, run_data,
     (place / "README.md").unlink()
     forge(place)
     reasons = [finding.line() for finding in findings_of(place)]
-    assert any("data, validation: gone/run_swag.csv is not on this machine; --data names" in line for line in reasons)
+    assert any(
+        "data, validation: gone/run_swag.csv is not below the folder of this command; --data names" in line
+        for line in reasons
+    )
     (moved / "deep").mkdir(parents=True)
     shutil.copy(run_data / "run_swag.csv", moved / "deep")
     given = verify_scores.files_in([str(moved)])

@@ -39,7 +39,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from lab.benchmarks import compatibility
 compatibility.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
-compatibility.RESULTS = Path({results!r})
+compatibility.RECORD = Path({results!r})
 compatibility.conflict = lambda name: {{"package": name, "version": "1", "requires": ["torch<2, not 3"]}}
 compatibility.write_pages = lambda: None
 sys.argv = ["compatibility.py"]

@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from lab import faults
 faults.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
-faults.RESULTS = Path({results!r})
+faults.RECORD = Path({results!r})
 faults.write_pages = lambda: None
 sys.argv = ["faults.py", "--rows", "no network", "signals"]
 faults.main()

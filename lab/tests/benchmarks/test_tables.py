@@ -21,7 +21,7 @@ def test_every_table_is_on_a_page():
     assert shown == set(tables.TABLES)
 
 
-@pytest.mark.parametrize("path", sorted(tables.RESULTS.glob("*.json")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(tables.FOLDER.glob("*.json")), ids=lambda path: path.name)
 def test_a_record_says_when_and_at_which_commit_it_was_measured(path):
     record = json.loads(path.read_text(encoding="utf-8"))
     parts = [record] if "date" in record else list(record.values())
