@@ -132,7 +132,7 @@ MOST_COLUMNS = 16_384  # of a spreadsheet
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 PLURALS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
+NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}  # for --delimiter
 SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
@@ -252,10 +252,9 @@ def _check_separator(kind: str, delimiter: str, header: list[str]) -> None:
 def _another_separator(kind: str, delimiter: str, header: str, separator: str) -> str:
     ours = PLURALS[delimiter]
     if kind == ".csv":
-        word = next(word for word, character in DELIMITERS.items() if character == separator)
         return (
             f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; give "
-            f"--delimiter {word}"
+            f"--delimiter {NAMES[separator]}"
         )
     remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
     remedy += ", or name it .csv" + ("" if separator == "," else " and give --delimiter")

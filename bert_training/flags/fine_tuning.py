@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bert_training.files.tables import DELIMITERS
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.natures import (
     AFTERWARDS,
@@ -20,6 +19,8 @@ from bert_training.flags.natures import (
 )
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 
 
 @dataclass
@@ -129,7 +130,7 @@ class GlueArguments(FineTuningArguments):
         None,
         "The name of the column that says which rows belong together, such as those of one author: "
         "--validation_split and --folds keep them on one side.",
-        FIXED | EVALUATION,
+        FIXED,
     )
     delimiter: str | None = flag(
         None,
@@ -141,15 +142,15 @@ class GlueArguments(FineTuningArguments):
         None,
         "Hold out this share of your own training data for validation, such as 0.1, with as many rows of each class "
         "as that is. 0: train without validation data.",
-        FIXED | EVALUATION,
+        FIXED,
     )
     folds: int | None = flag(
         None,
         "Cross-validation: train this many times, each time with another part of your own training data held out.",
-        FIXED | EVALUATION,
+        FIXED,
     )
-    fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | EVALUATION | SERIES)
-    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED | EVALUATION)
+    fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | SERIES)
+    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED)
     problem_type: Literal["single_label", "regression"] | None = flag(
         None,
         "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "

@@ -37,9 +37,7 @@ from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 INDEX = ("", "id", "index", "ind")
-GIVE_FILES = (
-    "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
-)
+GIVE_FILES = "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
 
 
 @dataclass

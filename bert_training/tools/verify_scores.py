@@ -148,7 +148,11 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         return
     for one in needed:
         test = [other for other in data if other.split.startswith("test") and other.path]
-        own = [*NO_TRAINING, f"--train_file={one.path}"] if divides else [f"--validation_file={one.path}"]
+        own = (
+            [*NO_TRAINING, f"--train_file={one.path}", *_split_flags(run)]
+            if divides
+            else [f"--validation_file={one.path}"]
+        )
         paths = [*own, *(f"--test_file={other.path}" for other in test)]
         recorded_prefix = "eval_" if divides else metric_prefix(one.split)
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
@@ -185,6 +189,12 @@ def evaluation_flags(run: dict) -> list[str]:
         else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
+
+
+def _split_flags(run: dict) -> list[str]:
+    """The flags that say which part of the training data a fine-tuning held out, as words of a command."""
+    names = ("validation_split", "folds", "fold", "split_seed", "group_column")
+    return [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
 
 
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:

@@ -24,7 +24,7 @@ swims away.,"says ""no"".",0
 
 
 def flags(**given) -> SimpleNamespace:
-    names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
+    names = ("delimiter", "train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
     return SimpleNamespace(**(dict.fromkeys((*names, "max_train_samples", "max_eval_samples")) | given))
 
 

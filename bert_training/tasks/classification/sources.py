@@ -37,7 +37,7 @@ from bert_training.tasks.classification.labels import (
     infer_task,
     known_test_labels,
 )
-from bert_training.tasks.classification.splits import GIVE, check_divided
+from bert_training.tasks.classification.splits import check_divided
 from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
@@ -447,7 +447,7 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
     ):
         raise UserError(
             f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
-            f"{', '.join(dataset)}; {GIVE}, or {AS_FILES}"
+            f"{', '.join(dataset)}; hold some of it out with --validation_split 0.1, or {AS_FILES}"
         )
     return splits
 
