@@ -8,6 +8,7 @@ import pytest
 
 import run_glue
 from bert_training.engine.errors import report_errors
+from bert_training.tasks.seeds import compare
 from bert_training.tools.report import read_finished_runs, tables
 from bert_training.tools.verify_scores import check_scores
 from tests.helpers.torchrun import torchrun
@@ -95,6 +96,15 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, caps
     with pytest.raises(ValueError, match="it was evaluated on other data, so the runs cannot be compared"):
         run(tmp_path / "no", *flags, *longer, "--split_seed=3")
     assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
+
+
+def test_folds_are_compared_with_the_same_folds():
+    runs = [
+        {"fold": fold, "seed": 42, "learning_rate": 1.0, "results": {"score": score}}
+        for fold, score in ((1, 0.25), (2, 0.75))
+    ]
+    compared = compare(runs, runs[::-1], ["score"])["score"]
+    assert (compared["mean_difference"], compared["wins"], compared["losses"]) == (0, 0, 0)
 
 
 def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):

@@ -305,7 +305,7 @@ def test_flags_name_every_column_and_the_delimiter(tmp_path):
         ({"group_column": "who"}, ":1: --group_column who: there is no such column, only 'ticket', 'mail', 'weight'"),
         ({"id_column": "no"}, "--id_column no: no file has such a column; correct the name"),
         ({"old": ";2;", "new": ";-2;"}, ":2: expected a weight of at least 0 in 'weight', got '-2'; correct it"),
-        ({"old": ";2;", "new": ";inf;"}, ":2: expected a weight of at least 0 in 'weight', got 'inf'; correct it"),
+        ({"old": ";2;", "new": ";1e999;"}, ":2: expected a weight of at least 0 in 'weight', got '1e999'; correct it"),
         ({"old": ";0.5;", "new": ";;"}, ":3: expected a weight of at least 0 in 'weight', got ''; correct it"),
         ({"weight_column": "none"}, ":2: this and all other weights in 'none' are 0, so nothing would be learnt"),
         ({"old": "bob", "new": " "}, ":3: expected a group in 'writer', got an empty field; fill it in, or leave out"),
