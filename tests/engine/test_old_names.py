@@ -27,6 +27,10 @@ SCRIPTS = {
     "run_swag": [],
     "run_pretraining": [],
 }
+# One script of a kind at once; the others with the slow tests.
+AT_ONCE_AND_SLOWLY = [
+    name if name in ("run_glue", "run_pretraining") else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS
+]
 NAMES_THE_FOLDER = r"answers\.html"
 
 
@@ -73,7 +77,7 @@ def make_whole(script: str, data: Path, model: Path, tmp_path: Path) -> Path:
     return tmp_path / "whole"
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", AT_ONCE_AND_SLOWLY)
 def test_killed_and_resumed_is_bit_equal(killed, old, short_data, tmp_path, script):
     given = killed(script)
     for folder in (tmp_path / "killed").glob("checkpoint-*"):
@@ -84,7 +88,7 @@ def test_killed_and_resumed_is_bit_equal(killed, old, short_data, tmp_path, scri
     check_same(whole, tmp_path / "killed", but=NAMES_THE_FOLDER)
 
 
-@pytest.mark.parametrize("script", ["run_glue", "run_pretraining"])
+@pytest.mark.parametrize("script", [pytest.param("run_glue", marks=pytest.mark.slow), "run_pretraining"])
 def test_checkpoints_of_earlier_versions_are_resumed(killed, old, short_data, tmp_path, script):
     """Their tensors, those of the best weights included, have the names of the weights that the run began with."""
     given = killed(script)
@@ -109,7 +113,15 @@ def test_both_names_of_a_tensor_are_no_checkpoint_of_ours(killed, tmp_path):
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     ("form", "model_impl"),
-    [*((form, "repro") for form in FORMS), ("old names", "transformers"), ("pickle", "transformers")],
+    [
+        ("old names", "transformers"),
+        ("float16", "repro"),
+        *(
+            pytest.param(form, network, marks=pytest.mark.slow)
+            for form, network in (*((form, "repro") for form in FORMS), ("pickle", "transformers"))
+            if form != "float16"
+        ),
+    ],
 )
 def test_every_form_of_old_weights_is_trained_saved_and_resumed(
     network, short_data, tmp_path, capsys, fresh_accelerate, form, model_impl

@@ -56,6 +56,7 @@ class Harmful:
         return (Path.touch, (Path("executed"),))
 
 
+@pytest.mark.slow
 def test_nothing_of_the_folder_is_executed_or_written(copy_of_run, tmp_path, monkeypatch):
     place = copy_of_run("run_glue")
     harmful = "open('executed', 'w').close()\n"

@@ -25,7 +25,7 @@ from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of, forge, wrong
 from tests.helpers.old_names import names_in, with_old_names
 
-ALTERED_BYTES = 100
+ALTERED_BYTES = 30
 
 
 def test_the_hashes_cover_every_file_and_a_copy_is_as_good(finished_runs, copy_of_run):

@@ -63,6 +63,7 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
     assert capsys.readouterr().err == "bert-repro vocabulary: error: no.txt: no such file\n"
 
 
+@pytest.mark.slow
 def test_the_former_command_names_the_new_one_and_is_quiet_where_there_is_no_terminal(tmp_path, text):
     command = f"--train_file {text} --vocab_size 80 --output_dir {tmp_path / 'out'}"
     done = subprocess.run(
