@@ -79,10 +79,10 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
     held_out.notes = []
     known = set(zip(*train.texts))
     if copies := sum(row in known for row in zip(*held_out.texts)):
+        have = "has" if copies == 1 else "have"
         held_out.notes.append(
-            f"warning: {copies:,} of the {len(held_out):,} rows held out {'has' if copies == 1 else 'have'} the same "
-            "text as one to train on, so the scores show in part what the model has memorised; leave copies out, or give "
-            "--group_column"
+            f"warning: {copies:,} of the {len(held_out):,} rows held out {have} the same text as one to train on, so "
+            "the scores show in part what the model has memorised; leave copies out, or give --group_column"
         )
     if data.task.labels and _classes(data) is not None:
         missing = set(range(len(data.task.labels))) - set(held_out.labels or [])
