@@ -28,7 +28,9 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 
 import functools
 import sys
+from typing import Any
 
+import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -44,14 +46,15 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
-from bert_training.tasks.classification import labelled_texts, submission
+from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
-from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
+from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.splits import divided
-from bert_training.tasks.classification.trained_for import store_facts, trained_for
+from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
-from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
@@ -73,6 +76,9 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     parts = divided(data, args)
+    for part in parts.values():
+        labelled_texts.weigh(args, part)
+        calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels)
     series = series_of(args, *parts.values())
 
     @functools.lru_cache(maxsize=1)
@@ -105,14 +111,27 @@ def run_one(
     run.add_facts(**data.stored_facts())
     report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
-    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
-        return evaluate(run, model, data, features, step), None
+    stored = None if "train" in data.splits else stored_temperature(config)
 
-    train = features.get("train")
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, dict[str, np.ndarray]]:
+        results, logits = evaluate(run, model, data, features, step, stored)
+        return by_class.with_chosen(results, metric), logits
+
+    train = labelled_texts.weighted_features(data, features)
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric)
-    tuned.results.update(write_predictions(run, tuned.model, data, features))
+    for line in smoothing_warnings(args, data.class_weights):
+        run.say(line)
+    several = data.problem_type == "multi_label_classification"
+    arguments = loss_arguments(args, data.class_weights, several)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
+    temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
+    if args.calibrate:
+        # The best evaluation may be one of before the flag was given, in a run that is resumed with it.
+        temperature = temperature or data.temperature(tuned.outcome)
+        store_facts(model.config, temperature=temperature)
+        run.say(calibration.remark(temperature))
+    tuned.results.update(write_predictions(run, tuned, data, features, temperature))
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -163,49 +182,78 @@ def evaluate(
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
     step: int,
-) -> dict:
-    """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ."""
-    results: dict[str, float | None] = {}
-    for split, rows in features.items():
-        if split.startswith("validation"):
-            results |= scores_of(data, split, predict_split(run, model, rows))
+    temperature: float | None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ.
+
+    Args:
+        temperature: of the model's probabilities; with --calibrate it is found on the validation data instead.
+
+    Returns:
+        The results, and the logits (rows, classes) of every validation split.
+    """
+    outputs = {
+        split: predict_split(run, model, rows) for split, rows in features.items() if split.startswith("validation")
+    }
+    logits = {split: found["logits"] for split, found in outputs.items()}
+    if run.args.calibrate:
+        temperature = data.temperature(logits)
+    results: dict[str, Any] = {}
+    for split, found in outputs.items():
+        results |= scores_of(data, split, found, temperature)
     if results:
-        run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
-    return results
+        results |= {} if temperature is None else {f"eval_{TEMPERATURE}": temperature}
+        run.say(f"step {step}: {by_class.shown(results)}")
+    return results, logits
 
 
-def scores_of(data: labelled_texts.ClassificationData, split: str, outputs: dict) -> dict[str, float | None]:
+def scores_of(
+    data: labelled_texts.ClassificationData, split: str, outputs: dict, temperature: float | None
+) -> dict[str, Any]:
     """The results of a labelled split, with their names in all_results.json."""
     examples, logits = data.splits[split], outputs["logits"]
     assert examples.labels is not None
-    values = score(data.task, logits, examples.labels)
+    values: dict[str, Any] = score(data.task, logits, examples.labels)
     values |= score_by_category(data.task, logits, examples.labels, examples.categories)
+    if data.task.labels and (data.own or temperature is not None):
+        values |= detailed_scores(data.task.labels, logits, examples.labels, temperature)
     values |= {"loss": outputs["loss"]}
     return {metric_prefix(split) + name: value for name, value in values.items()}
 
 
 def write_predictions(
     run: Run[GlueArguments],
-    model: torch.nn.Module,
+    tuned: Tuned[dict[str, np.ndarray]],
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
-) -> dict[str, float | None]:
+    temperature: float | None,
+) -> dict[str, Any]:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it.
+
+    Of the user's own data, the files with probabilities are written as well, also for the validation data.
 
     Returns:
         The results of the test splits that have labels.
     """
-    results: dict[str, float | None] = {}
+    results: dict[str, Any] = {}
+    logits = dict(tuned.outcome)
     for split in data.to_predict:
-        outputs = predict_split(run, model, features[split])
+        outputs = predict_split(run, tuned.model, features[split])
+        logits[split] = outputs["logits"]
         if split.startswith("test") and data.splits[split].labels is not None:
-            results |= scores_of(data, split, outputs)
+            results |= scores_of(data, split, outputs, temperature)
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"])
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
-        run.say(", ".join(f"{name} {value}" for name, value in results.items()))
+        run.say(by_class.shown(results))
+    if data.own and run.is_main:
+        for path in labelled_texts.write_own(run.output_dir, data, logits, temperature):
+            run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
+    for name, classes in (tuned.results | results).items():
+        if name.endswith(by_class.BY_CLASS):
+            run.say(f"{name}:\n{by_class.table(classes)}")
     return results
 
 

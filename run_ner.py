@@ -28,10 +28,12 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
-Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
+Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags, and
+<split>_predictions.jsonl the probability of each as well.
 """
 
 import sys
+from typing import NamedTuple
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -48,6 +50,7 @@ from bert_training.flags.fine_tuning import NerArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
+from bert_training.tasks import loss_weights
 from bert_training.tasks.fine_tuning import (
     build_task_network,
     choose_encoder,
@@ -63,7 +66,12 @@ from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
-Tags = list[list[str]]
+
+class Tagged(NamedTuple):
+    """For every sentence the predicted tags of its words, and their probabilities."""
+
+    tags: list[list[str]]
+    probabilities: list[list[float]]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -79,7 +87,12 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config))
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
+    loss_weights.check_flags(args, "train" in data.splits)
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
+    if args.class_weights is not None:
+        counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
+        data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
+        features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
 
 
@@ -99,17 +112,24 @@ def run_one(
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
     remarks = tagged_text.remarks(rows, tokenizer)
-    for line in (*tagged_text.cut_remarks(rows, data.splits, args.max_seq_length), *remarks):
+    for line in (
+        *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
+        *remarks,
+        *loss_weights.smoothing_warnings(args, data.class_weights),
+    ):
         run.say(line)
 
-    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tagged | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
-    tags_by_split = predictions_of_splits(tuned, evaluated, features)
+    arguments = loss_weights.loss_arguments(args, data.class_weights)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
+    tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
-        for split, tags in tags_by_split.items():
-            tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
+        for split, found in tagged.items():
+            path = run.output_dir / f"{split}_predictions.txt"
+            tagged_text.write_predictions(path, data.splits[split], found.tags)
+            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -145,18 +165,19 @@ def evaluate(
     features: dict[str, Features],
     step: int,
     split: str,
-) -> tuple[dict, Tags]:
-    """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
+) -> tuple[dict, Tagged]:
+    """Tag a split; return the scores of its entities ({} if it has no tags) and the tags with their probabilities."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
     predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.label_names)
+    tagged = Tagged(predicted, tagged_text.tag_probabilities(part, rows[split], outputs["logits"]))
     if not part.tagged:
-        return {}, predicted
+        return {}, tagged
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
     run.say(
         f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
     )
-    return results_of(split, values), predicted
+    return results_of(split, values), tagged
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
 from bert_training.files.atomic import make_folder, new_folder, remove_folder
+from bert_training.flags.mixtures import mean_shares
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.phases import Phase, phase_at, phases_in_words
@@ -56,14 +57,21 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.flags.recipes import in_words
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining import evaluation
-from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpora import Corpora, build_corpora
+from bert_training.pretraining.corpus import unigram_entropy
 from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.coverage import check_beginning, record_coverage
 from bert_training.pretraining.early_checks import check_early
+from bert_training.pretraining.held_out_texts import HeldOutTexts
 from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.mixture import note_new_epochs, phase_streams, record_mixture
 from bert_training.pretraining.network import build_pretraining_network
-from bert_training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
+from bert_training.pretraining.phased_batches import (
+    instances_by_length,
+    phase_batches,
+    planned_phases,
+    training_instances,
+)
 from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
@@ -86,16 +94,19 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     run.only_main(lambda: check_beginning(text, tokenizer))
     model, initial_weights = build_pretraining_network(run, network_class(args), tokenizer)
-    train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
-    counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
-    train = instances_by_length(args, train_corpus, tokenizer)
-    held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
-    record_coverage(run, tokenizer, train_corpus, eval_corpus, held_out)
+    corpora = build_corpora(run, text, tokenizer)
+    counted = set_counted_weights(model, corpora.train[0], args.seed) if args.initial_weights == "counted" else 0
+    train = training_instances(args, corpora.train, tokenizer)
+    held_out = instances_by_length(args, corpora.held_out, tokenizer, held_out=True)
+    record_coverage(run, tokenizer, corpora, held_out)
+    words_and_files = HeldOutTexts(run, text, tokenizer, corpora)
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
+    streams = phase_streams(phases, train, run.world_size)
+    origin = record_origin(run, text, corpora, model, initial_weights, phases)
     record_used_tokens(run, train)
-    note_single_characters(run, train_corpus, tokenizer)
+    record_mixture(run, text, phases, train)
+    note_single_characters(run, corpora.train, tokenizer)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = make_optimizer(run, model)
@@ -106,13 +117,15 @@ def main(argv: list[str] | None = None) -> None:
     if run.is_main:
         save_tokenizer(run, tokenizer, model)
     if args.verify_invariance:
-        verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
+        verify_invariance(run, model, optimizer, streams[phases.index(phase_at(phases, done + 1))])
     if done == 0:
-        run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
+        run.log(event="corpus", unigram_entropy=unigram_entropy(corpora.train, mean_shares(vars(args))))
         if counted:
             run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
+        if args.model_name_or_path and args.eval_steps:
+            evaluate(run, 0, model, held_out, words_and_files, phases[0].length, speed)
 
-    batches = phase_batches(run, phases, train, done)
+    batches = phase_batches(run, phases, streams, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     steps = training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done, explain=explain)
     for step in speed.timed(steps):
@@ -120,14 +133,15 @@ def main(argv: list[str] | None = None) -> None:
         last = step.index == total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:
             log_step(run, step, length, speed)
+        note_new_epochs(run, phases, streams, step.index)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
-            evaluate(run, step.index, model, held_out, length, speed)
-            log_diagnosis(run, train_corpus)
+            evaluate(run, step.index, model, held_out, words_and_files, length, speed)
+            log_diagnosis(run, *corpora.train)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
-    results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
-    log_diagnosis(run, train_corpus)
+    results = evaluate(run, total_steps, model, held_out, words_and_files, phases[-1].length, speed)
+    log_diagnosis(run, *corpora.train)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
     sums = {"train_loss": mean_loss, "train_runtime": totals.seconds, "train_steps": total_steps}
@@ -186,28 +200,28 @@ def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> to
 def record_origin(
     run: Run[PretrainingArguments],
     text: Text,
-    train_corpus: Corpus,
-    eval_corpus: Corpus,
+    corpora: Corpora,
     model: PreTrainedModel,
     initial_weights: dict[str, str] | None,
     phases: list[Phase],
 ) -> Origin:
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = phases_in_words(phases, run.world_size)
-    tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
+    held_out = corpora.held_out
+    tokenizer = held_out.manifest["key"]["tokenizer_sha256"]
     run.add_facts(
         data=text.sources,
         tokenizer_sha256=tokenizer,
         initial_weights=initial_weights,
-        corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
-        held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
+        corpus={"documents": corpora.num_documents, "tokens": corpora.num_tokens},
+        held_out={"documents": held_out.num_documents, "tokens": held_out.num_tokens},
         parameters=model.num_parameters(),
         total_steps=phases[-1].stop,
     )
-    if run.args.phases:
+    if run.args.phases or run.args.mixture:
         run.add_facts(phases=plan)
     run.say(
-        f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
+        f"{corpora.num_documents:,} documents, {corpora.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
     )
     return Origin(text.sources, tokenizer, initial_weights, plan if run.args.phases else None)
@@ -228,15 +242,20 @@ def evaluate(
     step: int,
     model: torch.nn.Module,
     held_out: dict[int, PretrainingInstances],
+    words_and_files: HeldOutTexts,
     length: int,
     speed: Throughput,
 ) -> dict[str, float]:
     """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
-    run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
+    results |= words_and_files.evaluate(run, model, length)
+    run.log(event="eval", step=step, max_seq_length=length, **results)
+    shown += [name for name in ("eval_nats_per_word",) if name in results]
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
-    run.say(f"step {step}: {numbers}; {speed.time_left()} left")
+    run.say(f"step {step}: {numbers}" + (f"; {speed.time_left()} left" if step else ""))
+    for line in words_and_files.in_words(results):
+        run.say(line)
     return results
 
 

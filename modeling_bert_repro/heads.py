@@ -19,7 +19,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .encoder import BertModel
-from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type
+from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type, token_loss
 from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
 from .pretraining_heads import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining
 
@@ -68,6 +68,9 @@ class BertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        loss_weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        class_weights: Tensor | None = None,
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
@@ -77,7 +80,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         it between softmax, sigmoid and the raw score.
 
         Args:
-            labels: those of ``classification_loss``.
+            labels, loss_weights, label_smoothing, class_weights: those of ``classification_loss``.
         """
         outputs = self.bert(
             input_ids,
@@ -95,7 +98,8 @@ class BertForSequenceClassification(BertPreTrainedModel):
         if labels is not None:
             if self.config.problem_type is None:
                 self.config.problem_type = find_problem_type(self.num_labels, labels)
-            loss = classification_loss(logits, labels, self.config.problem_type, num_items_in_batch)
+            problem, options = self.config.problem_type, (loss_weights, label_smoothing, class_weights)
+            loss = classification_loss(logits, labels, problem, num_items_in_batch, *options)
         return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -120,6 +124,9 @@ class BertForTokenClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        loss_weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        class_weights: Tensor | None = None,
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
@@ -127,6 +134,8 @@ class BertForTokenClassification(BertPreTrainedModel):
 
         Args:
             labels: (B, L), class ids or -100.
+            loss_weights: (B, L), by which the losses of the tokens are multiplied.
+            label_smoothing, class_weights: those of ``cross_entropy``.
         """
         outputs = self.bert(
             input_ids,
@@ -142,7 +151,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if labels is not None:
-            loss = cross_entropy(logits.view(-1, self.num_labels), labels.view(-1), num_items_in_batch)
+            loss = token_loss(logits, labels, num_items_in_batch, loss_weights, label_smoothing, class_weights)
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BertConfig, BertModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, TokenClassifierOutput
 
-from .losses import Count, cross_entropy
+from .losses import Count, cross_entropy, token_loss
 
 LAYERS = {  # name: which of [embeddings, 1, ..., N]; a "sum" adds them up with weights, others are concatenated
     "embeddings": slice(0, 1),
@@ -96,6 +96,9 @@ class TokenClassifier(BertWithLSTM):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        loss_weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        class_weights: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """The logits (B, L, C) and, with labels, the loss.
@@ -104,12 +107,13 @@ class TokenClassifier(BertWithLSTM):
             input_ids, attention_mask, token_type_ids: (B, L), with padding on the right.
             labels: (B, L), the number of a class or -100 for a token without a label.
             num_items_in_batch: what the sum of the losses is divided by; None stands for the number of labels.
+            loss_weights, label_smoothing, class_weights: as in ``BertForTokenClassification``.
             kwargs: are ignored.
         """
         logits = self.classifier(self.lstm_outputs(input_ids, attention_mask, token_type_ids))
         loss = None
         if labels is not None:
-            loss = cross_entropy(logits.flatten(0, 1), labels.flatten(), num_items_in_batch)
+            loss = token_loss(logits, labels, num_items_in_batch, loss_weights, label_smoothing, class_weights)
         return TokenClassifierOutput(loss=loss, logits=logits)
 
 

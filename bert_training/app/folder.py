@@ -23,6 +23,7 @@ from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
+from bert_training.tasks.classification.trained_for import stored_temperature
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
@@ -111,6 +112,7 @@ def open_folder(name: str) -> OpenedModel:
     architecture = _architecture(folder)
     check_holds_weights(folder, f"--model {name}")
     model = load_model(folder, architecture)
+    stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
     says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json
     last = any(isinstance(one, dict) and one.get("label_token") == "last" for one in says)

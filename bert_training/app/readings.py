@@ -17,6 +17,7 @@ from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.last_token import with_logits_at_the_end
+from bert_training.tasks.classification.trained_for import stored_temperature
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
@@ -289,7 +290,8 @@ def is_regression(opened: OpenedModel) -> bool:
 def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
     """The classes of a text or a pair with their probabilities, most probable first; or the score of a regression.
 
-    In a multi-label problem, the probabilities are independent of each other.
+    In a multi-label problem, the probabilities are independent of each other. Otherwise they are those with the
+    temperature that is stored with the model, if there is one.
     """
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
@@ -298,7 +300,7 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
     logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
     if opened.at_the_end:
         logits = torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
-    shares = _probabilities(logits)[0]
+    shares = _probabilities(logits / (stored_temperature(opened.model.config) or 1.0))[0]
     if is_regression(opened):
         return [Guess(names[0], float(logits[0, 0]))]
     if opened.model.config.problem_type == "multi_label_classification":

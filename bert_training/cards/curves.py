@@ -3,8 +3,10 @@
     bert-repro curves RUN_FOLDER...
 
 On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
-held-out scores. The grey line is the unigram entropy of the training text: the loss of a model that knows only how
-often each piece occurs. A masked language model has learnt from context if its held-out loss is below this line.
+held-out scores, and beside them the nats a word of the held-out text or, of several held-out files, of each: if that of
+a general text rises, the model forgets. The grey line is the unigram entropy of the training text: the loss of a model
+that knows only how often each piece occurs. A masked language model has learnt from context if its held-out loss is
+below this line.
 """
 
 import argparse
@@ -13,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
 from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
@@ -66,6 +68,20 @@ def scores(events: list[dict]) -> dict[str, Curve]:
     return by_label
 
 
+def word_curves(events: list[dict]) -> dict[str, Curve]:
+    """The nats a word of the held-out text, or of each of several held-out files, by label.
+
+    Where the words of files are not asked for, as under ``ltr``, the losses of the files.
+    """
+    names = held_out_files({key for event in events if event["event"] == "eval" for key in event})
+    if not names:
+        curve = curve_of(events, "eval", "eval_nats_per_word")
+        return {"held out": curve} if curve[0] else {}
+    ends = ("nats_per_word", "mlm_loss")
+    curves = {name: [curve_of(events, "eval", f"eval_{name}_{end}") for end in ends] for name in names}
+    return {name: next(curve for curve in found if curve[0]) for name, found in curves.items()}
+
+
 def running_mean(values: list[float], width: int) -> list[float]:
     """For every value the mean of it and the values before it, `width` values or, at the beginning, fewer."""
     means, total = [], 0.0
@@ -94,7 +110,8 @@ def draw_curves(folder: str | Path) -> Path | None:
     if importlib.util.find_spec("matplotlib") is None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
-    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label))
+    words = word_curves(events)
+    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
@@ -107,6 +124,8 @@ def draw_curves(folder: str | Path) -> Path | None:
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)
+    if words:
+        draw_curves_of(axes[-1], words, "Held-out text, nats a word")
     save_figure(figure, folder / CURVES)
     return folder / CURVES
 
@@ -223,6 +242,17 @@ def draw_scores(axis: "Axes", by_label: dict[str, Curve]) -> None:
     if min(everything) >= 0:
         axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in by_label else None)
     style_axis(axis, "Held-out scores, per cent")
+    label_ends(axis, ends)
+
+
+def draw_curves_of(axis: "Axes", by_label: dict[str, Curve], title: str) -> None:
+    """Draw a curve for each label, with the last value behind it."""
+    ends = []
+    for (label, (steps, values)), colour in zip(by_label.items(), (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY)):
+        axis.plot(steps, values, color=colour, linewidth=1.8, marker="o", markersize=4, clip_on=False)
+        shown = label if len(label) <= 24 else f"{label[:23]}\N{HORIZONTAL ELLIPSIS}"
+        ends.append((steps[-1], values[-1], f"{shown} {values[-1]:.2f}", colour))
+    style_axis(axis, title)
     label_ends(axis, ends)
 
 

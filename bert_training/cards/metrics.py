@@ -1,7 +1,8 @@
 """The results of all tasks and their names, in one table for the model card, the training curves and the report."""
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bert_training.flags.objectives import OBJECTIVES
 
@@ -11,7 +12,7 @@ class Metric:
     """A row of ``METRICS``.
 
     Attributes:
-        hub_type: the metric type of the Hub.
+        hub_type: the metric type of the Hub; "" for what says something about the data only.
         card_name: the name in the model card. In ``card_name_of`` "F1" becomes "F1, per cent" for SQuAD.
         table_name: the name in the table of ``bert-repro report``; "" if that table never has it.
         curve_name: the name in ``training_curves.png``; "" if that picture leaves it out.
@@ -30,6 +31,9 @@ METRICS = {
     "eval_loss": Metric("loss", "Loss"),
     "eval_mlm_loss": Metric("loss", "Masked-piece loss, nats"),
     "eval_perplexity": Metric("perplexity", "Perplexity of masked pieces"),
+    "eval_nats_per_word": Metric("loss", "Nats a word, whole words masked"),
+    "eval_pieces_per_word": Metric("", "Pieces a word"),
+    "eval_unk_share": Metric("", "Share of the words that hold [UNK]"),
     "eval_mlm_accuracy": Metric("accuracy", "Masked-piece accuracy", curve_name="masked pieces"),
     **{
         f"eval_{task.name}_accuracy": Metric(
@@ -49,10 +53,38 @@ METRICS = {
     "eval_precision": Metric("precision", "Precision", "precision"),
     "eval_recall": Metric("recall", "Recall", "recall"),
     "eval_f1": Metric("f1", "F1", "F1", "F1"),
+    "eval_f1_macro": Metric("f1", "Macro F1, the mean over the classes", "macro F1", "macro F1"),
+    "eval_precision_macro": Metric("precision", "Macro precision"),
+    "eval_recall_macro": Metric("recall", "Macro recall"),
+    "eval_ece": Metric("expected_calibration_error", "Expected calibration error (15 bins)"),
     "eval_HasAns_f1": Metric("f1", "F1 of questions that have an answer, per cent"),
     "eval_NoAns_f1": Metric("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": Metric("f1", "F1 at the best no-answer threshold, per cent"),
 }
+
+
+_OF_FILE = ("mlm_loss", "mlm_accuracy", "nats_per_word", "pieces_per_word", "unk_share")
+
+
+def metrics_of(keys: Iterable[str]) -> dict[str, Metric]:
+    """The rows for these results, in the order of METRICS; behind them, those of single held-out files.
+
+    Args:
+        keys: the keys of the results of a run.
+    """
+    keys = list(keys)
+    found = {key: metric for key, metric in METRICS.items() if key in keys}
+    for name in held_out_files(keys):
+        for end in _OF_FILE:
+            if (key := f"eval_{name}_{end}") in keys:
+                found[key] = replace(METRICS[f"eval_{end}"], card_name=f"{METRICS[f'eval_{end}'].card_name}: {name}")
+    return found
+
+
+def held_out_files(keys: Iterable[str]) -> list[str]:
+    """The held-out files that have results of their own, as their keys name them."""
+    found = (re.fullmatch(r"eval_(.+)_mlm_loss", key) for key in keys)
+    return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def percent_factor(keys: Iterable[str]) -> int:

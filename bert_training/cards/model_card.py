@@ -14,9 +14,10 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.markdown import code, one_line, plain
-from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
+from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
@@ -118,6 +119,7 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if (card.folder / CURVES).exists():
         results += PICTURE
+    results = "\n\n".join([results, *class_sections(card.folder, card.metrics), *calibrated(card)])
     work = "Evaluation" if card.only_evaluated else "Training"
     sections = [
         f"# {plain(card.title)}\n\n{what_it_is(card)}",
@@ -129,6 +131,16 @@ def card_text(card: Card) -> str:
         f"## Versions\n\n{versions(card.run)}",
     ]
     return str(ModelCard(f"---\n{metadata(card).to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
+
+
+def calibrated(card: Card) -> list[str]:
+    """The passage about the temperature of the probabilities; [] if the model has none."""
+    path = card.folder / "config.json"
+    stored = read_object(path).get("fine_tuning") if path.is_file() else None
+    temperature = stored.get("temperature") if isinstance(stored, dict) else None
+    if not isinstance(temperature, int | float):
+        return []
+    return [calibration_section(card.metrics, card.run, temperature)]
 
 
 def metadata(card: Card) -> ModelCardData:
@@ -161,7 +173,7 @@ def metadata(card: Card) -> ModelCardData:
             metric_value=metrics[key],
         )
         for key, metric in METRICS.items()
-        if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
+        if metric.hub_type and isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
         model_name=card.title,
@@ -206,6 +218,9 @@ def data_used(card: Card) -> str:
         lines.append(f"Examples, {plain(split)}: {facts['examples']:,}{divided}.")
     if card.not_evaluated:
         lines.append("No data was kept for validation (`--validation_split 0`).")
+    if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
+        named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
+        lines.append(f"Weights of the classes in the training loss: {named}.")
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -224,10 +239,9 @@ def results_table(card: Card) -> str:
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key in METRICS:
-        if key not in metrics:
-            continue
-        value, name = metrics[key], card_name_of(key, percent_factor(metrics))
+    for key, metric in metrics_of(metrics).items():
+        value = metrics[key]
+        name = card_name_of(key, percent_factor(metrics)) if key in METRICS else plain(metric.card_name)
         finite = isinstance(value, int | float) and math.isfinite(value)
         rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
     return "\n".join(rows)
@@ -284,6 +298,8 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        if averaged := metrics.get("averaged_evaluations"):
+            when = f"with the mean of the weights at the last {averaged} evaluations"
         if card.not_evaluated:
             lines.append(f"Nobody knows how good it is: it was trained without validation data.{untested}")
         else:

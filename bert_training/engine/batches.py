@@ -43,8 +43,8 @@ class Features:
 
     Args:
         columns: name -> one entry per row. ``input_ids``, ``token_type_ids``: one sequence of ints per row. ``labels``:
-            a number per row, or a sequence with one label per token. Others (``start_positions``, ...): a number per
-            row.
+            a number per row, or a sequence with one label per token. ``loss_weights``: as the labels, floats by which
+            their losses are multiplied. Others (``start_positions``, ...): a number per row.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
 
@@ -84,13 +84,14 @@ class Features:
         """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
-        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED}
+        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED, "loss_weights": 0}
         batch = {}
         for name, column in self.columns.items():
             if np.ndim(column[0]) == 0:
                 batch[name] = torch.tensor(np.asarray([column[index] for index in indices]))
                 continue
-            rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
+            kind = np.float64 if name == "loss_weights" else np.int64
+            rows = np.full((len(indices), longest), padding[name], dtype=kind)
             for row, index in zip(rows, indices):
                 row[: self.lengths[index]] = column[index]
             batch[name] = torch.from_numpy(rows)

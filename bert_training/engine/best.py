@@ -19,6 +19,9 @@ from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
 
+LOWER_IS_BETTER = ("loss", "_ece")
+MOST_NAMES = 40  # in the error about an unknown metric; three of them for each class of a classification
+
 
 class Best:
     """The evaluations of a run so far, and the weights of the best one.
@@ -139,15 +142,20 @@ def deciding_metric(args: FineTuningArguments, names: list[str], default: str, t
         return default
     name = default if asked is None else "eval_" + asked.removeprefix("eval_")
     if name not in names:
-        raise UserError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+        listed = names if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"and {len(names) - MOST_NAMES} more"]
+        raise UserError(f"--metric_for_best_model: expected one of {', '.join(listed)}; got {asked!r}")
     return name
 
 
 def goodness(metric: str, value: float | None) -> float:
-    """A number that is highest for the best value: the negative of a loss. None, an undefined score, is the worst."""
+    """A number that is highest for the best value: the negative of a loss or of an expected calibration error (ece).
+
+    None, an undefined score, is the worst.
+    A metric with a colon is that of a class, such as ``eval_f1:loss``.
+    """
     if value is None:
         return -math.inf
-    return -value if metric.endswith("loss") else value
+    return -value if metric.endswith(LOWER_IS_BETTER) and ":" not in metric else value
 
 
 def _newest_checkpoint(folder: Path) -> int:

@@ -6,10 +6,11 @@ pass, and the model's heads divide by that count.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NoReturn
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -34,21 +35,23 @@ class StepCounts:
     """What the global batch of a step contains, over all micro-batches and processes.
 
     Attributes:
-        items: labelled items.
+        items: labelled items or, if they have weights (``loss_weights``), the sum of these.
         sequences: sequences.
         tokens: tokens without padding.
         has_pairs: whether the sequences have labels of next sentence prediction.
     """
 
-    items: int
+    items: int | float
     sequences: int
     tokens: int
     has_pairs: bool
 
-    def model_arguments(self) -> dict[str, int]:
+    def model_arguments(self) -> dict[str, int | torch.Tensor]:
         """The counts by which the heads of a network divide their losses."""
         pairs = {"num_sequences_in_batch": self.sequences} if self.has_pairs else {}
-        return {"num_items_in_batch": self.items, **pairs}
+        # torch.compile would compile the network anew for every other float.
+        items = torch.tensor(self.items) if isinstance(self.items, float) else self.items
+        return {"num_items_in_batch": items, **pairs}
 
 
 @dataclass
@@ -80,6 +83,7 @@ def training_steps(
     max_grad_norm: float,
     start_step: int = 0,
     explain: Callable[[Divergence], str] = explain_divergence,
+    loss_arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
 
@@ -91,6 +95,7 @@ def training_steps(
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
+        loss_arguments: further arguments of the model in training, such as ``label_smoothing``.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
@@ -107,7 +112,7 @@ def training_steps(
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
             micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             counts = step_counts(micro_batches, accelerator)
-            losses = _forward_backward(run, model, micro_batches, counts)
+            losses = _forward_backward(run, model, micro_batches, {**counts.model_arguments(), **loss_arguments})
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.
@@ -147,15 +152,19 @@ def _on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str
 
 
 def _forward_backward(
-    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], counts: StepCounts
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], arguments: Mapping[str, Any]
 ) -> dict[str, torch.Tensor]:
-    """Compute the gradients of all micro-batches; returns this process's share of the loss and of its parts."""
+    """Compute the gradients of all micro-batches; returns this process's share of the loss and of its parts.
+
+    Args:
+        arguments: of the model, besides those in the batches.
+    """
     sums: dict[str, torch.Tensor] = {}
     for number, batch in enumerate(micro_batches, 1):
         # The processes exchange gradients once, with the last micro-batch.
         wait = nullcontext() if number == len(micro_batches) else run.accelerator.no_sync(model)
         with wait:
-            outputs = model(**batch, **counts.model_arguments())
+            outputs = model(**batch, **arguments)
             # Data parallelism averages gradients over processes, but the loss already has a global divisor.
             run.accelerator.backward(outputs.loss * run.world_size)
         for name, value in vars(outputs).items():
@@ -167,20 +176,30 @@ def _forward_backward(
 def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCounts:
     """Count over the micro-batches of this process, and add up over all processes."""
     device = micro_batches[0]["input_ids"].device
+    labelled = torch.stack([labelled_items(batch) for batch in micro_batches]).sum()
     counts = torch.stack(
         [
-            torch.stack([labelled_items(batch) for batch in micro_batches]).sum(),
+            labelled.long(),
             torch.tensor(sum(len(batch["input_ids"]) for batch in micro_batches), device=device),
             sum(batch["attention_mask"].sum() for batch in micro_batches),
         ]
     )
     items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
+    if labelled.is_floating_point():
+        items = float(accelerator.reduce(labelled, "sum"))
     has_pairs = any("next_sentence_label" in batch for batch in micro_batches)
     return StepCounts(items, sequences, tokens, has_pairs)
 
 
 def labelled_items(batch: dict) -> torch.Tensor:
-    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor."""
+    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor.
+
+    With ``loss_weights``, (B,) or as many as labels, it is the sum of their weights, a float.
+    """
+    if "loss_weights" in batch:
+        labels, weights = batch["labels"], batch["loss_weights"]
+        weights = weights.reshape(*weights.shape, *[1] * (labels.dim() - weights.dim()))
+        return (weights * (labels != IGNORED)).sum()
     if "labels" in batch:
         return (batch["labels"] != IGNORED).sum()
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)

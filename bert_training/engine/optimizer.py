@@ -1,4 +1,4 @@
-"""Two variants of AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
+"""Two variants of AdamW and the schedules (paper, A.2; google-research/bert ``optimization.py``)."""
 
 import re
 
@@ -6,12 +6,14 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
+from transformers import get_scheduler
 from transformers.utils import is_torch_xla_available
 
 from tokenization.errors import UserError
 
 # Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.
 EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")
+LAYER, EMBEDDINGS = re.compile(r"(^|\.)encoder\.layer\.(\d+)\."), re.compile(r"(^|\.)embeddings\.")
 BETAS, EPS = (0.9, 0.999), 1e-6
 
 
@@ -75,14 +77,41 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
+def layer_groups(model: nn.Module, weight_decay: float, learning_rate: float, layer_decay: float) -> list[dict]:
+    """The groups of ``parameter_groups``, divided by their distance from the head, which comes first.
+
+    Everything but embeddings and layers is the head: the pooler, too. Its learning rate is multiplied by
+    ``layer_decay`` for the highest layer, once more for each layer below it, and once more for the embeddings.
+    """
+    named = {parameter: name for name, parameter in model.named_parameters()}
+    layers = 1 + max((int(found[2]) for name in named.values() if (found := LAYER.search(name))), default=-1)
+
+    def distance(parameter: nn.Parameter) -> int:
+        if found := LAYER.search(named[parameter]):
+            return layers - int(found[2])
+        return layers + 1 if EMBEDDINGS.search(named[parameter]) else 0
+
+    groups = []
+    for group in parameter_groups(model, weight_decay):
+        parts: dict[int, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            parts.setdefault(distance(parameter), []).append(parameter)
+        groups += [
+            (far, {**group, "params": part, "lr": learning_rate * layer_decay**far}) for far, part in parts.items()
+        ]
+    return [group for _, group in sorted(groups, key=lambda pair: pair[0])]
+
+
 def create_optimizer(
-    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"
+    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw", layer_decay: float | None = None
 ) -> torch.optim.Optimizer:
     """torch's AdamW, or ``BertAdamW`` if ``name`` is "bert_adamw"; both with the betas and eps of google-research/bert.
 
-    The parameters are in the two groups of ``parameter_groups``.
+    The parameters are in the two groups of ``parameter_groups`` or, with ``layer_decay``, in those of ``layer_groups``.
     """
     groups = parameter_groups(model, weight_decay)
+    if layer_decay is not None:
+        groups = layer_groups(model, weight_decay, learning_rate, layer_decay)
     if name == "bert_adamw":
         return BertAdamW(groups, lr=learning_rate)
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=not is_torch_xla_available())
@@ -101,9 +130,7 @@ def linear_schedule(
     Raises:
         ValueError: the warm-up, or warm-up and decay together, are longer than the run.
     """
-    warmup = _steps_of(warmup_steps, total_steps)
-    if warmup > total_steps:
-        raise UserError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
+    warmup = _warmup(warmup_steps, total_steps)
     decay = total_steps - warmup if decay_steps is None else _steps_of(decay_steps, total_steps)
     if warmup + decay > total_steps:
         raise UserError(
@@ -116,6 +143,25 @@ def linear_schedule(
         return min(1.0, max(0.0, (total_steps - step) / max(1, decay)))
 
     return LambdaLR(optimizer, factor)
+
+
+def create_schedule(name: str, optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:
+    """``linear_schedule``, or transformers' schedule "cosine" or "constant"; all of them begin with the warm-up.
+
+    Raises:
+        ValueError: the warm-up is longer than the run.
+    """
+    if name == "linear":
+        return linear_schedule(optimizer, warmup_steps, total_steps)
+    kind = {"cosine": "cosine", "constant": "constant_with_warmup"}[name]
+    return get_scheduler(kind, optimizer, _warmup(warmup_steps, total_steps), total_steps)
+
+
+def _warmup(steps: float, total_steps: int) -> int:
+    warmup = _steps_of(steps, total_steps)
+    if warmup > total_steps:
+        raise UserError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
+    return warmup
 
 
 def _steps_of(steps: float, total_steps: int) -> int:

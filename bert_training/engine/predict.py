@@ -95,10 +95,10 @@ def predict(
         FloatingPointError: the outputs for a row are not finite.
     """
     rows: list[tuple[int, dict[str, np.ndarray]]] = []
-    loss, items = 0.0, 0
+    loss, items = 0.0, 0.0
     for indices, batch, outputs in outputs_by_length(model, features, batch_size, run.device, run):
         if outputs.get("loss") is not None:
-            count = int(labelled_items(batch))
+            count = labelled_items(batch).item()
             loss += float(outputs["loss"]) * count
             items += count
         rows.extend(_rows(logits_of(outputs), indices, features, per_token))

@@ -3,10 +3,10 @@
     bert-repro upload runs/first --hub_model_id you/name --hub_dry_run      # only lists the files
     bert-repro upload runs/first --hub_model_id you/name
 
-The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves,
-run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other files of the folder are not: predictions,
-answers.html, submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to
-publish.
+The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves, the
+counts of which class was taken for which, run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other
+files of the folder are not: predictions, answers.html, submissions, checkpoints and corpora contain texts of the data,
+which the user may not be allowed to publish.
 
 run.json contains the command and the names of the data files. In the uploaded copy, files and folders have their names
 only, without the folders that they lie in (bert_training/files/publishing.py), as in the model card, which the run
@@ -39,6 +39,7 @@ FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
+    *("confusion.json", "confusion_*.png"),
 )
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+\.(\w+)(?:\s|$)", re.MULTILINE)  # a module beside the one that imports it
 ATTEMPTS = 3

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
+from bert_training.flags.controls import ControlArguments
 from bert_training.flags.natures import (
     AFTERWARDS,
     CARD,
@@ -17,14 +18,13 @@ from bert_training.flags.natures import (
     STORED,
     flag,
 )
-from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 
 
 @dataclass
-class FineTuningArguments(SharedArguments):
+class FineTuningArguments(ControlArguments):
     """The flags of all fine-tuning scripts."""
 
     model_name_or_path: str | None = flag(
@@ -74,6 +74,10 @@ class FineTuningArguments(SharedArguments):
                 "--early_stopping_patience needs --load_best_model_at_end: without it the last weights are saved, not "
                 "the best"
             )
+        if self.average_last and self.load_best_model_at_end:
+            raise UserError(
+                "--average_last keeps a mean of weights, and --load_best_model_at_end one of them; drop one"
+            )
         if self.seeds is not None:
             at_least(self, 1, "seeds")
         if self.compare_to and not self.many_runs:
@@ -94,7 +98,29 @@ class FineTuningArguments(SharedArguments):
 
 
 @dataclass
-class GlueArguments(FineTuningArguments):
+class ClassArguments(FineTuningArguments):
+    """The flags of the scripts that learn classes."""
+
+    class_weights: str | None = flag(
+        None,
+        "Weights of the classes in the training loss. balanced: in inverse proportion to their frequencies, as in "
+        'scikit-learn; or a JSON file {"label": weight, ...}.',
+        FIXED | CARD,
+    )
+    label_smoothing: float | None = flag(
+        None,
+        "Share of each training label that is given to all classes alike, such as 0.1. Default: none.",
+        FIXED | CARD,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
+            raise UserError(f"--label_smoothing must be at least 0 and below 1; got {self.label_smoothing}")
+
+
+@dataclass
+class GlueArguments(ClassArguments):
     """The flags of run_glue.py."""
 
     task_name: str | None = flag(
@@ -169,6 +195,12 @@ class GlueArguments(FineTuningArguments):
     )
     bilstm_on_top: bool = flag(
         False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
+    )
+    calibrate: bool = flag(
+        False,
+        "Find on the validation data the temperature that makes the probabilities most believable, and store it with "
+        "the model. Labels do not change.",
+        AFTERWARDS,
     )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
@@ -328,7 +360,7 @@ TaggerLayers = Literal[
 
 
 @dataclass
-class NerArguments(FineTuningArguments):
+class NerArguments(ClassArguments):
     """The flags of run_ner.py."""
 
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", AFTERWARDS)
@@ -354,7 +386,11 @@ class NerArguments(FineTuningArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
-        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
+        refuse_idle(
+            self,
+            (not self.feature_based and "without --feature_based", ("lstm_size",)),
+            (self.feature_based and "with --feature_based, which trains no layer", ("layer_decay", "freeze_layers")),
+        )
 
 
 @dataclass

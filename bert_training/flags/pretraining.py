@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
+from bert_training.flags.mixtures import check_mixtures
 from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
 from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
@@ -35,8 +36,19 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         DATA,
         nargs="+",
     )
+    mixture: list[float] | None = flag(
+        None,
+        "How much of the training comes from each file of --train_file, as in 0.7 0.3: weights of instances, divided "
+        "by their sum. Default: all files are one text, each document once an epoch.",
+        FIXED | CARD,
+        nargs="+",
+    )
     validation_file: list[str] = flag(
-        [], "Held-out text. Default: --validation_split of the documents.", DATA, nargs="+"
+        [],
+        "Held-out text. Of several files, each also has results of its own, such as those of a general text beside "
+        "the domain's. Default: --validation_split of the documents.",
+        DATA,
+        nargs="+",
     )
     validation_split: float = flag(0.02, "Share of the documents to hold out if no --validation_file is given.", FIXED)
     dataset_name: str | None = flag(None, "A data set of the Hub with one document per row.", DATA)
@@ -90,7 +102,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     phases: str | None = flag(
         None,
         "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
-        "128:0.9:32,512:0.1:8x4.",
+        "128:0.9:32,512:0.1:8x4. A mixture of its own stands behind a phase: 128:0.5@0.7:0.3.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE | EVALUATION)
     mask_replace_prob: float = flag(
@@ -109,6 +121,12 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
     )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
+    eval_words: int = flag(
+        2000,
+        "Held-out words that each evaluation asks for, to report nats a word, a loss that can be compared between "
+        "vocabularies; 0: none.",
+        EVALUATION,
+    )
     dropout: float | None = flag(
         None,
         "Dropout while this script trains. Default: that of the config, which config.json always keeps for "
@@ -175,7 +193,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def recipe_choices(self) -> dict[str, Any]:
         """What the recipe chooses for this run, also where a flag that was given has won; empty for the paper's."""
-        names = ("recipe", "config_name", "model_name_or_path", "max_steps", "max_seq_length")
+        names = ("recipe", "config_name", "model_name_or_path", "max_steps", "max_seq_length", "mixture", "phases")
         return recipe_defaults({name: getattr(self, name) for name in names}, CONFIG_SIZES)
 
     def __post_init__(self) -> None:
@@ -188,6 +206,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
             raise UserError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
+        at_least(self, 0, "eval_words")
         bounds = {"max_train_documents": 1, "max_predictions_per_seq": 1, "decay_steps": 0, "limit_alphabet": 1}
         for name, bound in bounds.items():
             if getattr(self, name) is not None:
@@ -216,6 +235,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             self.unpad_inputs = "false"
         if self.train_file and self.dataset_name:
             raise UserError("give --train_file or --dataset_name, not both")
+        check_mixtures(vars(self), phases_of(vars(self)))
         if self.config_name and self.model_name_or_path:
             raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:

@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.phases import Phase, with_steps
 
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
@@ -54,6 +55,8 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
         defaults["phases"] = phases
     if not given.get("model_name_or_path"):
         defaults |= _for_new_weights(given.get("config_name") or "mini", sizes)
+        if is_mixed(given):
+            del defaults["initial_weights"]  # which are counted in one text
     return defaults
 
 

@@ -118,6 +118,7 @@ SCRIPTS = {
             "eval_mnli_mm_accuracy",
             "eval_accuracy",
             "eval_f1",
+            "eval_f1_macro",
         ),
     ),
     "run_squad.py": Script(

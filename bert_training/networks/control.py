@@ -8,6 +8,7 @@ file does not use modeling_bert_repro/losses.py on purpose: a mistake that both 
 import copy
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import transformers
@@ -20,6 +21,7 @@ from bert_training.flags.shared import SharedArguments
 from bert_training.networks.configuration import set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+OPTIONS = ("loss_weights", "label_smoothing", "class_weights")
 Count = int | torch.Tensor
 
 
@@ -65,9 +67,10 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
 
     @functools.wraps(stock_forward)
     def forward(
-        num_items_in_batch: Count | None = None, num_sequences_in_batch: Count | None = None, **batch: torch.Tensor
+        num_items_in_batch: Count | None = None, num_sequences_in_batch: Count | None = None, **batch: Any
     ) -> ModelOutput:
         labels = {name: batch.pop(name) for name in LABELS if name in batch}
+        options = {name: batch.pop(name) for name in OPTIONS if name in batch}
         outputs = stock_forward(**batch)
         if "start_positions" in labels:
             count = _divisor(num_items_in_batch, lambda: len(labels["start_positions"]))
@@ -77,6 +80,9 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
             outputs.loss = (start_loss + _cross_entropy(end, labels["end_positions"], count)) / 2
         elif "labels" in labels:
             logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+            if options:
+                outputs.loss = _weighted_loss(logits, labels["labels"], num_items_in_batch, **options)
+                return outputs
             count = _divisor(num_items_in_batch, lambda: (labels["labels"] != IGNORED).sum())
             outputs.loss = _loss(logits, labels["labels"], count)
             if "next_sentence_label" in labels:
@@ -104,3 +110,37 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor, count: torch.Tensor) -> to
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
     flat = logits.float().flatten(0, -2)
     return F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, reduction="sum") / count
+
+
+def _weighted_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    count: Count | None,
+    loss_weights: torch.Tensor | None = None,
+    label_smoothing: float = 0.0,
+    class_weights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The weighted mean, written down with the target distribution of every item; see losses.py: cross_entropy.
+
+    A count may be less than 1, because it is a sum of weights.
+    """
+    several = labels.is_floating_point() and labels.dim() == 2
+    logits, labels = logits.float().flatten(0, -2), labels if several else labels.flatten()
+    real = (labels != IGNORED).float()
+    weights = real if loss_weights is None else real * loss_weights.view(-1, *[1] * several)
+    if several:
+        positive = labels if class_weights is None else labels * class_weights.to(logits)
+        losses = -(positive * F.logsigmoid(logits) + (1 - labels) * F.logsigmoid(-logits))
+    elif labels.is_floating_point():
+        losses = (logits.squeeze(-1) - labels.float()) ** 2
+    else:
+        classes = labels.where(labels != IGNORED, 0)
+        ratios = torch.ones_like(logits)
+        if class_weights is not None:
+            ratios = class_weights.to(logits) / class_weights.to(logits)[classes].unsqueeze(1)
+        target = (1 - label_smoothing) * F.one_hot(classes, logits.shape[1]) + label_smoothing * ratios / logits.shape[
+            1
+        ]
+        losses = -(target * logits.log_softmax(1)).sum(1)
+    divisor = torch.as_tensor(weights.sum() if count is None else count).to(weights)
+    return (losses * weights).sum() / torch.where(divisor == 0, 1, divisor)

@@ -22,6 +22,7 @@ from bert_training.networks.config_checks import (
     set_plain_outputs,
 )
 from bert_training.networks.configuration import check_fit, new_config
+from bert_training.networks.frozen_layers import check_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.other_formats import check_holds_weights
@@ -52,7 +53,8 @@ def load_config(
         label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
 
     Raises:
-        ValueError: the model is not a BERT, or does not fit the tokenizer, the length or ``label_at_cls``.
+        ValueError: the model is not a BERT, or does not fit the tokenizer, the length, ``label_at_cls`` or
+            --freeze_layers.
     """
     if args.config_name:
         config = new_config(args.config_name, tokenizer)
@@ -66,6 +68,7 @@ def load_config(
             "with --label_token last"
         )
     check_fit(config, tokenizer, args.max_seq_length)
+    check_layers(args, config)
     return config
 
 

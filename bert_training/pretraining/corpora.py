@@ -1,8 +1,10 @@
-"""The training corpus and the held-out corpus of a run."""
+"""The training corpora and the held-out corpora of a run."""
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
@@ -10,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
+from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import build_corpus, encode_part
 from bert_training.pretraining.corpus import Corpus
@@ -18,32 +21,76 @@ from bert_training.pretraining.text import Text
 from tokenization.errors import UserError
 
 
-def build_corpora(
-    run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase
-) -> tuple[Corpus, Corpus]:
-    """Build or open (training corpus, held-out corpus) in ``output_dir/corpus``. All processes call it and help.
+@dataclass(frozen=True)
+class Corpora:
+    """The corpora of a run.
+
+    Attributes:
+        train: the training text; with a mixture, one for each of its sources.
+        held_out: the held-out text.
+        held_out_files: if it is in several files, one for each of them, by ``Text.held_out_by_name``.
+    """
+
+    train: list[Corpus]
+    held_out: Corpus
+    held_out_files: dict[str, Corpus]
+
+    @property
+    def num_documents(self) -> int:
+        """The number of documents of the training text."""
+        return sum(corpus.num_documents for corpus in self.train)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens of the training text."""
+        return sum(corpus.num_tokens for corpus in self.train)
+
+
+def training_folders(flags: Mapping[str, Any]) -> list[str]:
+    """The folders, below ``corpus``, of the training text: one, or one for each source of a mixture."""
+    return [f"train-{number}" for number, _ in enumerate(flags["train_file"], 1)] if is_mixed(flags) else ["train"]
+
+
+def corpus_folders(flags: Mapping[str, Any]) -> list[str]:
+    """The names of all folders below ``corpus`` that the run builds, in the order in which they are built."""
+    files = flags["validation_file"]
+    parts = [f"validation-{number}" for number, _ in enumerate(files, 1)] if len(files) > 1 else []
+    return [*training_folders(flags), "validation", *parts]
+
+
+def open_training_corpora(
+    folder: Path, flags: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True
+) -> list[Corpus]:
+    """The training corpora of a run in ``folder``; the other arguments and the errors are those of ``Corpus.open``."""
+    return [Corpus.open(folder / "corpus" / name, tokenizer, verify) for name in training_folders(flags)]
+
+
+def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> Corpora:
+    """Build or open the corpora in ``output_dir/corpus``. All processes call it and help.
 
     Raises:
         ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
         SystemExit: on the other processes, when the main process raises the ValueError.
     """
+    names = corpus_folders(vars(run.args))
 
     def encode_parts() -> None:
-        for name in ("train", "validation"):
+        for name in names:
             encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
 
     if run.world_size > 1:
         _run_together(run, encode_parts)
 
-    def build(name: str) -> Corpus:
-        return build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name))
-
-    def build_both() -> tuple[Corpus, Corpus]:
-        both = build("train"), build("validation")
+    def build_all() -> dict[str, Corpus]:
+        built = {
+            name: build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name)) for name in names
+        }
         text.unchanged.check()
-        return both
+        return built
 
-    return run.main_first(build_both)
+    built = run.main_first(build_all)
+    train = [built.pop(name) for name in training_folders(vars(run.args))]
+    return Corpora(train, built.pop("validation"), dict(zip(text.held_out_by_name, built.values())))
 
 
 def _arguments(
@@ -58,12 +105,15 @@ def _arguments(
         "num_workers": max(1, (os.cpu_count() or 1) // local),
         "unchanged": text.unchanged,
     }
-    held_out = name == "validation"
+    kind, _, number = name.partition("-")
+    held_out = kind == "validation"
     if held_out and args.validation_file:
-        return arguments | {"source": args.validation_file, "text_column": args.text_column}
+        files = [args.validation_file[int(number) - 1]] if number else args.validation_file
+        return arguments | {"source": files, "text_column": args.text_column}
+    source = text.of_file(int(number) - 1) if number else text
     share = 0.0 if args.validation_file else args.validation_split
-    chosen = lines_of_side(text.lines(), share, held_out) if share else text.lines()
-    return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
+    chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
+    return arguments | {"source": chosen, "fingerprint": json.dumps([source.fingerprint, share, held_out])}
 
 
 def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -144,10 +145,19 @@ class Corpus:
 
         It is the lowest MLM loss that a model can reach if it knows only how frequent each token is.
         """
-        counts = self.unigrams.astype(np.float64)
-        counts[self.manifest["special_ids"]] = 0
-        share = counts[counts > 0] / counts.sum()
-        return float(-(share * np.log(share)).sum())
+        return unigram_entropy([self], [1.0])
+
+
+def unigram_entropy(corpora: Sequence[Corpus], shares: Sequence[float]) -> float:
+    """``Corpus.unigram_entropy`` of a text of which each corpus has its share."""
+    mixed = np.zeros(0)
+    for corpus, weight in zip(corpora, shares, strict=True):
+        counts = corpus.unigrams.astype(np.float64)
+        counts[corpus.manifest["special_ids"]] = 0
+        share = counts / counts.sum()
+        mixed = weight * share if not len(mixed) else mixed + weight * share
+    share = mixed[mixed > 0]
+    return float(-(share * np.log(share)).sum())
 
 
 def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.instances import PretrainingInstances
@@ -68,11 +70,10 @@ def _beginning(lines: Iterable[str | None]) -> Iterator[str]:
 def record_coverage(
     run: Run[PretrainingArguments],
     tokenizer: PreTrainedTokenizerBase,
-    train: Corpus,
-    held_out: Corpus,
+    corpora: Corpora,
     evaluated: dict[int, PretrainingInstances],
 ) -> None:
-    """Record and print the shares of [UNK] and of stripped accents in both corpora, and warn if they are large.
+    """Record and print the shares of [UNK] and of stripped accents in all corpora, and warn if they are large.
 
     The case and the accents of the tokenizer are recorded and printed as well.
 
@@ -90,13 +91,13 @@ def record_coverage(
         run.add_facts(tokenizer={"do_lower_case": lower_case, "strip_accents": strips})
         case = "lower-cased" if lower_case else "cased"
         run.say(f"the tokenizer is {case} and {'strips' if strips else 'keeps'} accents")
-    found = {
-        "train": coverage_of_corpus(train, tokenizer),
-        "held_out": coverage_of_corpus(held_out, tokenizer),
-    }
+    mixed = len(corpora.train) > 1
+    train = {f"train_{number}" if mixed else "train": one for number, one in enumerate(corpora.train, 1)}
+    titles = {name: f"train text {Path(file).name}" for name, file in zip(train, run.args.train_file)} if mixed else {}
+    found = {name: coverage_of_corpus(one, tokenizer) for name, one in (train | {"held_out": corpora.held_out}).items()}
     run.add_facts(coverage={name: counts.facts() for name, counts in found.items()})
     for name, counts in found.items():
-        text = f"{name.replace('_', '-')} text"
+        text = titles.get(name, f"{name.replace('_', '-')} text")
         run.say(f"{text}: {counts.summary()}")
         for warning in counts.warnings(text, *remedies(run.args, len(tokenizer) if name == "held_out" else None)):
             run.say(warning)

@@ -14,9 +14,10 @@ from bert_training.networks.configuration import bert_config, check_fit, check_l
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
+from bert_training.pretraining.corpora import corpus_folders
 from tokenization.errors import UserError
 
-OF_CORPUS = ("text_column", "max_train_documents", "validation_split")
+OF_CORPUS = ("text_column", "max_train_documents", "validation_split", "mixture")
 OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
 
 
@@ -42,7 +43,7 @@ def check_early(args: PretrainingArguments) -> None:
             check_fit(checkpoint_config(args.model_name_or_path, quiet=True), tokenizer, 1, quiet=True)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
-    for name in ("train", "validation"):
+    for name in corpus_folders(vars(args)):
         corpus = Path(args.output_dir, "corpus", name)
         if not (corpus / "manifest.json").is_file():  # a finished one is only read
             refuse_links(corpus)
@@ -57,7 +58,7 @@ def check_unfinished(args: PretrainingArguments) -> None:
         ValueError: they are not, so that its corpus and its checkpoints would be refused when a vocabulary was learnt.
     """
     folder = Path(args.output_dir)
-    begun = (folder / "corpus" / "train" / "manifest.json").is_file() or any(folder.glob("checkpoint-[0-9]*"))
+    begun = any(folder.glob("corpus/train*/manifest.json")) or any(folder.glob("checkpoint-[0-9]*"))
     if not args.resume_from_checkpoint or not begun or not (folder / "run.json").is_file():
         return
     try:

@@ -37,7 +37,7 @@ from tokenization.special_tokens import check_special_tokens
 # Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
 # of any position. Order and masks are new in every epoch.
 VARIANTS = 10
-_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
+_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM, _SOURCE_STREAM = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,9 @@ class InstanceSettings(MaskSettings):
         return self.max_seq_length - (3 if self.pairs else 2)
 
 
-def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
+def instance_settings(
+    flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False, source: int = 0
+) -> InstanceSettings:
     """The settings of the instances of a run.
 
     Args:
@@ -93,9 +95,12 @@ def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: b
         max_seq_length: the length of the phase.
         held_out: whether the instances are those of the held-out text, which do not depend on the seed and never
             change.
+        source: the number of the source in a mixture, counted from 0; each has random numbers of its own.
     """
     shared = {name: flags[name] for name in flags_with(INSTANCE) if name != "max_seq_length"}
     seed = 0 if held_out else flags["seed"]
+    if source:
+        seed = int(random_bits(seed, _SOURCE_STREAM, source).view(np.int64))
     return InstanceSettings(seed=seed, max_seq_length=max_seq_length, fixed=held_out, **shared)
 
 

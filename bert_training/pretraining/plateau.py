@@ -7,17 +7,20 @@ of a folder.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
+from bert_training.flags.mixtures import mean_shares
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
+from bert_training.pretraining.text import names_of_results
 
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
@@ -30,13 +33,16 @@ SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
 PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
-def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int, float] | None:
+def find_plateau(
+    events: list[dict], line: float, warmup: int, held_out_key: str = "eval_mlm_loss"
+) -> tuple[int, int, float] | None:
     """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run.
 
     Args:
         events: the records of metrics.jsonl.
         line: in nats.
         warmup: the optimiser steps of the warm-up.
+        held_out_key: of the held-out loss that counts.
     """
     steps, losses = training_losses(events)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
@@ -46,7 +52,7 @@ def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int
     window = [(step, loss) for step, loss in after if step > 0.9 * last]
     window = after[-FEWEST_RECORDS:] if len(window) < FEWEST_RECORDS else window
     mean = sum(loss for _, loss in window) / len(window)
-    held_out = [loss for step, loss in zip(*curve_of(events, "eval", "eval_mlm_loss")) if step > warmup]
+    held_out = [loss for step, loss in zip(*curve_of(events, "eval", held_out_key)) if step > warmup]
     if min([mean, *held_out[-1:]]) <= line - MARGIN:
         return None
     return last, last - window[0][0] + 1, mean
@@ -56,6 +62,16 @@ def line_of(flags: Mapping[str, Any], events: list[dict], entropy: float) -> flo
     """The line of a run: the unigram entropy of its text or, below it, where its counted initial weights began."""
     start = counted_start(flags, events)
     return entropy if start is None else min(start, entropy)
+
+
+def held_out_key(flags: Mapping[str, Any], events: list[dict]) -> str:
+    """The held-out loss that counts: of several files that of the first, which is the domain's and not a general text.
+
+    Earlier versions recorded only that of all files together.
+    """
+    files = [Path(file) for file in flags.get("validation_file") or []]
+    own = f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
+    return own if any(own in event for event in events) else "eval_mlm_loss"
 
 
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
@@ -147,15 +163,28 @@ def tokens_to_leave_plateau(config_name: str, initial_weights: str) -> tuple[str
     return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
 
 
-def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
-    """A sentence with the likely causes for a run that is on the line; None for any other run."""
-    entropy = corpus.unigram_entropy()
+def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) -> str | None:
+    """A sentence with the likely causes for a run that is on the line; None for any other run.
+
+    Args:
+        facts: the content of run.json.
+        events: the records of metrics.jsonl.
+        corpora: the training corpus; with a mixture, that of each source.
+    """
+    shares = mean_shares(facts["flags"])
+    entropy = unigram_entropy(corpora, shares)
     line = line_of(facts["flags"], events, entropy)
-    plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]))
+    plateau = find_plateau(
+        events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"], events)
+    )
     if plateau is None:
         return None
     step, window, mean = plateau
-    checked = check_causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
+    documents, sentences = (
+        sum(share * measure(corpus) for share, corpus in zip(shares, corpora, strict=True))
+        for measure in (repeated_documents, repeated_sentences)
+    )
+    checked = check_causes(facts, step, (documents, sentences))
     likely = "; ".join(cause.text for cause in checked if not cause.good)
     fine = ", ".join(cause.name for cause in checked if cause.good)
     text = f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and "
@@ -167,7 +196,7 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     return text + (f" (checked and fine: {fine})" if fine else "")
 
 
-def log_diagnosis(run: Run[PretrainingArguments], corpus: Corpus) -> None:
+def log_diagnosis(run: Run[PretrainingArguments], *corpora: Corpus) -> None:
     """Print and record the diagnosis of a running training, if there is one; called after each evaluation."""
     if not run.is_main:
         return
@@ -176,6 +205,6 @@ def log_diagnosis(run: Run[PretrainingArguments], corpus: Corpus) -> None:
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
     if step < 2 * before:  # a diagnosis is repeated only when the run has twice as many steps
         return
-    if text := diagnosis(run.facts, events, corpus):
+    if text := diagnosis(run.facts, events, *corpora):
         run.log(event="doctor", step=step, text=text)
         run.say(f"doctor: {text}")

@@ -1,7 +1,10 @@
 """The text of a pre-training run: files, a data set of the Hub, or this installation's documentation."""
 
+import copy
 import hashlib
+import itertools
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +17,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.text_forms import recognised
 from bert_training.files.unchanged import UnchangedFiles
+from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.documents import (
@@ -39,6 +43,7 @@ class Text:
     Attributes:
         files: the files to read; empty for a data set and for the documentation.
         held_out_files: those of --validation_file.
+        held_out_by_name: the same by the names that their results have; a name has letters, digits and _ only.
         forms: names of files, or of the data set, that are read as articles of Wikipedia, and how; known after
             ``note_forms`` and, for a data set, after the first line has been read.
         limit: the greatest number of documents; None for all.
@@ -59,6 +64,7 @@ class Text:
         self.limit = args.max_train_documents
         self.args = args
         held_out = self.held_out_files = check_files(args.validation_file) if args.validation_file else []
+        self.held_out_by_name = dict(zip(names_of_results(held_out), held_out))
         self.forms: dict[str, str] = {}
         self.unchanged = UnchangedFiles([*self.files, *held_out])
         digests = [self.unchanged.sha256(path) for path in self.files]
@@ -85,8 +91,31 @@ class Text:
             described = [_describe(path, digest) for path, digest in zip(held_out, digests)]
             self.sources += [one | {"split": "validation"} for one in described]
 
+    def of_file(self, number: int) -> "Text":
+        """The text of the training file ``number``, counted from 0, as a source of a mixture."""
+        path = self.files[number]
+        part = copy.copy(self)
+        part.files, part.name = [path], path.name
+        column = [] if self.args.text_column == "text" else [self.args.text_column]
+        part.fingerprint = json.dumps([self.unchanged.digests[path], None, *column])
+        return part
+
     def check(self) -> None:
+        """Check that there is enough text and, with a mixture, enough in each of its sources.
+
+        Raises:
+            ValueError: the text ends too early, or it cannot be read.
+        """
+        self._check_enough()
+        if is_mixed(vars(self.args)):
+            for number in range(len(self.files)):
+                self.of_file(number)._check_enough(to_train_on=True)
+
+    def _check_enough(self, to_train_on: bool = False) -> None:
         """Read until enough text is found for the objective, both to train on and to hold out.
+
+        Args:
+            to_train_on: nothing needs to be held out of this text.
 
         Raises:
             ValueError: the text ends too early, or it cannot be read.
@@ -94,7 +123,7 @@ class Text:
         objective = objective_of(vars(self.args))
         fewest_documents, fewest_sentences = objective.fewest
         share = 0.0 if self.args.validation_file else self.args.validation_split
-        documents = {"training": 0} | ({"held-out": 0} if share else {})
+        documents = {"training": 0} | ({"held-out": 0} if share and not to_train_on else {})
         longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
         sentences, checksum = 0, None
         for line in self.lines():
@@ -104,11 +133,13 @@ class Text:
                     sentences += len(split_sentences(line))
                 continue
             side = "held-out" if in_share(checksum, share) else "training"
-            documents[side] += sentences > 0
-            longest[side] = max(longest[side], sentences)
+            if side in documents:
+                documents[side] += sentences > 0
+                longest[side] = max(longest[side], sentences)
             if min(documents.values()) >= fewest_documents and min(longest.values()) >= fewest_sentences:
                 return
             sentences, checksum = 0, None
+        share = 0.0 if to_train_on else share
         held_out = f" and as much to hold out (--validation_split {share})" if share else ""
         enough = documents["training"] >= fewest_documents and longest["training"] >= fewest_sentences
         remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
@@ -175,6 +206,16 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
         run.say(f"{name} is read as {form}")
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
     return text
+
+
+def names_of_results(paths: Sequence[Path]) -> list[str]:
+    """The names of held-out files in the keys of their results, each once: ``wiki_heldout`` for wiki_heldout.txt.xz."""
+    names: list[str] = []
+    for path in paths:
+        name = re.sub(r"\W+", "_", re.sub(r"(\.(txt|jsonl|parquet))?(\.(xz|gz))?$", "", path.name)) or "file"
+        others = (f"{name}_{number}" for number in itertools.count(2))
+        names.append(name if name not in names else next(other for other in others if other not in names))
+    return names
 
 
 def _describe(path: Path, sha256: str) -> dict[str, str | int]:

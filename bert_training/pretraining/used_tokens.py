@@ -1,6 +1,6 @@
 """The share of the training text that an epoch uses; a text without ends of sentences loses most of it in silence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
@@ -9,27 +9,30 @@ from bert_training.pretraining.instances import PretrainingInstances
 ENOUGH = 0.8  # as in the audit
 
 
-def record_used_tokens(run: Run[PretrainingArguments], train: Mapping[int, PretrainingInstances]) -> None:
+def record_used_tokens(run: Run[PretrainingArguments], train: Mapping[int, Sequence[PretrainingInstances]]) -> None:
     """Print and record the share for the instances of each length, with a warning where it is low.
 
     Args:
         run: the run.
-        train: the training instances by length. The plan of the first epoch is exact and is needed for training anyway.
+        train: the training instances of each source by length. The plan of the first epoch is exact and is needed for
+            training anyway.
     """
     if not run.is_main:
         return
-    shares = {length: used_share(instances) for length, instances in train.items()}
+    shares = {length: used_share(*sources) for length, sources in train.items()}
     run.add_facts(used_tokens={str(length): round(share, 4) for length, share in shares.items()})
     listed = ", ".join(f"{share:.1%} (length {length})" for length, share in shares.items())
     run.say(f"tokens of the text that an epoch uses: {listed}")
-    for length, share in shares.items():
-        if share < ENOUGH:
-            run.say(low_share(share, train[length]))
+    for sources in train.values():
+        for instances in sources:
+            if (share := used_share(instances)) < ENOUGH:
+                run.say(low_share(share, instances))
 
 
-def used_share(instances: PretrainingInstances) -> float:
-    """The share of the tokens that the first epoch shows as A or as the B that follows it."""
-    return instances.plan(0).used_tokens / instances.corpus.num_tokens
+def used_share(*sources: PretrainingInstances) -> float:
+    """The share of the tokens of all sources that their first epochs show as A or as the B that follows it."""
+    tokens = sum(instances.corpus.num_tokens for instances in sources)
+    return sum(instances.plan(0).used_tokens for instances in sources) / tokens
 
 
 def low_share(share: float, instances: PretrainingInstances) -> str:

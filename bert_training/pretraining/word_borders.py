@@ -7,7 +7,7 @@ mostly too long to be masked. Both would happen in silence.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -55,12 +55,15 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
         run.say(f"warning: --whole_word_mask: {long:.1%} {problems[1][1]}; there it masks no words. {FOR_OTHERS}")
 
 
-def note_single_characters(run: Run[PretrainingArguments], corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> None:
+def note_single_characters(
+    run: Run[PretrainingArguments], corpora: Sequence[Corpus], tokenizer: PreTrainedTokenizerBase
+) -> None:
     """Print a warning if --whole_word_mask masks single ideographs, with their exact share of the tokens."""
     if run.args.whole_word_mask and ideographs_apart(tokenizer):
         pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         single = np.array([re.fullmatch(f"[{_IDEOGRAPH}]", piece) is not None for piece in pieces])
-        share = float(corpus.unigrams[single].sum() / corpus.num_tokens)
+        ideographs = sum(int(corpus.unigrams[single].sum()) for corpus in corpora)
+        share = ideographs / sum(corpus.num_tokens for corpus in corpora)
         if share >= NOTED:
             run.say(
                 f"warning: --whole_word_mask: {share:.1%} of the tokens are ideographs, each of which this tokenizer "

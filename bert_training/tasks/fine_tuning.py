@@ -1,7 +1,8 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -9,6 +10,7 @@ from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedToken
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
+from bert_training.engine.averaging import average_of
 from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
@@ -20,14 +22,16 @@ from bert_training.engine.checkpoint import (
     save_tokenizer,
 )
 from bert_training.engine.finished import upload_finished
+from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.loop import training_steps
-from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
+from bert_training.networks.frozen_layers import freeze_lowest
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
     class_in,
@@ -107,6 +111,8 @@ def build_task_network(
         report_stored(run, checkpoint_config)
     if training:
         store_flags(model.config, args)
+    if args.freeze_layers is not None:
+        run.say(freeze_lowest(model, args.freeze_layers))
     prepare_for_training(model, args)
     return model, initial_weights
 
@@ -143,8 +149,9 @@ def fine_tune(
     train: Features | None,
     evaluate: Evaluate[Outcome],
     metric: str,
+    loss_arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Tuned[Outcome]:
-    """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked for.
+    """Train as the flags say, with evaluations and checkpoints; restore the best weights or a mean if that is asked.
 
     Args:
         model: not yet prepared by Accelerate.
@@ -154,6 +161,7 @@ def fine_tune(
             record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
             answers.
         metric: the key of the results by which the best evaluation is chosen.
+        loss_arguments: further arguments of the model in training, see ``tasks/loss_weights.py``.
     """
     args, size = run.args, run.global_batch_size
     if train:
@@ -161,10 +169,14 @@ def fine_tune(
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
-    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    rate, average = args.learning_rate, average_of(run, total_steps, examples) if train else None
+    optimizer = create_optimizer(model, rate, args.weight_decay, layer_decay=args.layer_decay, name=args.optimizer)
+    scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
+    bare = run.accelerator.unwrap_model(model)
+    if average and is_sharded(model):
+        raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
     done = 0
     if train:
         done = resume(run, state)
@@ -175,12 +187,15 @@ def fine_tune(
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
-    for step in training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done):
+    options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
+    for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)
+            if average:
+                average.add(step.index, bare)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
                 break
@@ -189,6 +204,12 @@ def fine_tune(
     if not stopped_early:
         results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
+    if average:
+        average.add(total_steps, bare)
+        average.restore(bare)
+        run.say(f"averaged: the weights after the steps {', '.join(map(str, average.steps))}")
+        results, outcome = _evaluated(run, evaluate, model, total_steps)
+        results = results | {"averaged_evaluations": average.count}
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != last:

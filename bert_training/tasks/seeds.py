@@ -27,6 +27,7 @@ from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
 from bert_training.files.small_files import read_small_bytes
+from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.task_data import TaskData
@@ -70,9 +71,11 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
     """The series of the runs that the flags ask for on this data, or on that of each fold.
 
     Raises:
-        ValueError: as in ``deciding_metric``.
+        ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
     """
     first = data[0]
+    if "train" not in first.splits:
+        refuse_without_training(args)
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:
@@ -132,7 +135,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         runs.append(one | {"results": results})
     summary = summarise(runs, series)
     if other:
-        shared = [name for name in series.baselines if name in other["baselines"]]
+        shared = [name for name in summary["baselines"] if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
@@ -234,7 +237,9 @@ def _processes() -> int:
 
 def summarise(runs: list[dict], series: Series) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    constant, metric = series.baselines, series.metric
+    # A run that an older version has finished may lack a result of today.
+    constant = {name: one for name, one in series.baselines.items() if all(name in run["results"] for run in runs)}
+    metric = series.metric
     constants = {name: [series.of(run.get("fold")).baselines[name] for run in runs] for name in constant}
     by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):

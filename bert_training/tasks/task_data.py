@@ -22,7 +22,7 @@ from tokenization.fingerprint import tokenizer_sha256
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
 KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
-ProblemType = Literal["regression", "single_label_classification"]
+ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
 
 class TaskData(Protocol):

@@ -3,7 +3,8 @@
     bert-repro audit DIR
 
 DIR is an output folder of run_pretraining.py. The flags and phases are read from its run.json, the token ids from
-DIR/corpus/train. For each length of instances a picture is written to DIR.
+DIR/corpus. For each length of instances a picture is written to DIR; with a mixture, for each length and each source,
+and the shares of the sources that were asked for are compared with those that the steps see.
 """
 
 import argparse
@@ -18,17 +19,20 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
+from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.natures import INSTANCE
 from bert_training.flags.objectives import PairTask
 from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import phases_of
+from bert_training.flags.phases import phases_of, with_steps
 from bert_training.flags.scripts import flags_with
 from bert_training.networks.pretrained import load_tokenizer
+from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
+from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.segments import EpochPlan
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
@@ -40,6 +44,7 @@ SETTINGS = flags_with(INSTANCE)
 OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
 KEEP_ACCENTS = "learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
+_STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 
 
@@ -320,27 +325,89 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
-    """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
+def open_run(
+    folder: Path, flags: dict[str, Any]
+) -> tuple[dict[int, list[PretrainingInstances]], PreTrainedTokenizerBase]:
+    """(training instances of each source by length, tokenizer) of the run in `folder`."""
     tokenizer = load_tokenizer(str(folder))
-    corpus = Corpus.open(folder / "corpus" / "train", tokenizer)
-    return PretrainingInstances(corpus, tokenizer, instance_settings(flags, length)), tokenizer
+    corpora = open_training_corpora(folder, flags, tokenizer)
+    train = {
+        phase.length: [
+            PretrainingInstances(corpus, tokenizer, instance_settings(flags, phase.length, source=source))
+            for source, corpus in enumerate(corpora)
+        ]
+        for phase in phases_of(flags)
+    }
+    return train, tokenizer
+
+
+def mixture_measurements(
+    facts: dict[str, Any], train: dict[int, list[PretrainingInstances]]
+) -> list[tuple[str, list[Measurement]]]:
+    """(title, measurement of each source) for each phase of a run with a mixture: the share asked for and that seen.
+
+    What is seen is counted over the steps of a phase, at most the first 1,000, instance by instance.
+    """
+    flags, world = facts["flags"], facts["processes"]
+    phases = with_steps(phases_of(flags), facts["total_steps"])
+    found = []
+    for phase, stream in zip(phases, phase_streams(phases, train, world)):
+        if not isinstance(stream, MixedInstances):
+            continue
+        steps, batch = min(phase.stop - phase.start, _STEPS), stream.shares.batch
+        sources = range(len(stream.sources))
+        of_steps = (stream.places(step * batch, (step + 1) * batch)[0] for step in range(steps))
+        counts = np.stack([np.bincount(step, minlength=len(sources)) for step in of_steps])  # (steps, K)
+        seen, asked = counts.sum(0), stream.shares.shares * batch  # (K)
+        off = np.maximum(np.abs(counts - asked), np.abs(counts.cumsum(0) - np.outer(np.arange(1, steps + 1), asked)))
+        tokens = seen * [_mean_length(instances) for instances in stream.sources]
+        lines = [
+            Measurement(
+                Path(flags["train_file"][source]).name,
+                f"asked {stream.shares.shares[source]:.2%}, seen {seen[source] / seen.sum():.2%}, "
+                f"{counts[:, source].min():,} to {counts[:, source].max():,} a step, and about "
+                f"{tokens[source] / tokens.sum():.1%} of the tokens; no step may be a whole instance off",
+                bool(off[:, source].max() < 1),
+            )
+            for source in sources
+        ]
+        where = f"steps {phase.start + 1:,} to {phase.start + steps:,}"
+        found.append((f"mixture of {where}, each {batch:,} instances of {phase.length} tokens", lines))
+    return found
+
+
+def _mean_length(instances: PretrainingInstances) -> float:
+    plan = instances.plan(0)
+    return float(np.mean(plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)))
 
 
 def _print_audit(arguments: argparse.Namespace) -> None:
-    flags = read_pretraining_facts(arguments.folder)["flags"]
+    facts = read_pretraining_facts(arguments.folder)
+    flags = facts["flags"]
     flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
-    phases = phases_of(flags)
-    for phase in phases:
-        print(f"instances of {phase.length} tokens")
-        name = "data_audit.png" if len(phases) == 1 else f"data_audit_{phase.length}.png"
-        _print_measurements(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
+    train, tokenizer = open_run(arguments.folder, flags)
+    if is_mixed(flags):
+        for title, measurements in mixture_measurements(facts, train):
+            print(title)
+            _print_lines(measurements)
+    for length, sources in train.items():
+        for number, instances in enumerate(sources, 1):
+            of = f" of {Path(flags['train_file'][number - 1]).name}" if is_mixed(flags) else ""
+            print(f"instances of {length} tokens{of}")
+            parts = [*([length] if len(train) > 1 else []), *([number] if is_mixed(flags) else [])]
+            _print_measurements(
+                instances, tokenizer, arguments.folder / f"{'_'.join(map(str, ['data_audit', *parts]))}.png"
+            )
+
+
+def _print_lines(measurements: list[Measurement]) -> None:
+    for measurement in measurements:
+        print(f"{'ok  ' if measurement.good else 'LOOK'}  {measurement.name:20} {measurement.text}")
 
 
 def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
     measurements, arrays = audit(instances, tokenizer)
-    for measurement in measurements:
-        print(f"{'ok  ' if measurement.good else 'LOOK'}  {measurement.name:20} {measurement.text}")
+    _print_lines(measurements)
     counts, edges = np.histogram(arrays["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))

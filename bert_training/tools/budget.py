@@ -213,6 +213,10 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
         arguments.phases = short_to_long(128, -1) if fast else PAPER_PHASES
     if arguments.per_device_train_batch_size is None:
         arguments.per_device_train_batch_size = FAST["per_device_train_batch_size"] if fast else 8
+    if "@" in arguments.phases:
+        raise UserError(
+            f"--phases {arguments.phases}: no mixture changes the time of a step; leave out @ and its weights"
+        )
     phases = phases_of(vars(arguments))
     launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
     script_flags = ["--recipe", arguments.recipe, *argv[separator + 1 :]]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bert_training.files.records import read_events
 from bert_training.flags.parsing import command_parser
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.plateau import diagnosis
 from bert_training.tools.audit import read_pretraining_facts
 
@@ -27,6 +27,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="an output folder of run_pretraining.py")
     folder = parser.parse_args(argv).folder
     facts = read_pretraining_facts(folder)
-    corpus = Corpus.open(folder / "corpus" / "train", verify=False)
-    text = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
+    corpora = open_training_corpora(folder, facts["flags"], verify=False)
+    text = diagnosis(facts, read_events(folder / "metrics.jsonl"), *corpora)
     print(text or "the loss is below that of a model without context, or there are too few steps yet to tell")

@@ -7,11 +7,13 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
 of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
+With --by_class, a second table has the F1 of every class of your own data, and of every type of names.
 Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
 
 import importlib.util
+import re
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,11 +34,12 @@ from bert_training.cards.curves import (
     style_axis,
 )
 from bert_training.cards.markdown import plain
-from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+TYPE_F1 = r"eval_.+_f1"  # the key of the F1 of a type of names, such as eval_LOC_f1
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
 
@@ -196,12 +200,36 @@ def start_labels_of(runs: list[FinishedRun]) -> list[str]:
     return random_weights + [label for label in labels if label not in random_weights]
 
 
-def tables(runs: list[FinishedRun]) -> str:
-    """The comparison, the pre-training runs and the list of all runs, in Markdown."""
+def f1_by_class(results: dict) -> dict[str, float]:
+    """The F1 on validation data of every class of a classification or type of names, by its name; {} without any."""
+    if isinstance(classes := results.get("eval_by_class"), dict):
+        return {name: one["f1"] for name, one in classes.items()}
+    return {key[len("eval_") : -len("_f1")]: value for key, value in results.items() if re.fullmatch(TYPE_F1, key)}
+
+
+def class_cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
+    """As ``cells``, the F1 in per cent by (task, class) and by start."""
+    table: dict[tuple[str, str], dict[str, Scores]] = {}
+    for run in runs:
+        if SCRIPTS[run.facts["script"]].arguments in (GlueArguments, NerArguments):
+            for name, value in f1_by_class(run.results).items():
+                row = (str(run.task), name)
+                table.setdefault(row, {}).setdefault(run.start_label, []).append(100 * value)
+    return table
+
+
+def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
+    """The comparison, the pre-training runs and the list of all runs, in Markdown.
+
+    Args:
+        by_class: whether there is a table with the F1 of every class.
+    """
     lines = []
     fine_tuning = fine_tuning_runs(runs)
     if fine_tuning:
-        lines += [*_comparison(fine_tuning), ""]
+        lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), ""]
+    if by_class and (of_classes := class_cells(fine_tuning)):
+        lines += [*_comparison(fine_tuning, of_classes, "F1 of the class"), ""]
     pretraining = [run for run in runs if run.task is None]
     if pretraining:
         lines += [
@@ -209,17 +237,21 @@ def tables(runs: list[FinishedRun]) -> str:
             "|---|---:|---:|---:|---:|---:|",
             *[pretraining_row(run) for run in pretraining],
             "",
+            *_words(pretraining),
         ]
     lines += _list_of_runs(runs)
     return "\n".join(lines) + "\n"
 
 
-def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
-    """The lines of the table with a row for each task and metric, and a column for each start."""
+def _comparison(
+    fine_tuning: list[FinishedRun], table: dict[tuple[str, str], dict[str, Scores]], what: str
+) -> list[str]:
+    """The lines of the table with a row for each task and metric or class, and a column for each start."""
     labels = start_labels_of(fine_tuning)
-    lines = [f"| task | metric, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
-    for (task, metric), scores in cells(fine_tuning).items():
-        lines.append(f"| {plain(task)} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
+    lines = [f"| task | {what}, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
+    for (task, name), scores in table.items():
+        values = " | ".join(cell_text(scores.get(label)) for label in labels)
+        lines.append(f"| {plain(task)} | {plain(name)} | {values} |")
     return lines
 
 
@@ -247,6 +279,27 @@ def pretraining_row(run: FinishedRun) -> str:
         f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
         f"| {pairs} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
+
+
+def _words(runs: list[FinishedRun]) -> list[str]:
+    """The table of what can be compared between vocabularies: a row for each run and each of its held-out files."""
+    rows = []
+    for run in runs:
+        for name in ["", *held_out_files(run.results)]:
+            prefix = f"eval_{name}_" if name else "eval_"
+            if (key := f"{prefix}nats_per_word") in run.results:
+                nats, pieces = run.results[key], run.results[f"{prefix}pieces_per_word"]
+                events = read_events(run.place / "metrics.jsonl")
+                before = next((e[key] for e in events if e["event"] == "eval" and e["step"] == 0 and key in e), None)
+                cells = ["" if before is None else f"{before:.3f}", f"{nats:.3f}", f"{pieces:.3f}"]
+                cells.append(f"{100 * run.results[f'{prefix}unk_share']:.2f}")
+                rows.append(f"| {plain(run.folder.name)} | {plain(name or 'all')} | {' | '.join(cells)} |")
+    if not rows:
+        return []
+    heads = (
+        "| pre-training | held-out text | nats a word before the first step | at the end | pieces a word | [UNK], % |"
+    )
+    return [heads, "|---|---|---:|---:|---:|---:|", *rows, ""]
 
 
 def draw(runs: list[FinishedRun], path: Path) -> bool:
@@ -321,11 +374,12 @@ def main(argv: list[str] | None = None) -> None:
     parser = command_parser("report", __doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
     parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
+    parser.add_argument("--by_class", action="store_true", help="a second table with the F1 of every class or type")
     args = parser.parse_args(argv)
     runs = [run for folder in args.runs for run in read_finished_runs(folder)]
     output = Path(args.output_dir)
     make_folder(output)
-    text = tables(runs)
+    text = tables(runs, args.by_class)
     write_text(output / "report.md", text)
     print(text)
     if not importlib.util.find_spec("matplotlib"):

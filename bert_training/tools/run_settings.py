@@ -38,7 +38,7 @@ def compared_settings(facts: dict) -> dict[str, Any]:
     settings = {name: value for name, value in flags.items() if name not in others}
     if settings.get("max_steps", -1) > 0:
         del settings["num_train_epochs"]
-    if not settings.get("load_best_model_at_end") and not settings.get("early_stopping_patience"):
+    if not any(settings.get(name) for name in ("load_best_model_at_end", "early_stopping_patience", "average_last")):
         settings = {name: value for name, value in settings.items() if name not in flags_with(CHOICE)}
     settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
     settings["processes"] = facts.get("processes", 1)

@@ -3,10 +3,11 @@
     bert-repro show DIR --step N
 
 DIR is an output folder of run_pretraining.py. The flags, phases and processes are read from its run.json, the token ids
-from DIR/corpus/train.
+from DIR/corpus. With a mixture, each instance is shown with the file that it comes from.
 """
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -15,6 +16,7 @@ from bert_training.engine.batches import IGNORED
 from bert_training.flags.objectives import PairTask
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import phase_at, phases_of, with_steps
+from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
 from tokenization.errors import UserError
 
@@ -94,14 +96,20 @@ def _print_step(arguments: argparse.Namespace) -> None:
         raise UserError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
     if arguments.rank is not None and not 0 <= arguments.rank < world:
         raise UserError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
-    phase = phase_at(with_steps(phases_of(flags), total), arguments.step)
-    instances, tokenizer = open_run(arguments.folder, flags, phase.length)
+    phases = with_steps(phases_of(flags), total)
+    number = phases.index(phase_at(phases, arguments.step))
+    phase, train, tokenizer = phases[number], *open_run(arguments.folder, flags)
+    stream = phase_streams(phases, train, world)[number]
     step = arguments.step - phase.start
     positions = step_positions(step, arguments.rank, world, phase.size, phase.accumulation)
     for micro_batch, rank, position in positions[: arguments.limit]:
-        epoch, index = instances.locate(position)
-        row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
-        where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}"
+        instances, own, source = train[phase.length][0], position, ""
+        if isinstance(stream, MixedInstances):
+            (number,), (own,) = (part.tolist() for part in stream.places(position, position + 1))
+            instances, source = stream.sources[number], f" of {Path(flags['train_file'][number]).name}"
+        epoch, index = instances.locate(own)
+        row = {name: tensor[0] for name, tensor in stream.batch(position, position + 1).items()}
+        where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}{source}"
         print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro_batch}: {where}")
         print(instance_text(tokenizer, row, instances.settings.pairs) + "\n")
     if len(positions) > arguments.limit:

@@ -28,6 +28,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.classes import link_to
+from bert_training.cards.confusion import COUNTS
 from bert_training.cards.model_card import PICTURE, Card, card_text
 from bert_training.engine.versions import commit
 from bert_training.files.hashing import HASHES
@@ -51,6 +53,7 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
+from bert_training.tools.verify_classes import check_confusion
 from tokenization.errors import UserError
 
 # The text of a Python string, which is the name that opens the model in the example of a card.
@@ -152,6 +155,7 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
     yield from run_check("run.json", lambda: verify_files.check_model(folder, run))
     yield from run_check("code files", lambda: verify_files.check_code(folder, run))
     yield from run_check("all_results.json", lambda: check_results(folder, run, results))
+    yield from run_check(COUNTS, lambda: check_confusion(folder, results))
     yield from run_check("README.md", lambda: check_card(folder, run, results))
     yield from verify_scores.check_scores(folder, run, results, given, evaluate)
 
@@ -180,7 +184,7 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
                 yield compare_values(name, value, evaluation[name], source)
         elif name == "train_loss":
             yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
-        elif name not in ("train_steps", "best_step"):
+        elif name not in ("train_steps", "best_step", "averaged_evaluations"):
             others.append(name)
     if same:
         yield verified("results", f"{', '.join(same)} are those of {source}")
@@ -257,8 +261,11 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
     if title in ("", "..") and heading:
         title = heading[1]
     text = card_text(Card(folder, run, [data], results, title, opened, held_out, card))
-    # Without matplotlib a run draws no curves, and its card shows none, although they may have been drawn since.
-    return text if PICTURE in card else text.replace(PICTURE, "")
+    # Without matplotlib a run draws nothing, and its card shows no pictures, although they may have been drawn since.
+    pictures = [PICTURE, *map(link_to, ("validation", "test"))]
+    for picture in (picture for picture in pictures if picture not in card):
+        text = text.replace(picture, "")
+    return text
 
 
 def _lines(expected: list[str], card: list[str], then: str) -> Iterator[Finding]:

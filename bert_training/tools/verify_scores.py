@@ -20,6 +20,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_json
 from bert_training.flags.natures import EVALUATION, STORED, natures
 from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tools.findings import (
     MALFORMED,
@@ -229,8 +230,8 @@ def _close_scores(
     for name, value in compared.items():
         has_prefix = name.startswith(recorded_prefix)
         name_there = evaluated_prefix + name.removeprefix(recorded_prefix) if has_prefix else name
-        again = evaluation.get(name_there, "")
-        if again == "":
+        again = value_of(evaluation, name_there)
+        if again is None and name_there not in evaluation:
             yield unknown(f"{name} from the weights", "the evaluation does not give it")
         elif is_close(name, value, again, whole):
             same.append(f"{name} {short_text(again)}")
@@ -246,11 +247,13 @@ def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
     Args:
         whole: the best score, 1 or 100.
     """
+    if isinstance(one, dict) and isinstance(other, dict):  # the scores by class
+        return one.keys() == other.keys() and all(is_close(part, one[part], other[part], whole) for part in one)
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return bool(one == other)
     if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable
         return math.isclose(one, other, rel_tol=0.02, abs_tol=0.1)
-    if name.endswith("loss"):
+    if name.endswith(("loss", "_per_word")):
         return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)
     return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * whole)
 

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from bert_training.cards.curves import curve_of, draw_curves, running_mean, scores
+from bert_training.cards.curves import curve_of, draw_curves, running_mean, scores, word_curves
+from bert_training.cards.metrics import held_out_files, metrics_of
 from bert_training.files.records import read_events
 
 PRETRAINING = [
@@ -24,6 +25,11 @@ PRETRAINING = [
 SQUAD = [
     {"event": "train", "step": 1, "loss": 4.5},
     {"event": "eval", "step": 9, "eval_exact_match": 12.5, "eval_f1": 20.0, "eval_total": 80},
+]
+FILES = [
+    {"event": "eval", "step": s, "eval_mlm_loss": 7.0, "eval_nats_per_word": 9.0, "eval_law_mlm_loss": 6.0 - s / 100}
+    | {"eval_law_nats_per_word": 8.0 - s / 100, "eval_wiki_mlm_loss": 5.0 + s / 100}
+    for s in (0, 100)
 ]
 STSB = [{"event": "eval", "step": 9, "eval_pearson": -0.25, "eval_spearmanr": 0.5}]
 
@@ -47,19 +53,32 @@ def test_scores_are_per_cent():
     assert scores(STSB) == {"Pearson": ([9], [-25]), "Spearman": ([9], [50])}
 
 
+def test_each_held_out_file_has_a_curve_of_nats_a_word_or_of_its_loss():
+    assert word_curves(FILES) == {"law": ([0, 100], [8.0, 7.0]), "wiki": ([0, 100], [5.0, 6.0])}
+    assert word_curves(PRETRAINING) == {} and held_out_files(FILES[0]) == ["law", "wiki"]
+    one = [{key: value for key, value in event.items() if "law" not in key and "wiki" not in key} for event in FILES]
+    assert word_curves(one) == {"held out": ([0, 100], [9.0, 9.0])}
+    rows = metrics_of(FILES[0])
+    assert [rows[key].card_name for key in list(rows)[-2:]] == [
+        "Nats a word, whole words masked: law", "Masked-piece loss, nats: wiki",
+    ]  # fmt: skip
+
+
 def test_the_running_mean_worked_by_hand():
     assert running_mean([4.0, 2.0, 6.0, 1.0], 2) == [4.0, 3.0, 4.0, 3.5]
     assert all(map(math.isclose, running_mean([1.0, 2.0, 3.0], 1), [1.0, 2.0, 3.0]))
 
 
-@pytest.mark.parametrize("events", [PRETRAINING, SQUAD, STSB, SQUAD[:1]], ids=["pretraining", "squad", "stsb", "loss"])
+@pytest.mark.parametrize(
+    "events", [PRETRAINING, SQUAD, STSB, SQUAD[:1], FILES], ids=["pretraining", "squad", "stsb", "loss", "files"]
+)
 def test_every_kind_of_run_has_a_picture(tmp_path, events):
     from matplotlib.image import imread
 
     path = draw_curves(write(tmp_path, events))
     assert path == tmp_path / "training_curves.png"
     height, width, _ = imread(path).shape
-    assert height > 500 and width == (1350 if scores(events) else 736)
+    assert height > 500 and width == (1350 if scores(events) or word_curves(events) else 736)
     assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # The picture is neither empty nor black.
 
 

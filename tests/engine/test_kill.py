@@ -28,9 +28,9 @@ def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
 
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path):
     whole = whole_run("run_pretraining", flags, tmp_path, {"engine": ENGINE})
-    run_flags = read_pretraining_facts(whole.folder)["flags"]
+    train, _ = open_run(whole.folder, read_pretraining_facts(whole.folder)["flags"])
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
-        assert open_run(whole.folder, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
+        assert train[length][0].epoch_size(0) < 8 * steps, "expected more than one epoch"
     for seed in range(2):
         fatal = random.Random(seed).randint(whole.lines["engine"] // 4, whole.lines["engine"])
         kill = {"modules": ENGINE, "counted": str(tmp_path / "unused"), "fatal": fatal}

@@ -7,10 +7,16 @@ import pytest
 import torch
 from accelerate import Accelerator
 from transformers import BertForPreTraining as Stock
-from transformers import get_linear_schedule_with_warmup
+from transformers import get_linear_schedule_with_warmup, get_scheduler
 
-from bert_training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
-from modeling_bert_repro import BertForPreTraining
+from bert_training.engine.optimizer import (
+    BertAdamW,
+    create_optimizer,
+    create_schedule,
+    linear_schedule,
+    parameter_groups,
+)
+from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification
 from tests.helpers.repository import ROOT
 
 
@@ -45,6 +51,27 @@ def test_frozen_parameters_are_left_out(small_config):
 def test_biases_of_an_lstm_are_spared_too():
     groups = parameter_groups(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True), 0.01)
     assert [len(group["params"]) for group in groups] == [8, 8]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_layer_decay_has_a_rate_for_every_distance_from_the_head(small_config, frozen):
+    """Two layers: 0.5 for the higher one, 0.25 for the lower, 0.125 for the embeddings; every weight is there once."""
+    model = BertForSequenceClassification(small_config)
+    model.bert.embeddings.requires_grad_(not frozen)
+    names = {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
+    groups = create_optimizer(model, 1.0, 0.01, "bert_adamw", layer_decay=0.5).param_groups
+    held = [names[weight] for group in groups for weight in group["params"]]
+    assert sorted(held) == sorted(names.values())
+    rates = {"classifier": 1.0, "bert.pooler": 1.0, "bert.encoder.layer.1": 0.5, "bert.encoder.layer.0": 0.25}
+    rates["bert.embeddings"] = 0.125
+    plain = [{*group["params"]} for group in parameter_groups(model, 0.01)]
+    for group in groups:
+        for weight in group["params"]:
+            assert group["lr"] == next(rate for prefix, rate in rates.items() if names[weight].startswith(prefix))
+            assert weight in plain[0 if group["weight_decay"] else 1]
+    scheduler = create_schedule("linear", torch.optim.SGD(groups, lr=1.0), 0, 10)
+    assert scheduler.get_last_lr()[0] == 1.0  # The first one is logged.
+    assert len(groups) == (6 if frozen else 8)
 
 
 def test_one_step_worked_by_hand():
@@ -160,6 +187,22 @@ def test_every_script_makes_the_optimizer_that_the_flag_names():
     files = (ROOT / "run_pretraining.py", ROOT / "bert_training" / "tasks" / "fine_tuning.py")
     calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
     assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "constant"])
+def test_other_schedules_are_those_of_transformers(name):
+    """The rate rises for four steps; it then falls or, if constant, stays."""
+
+    def rates(make):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+        scheduler = make(optimizer)
+        return [(scheduler.get_last_lr()[0], optimizer.step(), scheduler.step())[0] for _ in range(10)]
+
+    known = {"constant": "constant_with_warmup"}.get(name, name)
+    expected = rates(lambda optimizer: get_scheduler(known, optimizer, 4, 10))
+    assert rates(lambda optimizer: create_schedule(name, optimizer, 0.4, 10)) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="--warmup_steps 20 is more than the 10 steps"):
+        rates(lambda optimizer: create_schedule(name, optimizer, 20, 10))
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 10), (4, 10), (0.1, 30), (10, 10)])

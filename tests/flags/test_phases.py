@@ -105,7 +105,7 @@ def planned_of(**flags):
     args = SimpleNamespace(
         **(FLAGS | {"phases": "16:0.5:2x2,32:0.5:3", "num_train_epochs": 1.0, "max_steps": -1} | flags)
     )
-    return args, planned_phases(args, {16: Positions(1000), 32: Positions(480)}, 1)
+    return args, planned_phases(args, {16: [Positions(1000)], 32: [Positions(480)]}, 1)
 
 
 def test_epochs_count_what_each_phase_reads():
@@ -126,7 +126,7 @@ def test_batches_of_each_phase_wherever_one_begins(done):
     seen = []
     for rank in range(2):
         run = SimpleNamespace(args=args, rank=rank, world_size=2, device=SimpleNamespace(type="cpu"))
-        windows = list(phase_batches(run, planned, {16: Positions(0), 32: Positions(0)}, done))
+        windows = list(phase_batches(run, planned, [Positions(0), Positions(0)], done))
         assert [len(window) for window in windows] == [2] * (8 - done)
         seen.append([[p for micro in window for p in micro["positions"]] for window in windows])
     together = [sorted(a + b) for a, b in zip(*seen)]

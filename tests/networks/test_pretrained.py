@@ -67,8 +67,8 @@ def test_left_to_right_is_refused_where_the_first_token_decides(left_to_right, t
 
 
 def test_left_to_right_is_accepted_where_every_token_has_a_label(left_to_right):
-    args = SimpleNamespace(config_name=None, model_name_or_path=left_to_right, max_seq_length=32)
-    assert load_config(args, AutoTokenizer.from_pretrained(left_to_right)).is_decoder
+    flags = {"config_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32, "freeze_layers": None}
+    assert load_config(SimpleNamespace(**flags), AutoTokenizer.from_pretrained(left_to_right)).is_decoder
 
 
 # --- old checkpoints ------------------------------------------------------------------------------------------------

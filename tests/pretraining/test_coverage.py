@@ -9,6 +9,7 @@ import pytest
 
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import _manifest_checksum
 from bert_training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
@@ -137,7 +138,7 @@ def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
         add_facts=facts.update,
         only_main=lambda work: work(),
     )
-    record_coverage(run, tokenizer, train, held_out, {})
+    record_coverage(run, tokenizer, Corpora([train], held_out, {}), {})
     assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
     assert facts["coverage"]["train"] == train.manifest["coverage"]
     assert facts["coverage"]["held_out"]["unknown_tokens"] == 0

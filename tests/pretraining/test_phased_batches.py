@@ -45,7 +45,7 @@ def test_settings_and_flags_have_the_same_defaults():
 
 
 def test_an_epoch_too_short_for_the_recipe_names_what_to_give():
-    train = dict.fromkeys((32, 64, 128), SimpleNamespace(epoch_size=lambda epoch: 100))
+    train = {length: [SimpleNamespace(epoch_size=lambda epoch: 100)] for length in (32, 64, 128)}
     args = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--recipe", "fast"])
     with pytest.raises(ValueError, match=r"1 epochs of this text are 2 optimiser steps.*give --max_steps.*128:1$"):
         phased_batches.planned_phases(args, train, 1)

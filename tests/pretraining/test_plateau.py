@@ -15,6 +15,7 @@ from bert_training.pretraining.plateau import (
     check_causes,
     diagnosis,
     find_plateau,
+    held_out_key,
     log_diagnosis,
     tokens_to_leave_plateau,
 )
@@ -41,6 +42,15 @@ def corpus(tmp_path_factory):
 )
 def test_when_a_run_sits_on_the_line(loss, stop, held_out, speaks):
     assert (find_plateau(run_of(lambda step: loss, stop, held_out=held_out), LINE, 300) is not None) == speaks
+
+
+def test_of_several_held_out_files_the_first_decides():
+    flags, old = {"validation_file": ["in/law.txt", "wiki.txt"]}, [{"event": "eval", "eval_mlm_loss": LINE}]
+    new = [{"event": "eval", "step": 900, "eval_mlm_loss": LINE, "eval_law_mlm_loss": LINE - 1}]
+    assert held_out_key(flags, new) == "eval_law_mlm_loss"
+    assert held_out_key(flags, old) == held_out_key({"validation_file": ["law.txt"]}, new) == "eval_mlm_loss"
+    events = [*run_of(lambda step: LINE, 1000), *new]
+    assert find_plateau(events, LINE, 300) and not find_plateau(events, LINE, 300, "eval_law_mlm_loss")
 
 
 def test_the_window_is_the_last_tenth():

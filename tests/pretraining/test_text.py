@@ -39,7 +39,8 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
     args.validation_split = 0.3
     run = SimpleNamespace(args=args, output_dir=tmp_path / "run", rank=0, world_size=1, main_first=lambda work: work())
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
-    train, held_out = build_corpora(run, Text(args), tokenizer)
+    corpora = build_corpora(run, Text(args), tokenizer)
+    train, held_out = corpora.train[0], corpora.held_out
     if of_its_own:
         assert (train.num_documents, held_out.num_documents) == (80, 2)
         assert tokenizer.decode(held_out.tokens[: held_out.sentences[1]]) == "music in the night."

@@ -25,7 +25,8 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=64)
     save_random_network(tmp_path / "google-bert/bert-base-uncased", tokenizer_folder, config)
     sentence = "the doctor opened the house . "
-    (tmp_path / "domain.txt").write_text("\n\n".join(sentence * n for n in range(1, 60)) + "\n")
+    for name in ("domain", "wiki", "domain_heldout", "wiki_heldout"):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(sentence * n for n in range(1, 60)) + "\n")
     rows = "text,label\nthe house .,a\nthe doctor .,b\n"
     (tmp_path / "a.csv").write_text(rows)
     (tmp_path / "b.csv").write_text(rows + "the river .,a\n")

@@ -45,7 +45,8 @@ def test_a_run_of_older_code_is_resumed_with_the_same_numbers(script, old, monke
     resumed, expected = (events(folder / "metrics.jsonl") for folder in (old / script, after))
     assert [event.get("step") for event in resumed] == [event.get("step") for event in expected]
     for event, wanted in zip(resumed, expected):
-        assert event == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+        # A result that is new since then is in the events that follow the checkpoint.
+        assert {name: event[name] for name in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-4)
     weights, wanted = (load_file(folder / "model.safetensors") for folder in (old / script, after))
     assert weights.keys() == wanted.keys()
     for name, tensor in weights.items():

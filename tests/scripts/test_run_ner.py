@@ -112,6 +112,11 @@ def test_it_learns_and_scores_what_it_writes(finished, files):
         source = tagged_text.read_conll(files / f"{name}.txt")
         assert [[row[0] for row in sentence] for sentence in rows] == [s.words for s in source.sentences]
         assert [[row[1] for row in sentence] for sentence in rows] == [s.tags for s in source.sentences]
+        with open(finished / f"{split}_predictions.jsonl", encoding="utf-8") as file:
+            records = [json.loads(line) for line in file]
+        assert [record["tokens"] for record in records] == [s.words for s in source.sentences]
+        assert [record["tags"] for record in records] == [[row[2] for row in sentence] for sentence in rows]
+        assert all(0.2 < one <= 1 for record in records for one in record["probabilities"])
         scores = span_scores(*([[row[column] for row in sentence] for sentence in rows] for column in (2, 1)))
         for key in ("precision", "recall", "f1", "accuracy"):
             assert results[f"{prefix}_{key}"] == scores[key]

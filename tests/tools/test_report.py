@@ -258,3 +258,27 @@ def test_records_of_an_unexpected_form_are_one_line(finished, tmp_path, fields):
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
     with pytest.raises(ValueError, match=r"odd/run\.json: not in the form that a run writes"):
         read_finished_runs(folder)
+
+
+def test_f1_by_class_is_a_table_of_its_own_on_request(finished, tmp_path):
+    """The classes of run_glue.py and the types of run_ner.py, with the mean over seeds; a name cannot break the row."""
+
+    def classes(**f1) -> dict:
+        by_class = {name: {"f1": value} for name, value in f1.items()}
+        return {"eval_accuracy": 0.5, "eval_f1_macro": 0.4, "eval_by_class": by_class}
+
+    folders = [
+        *(finished(f"own-{seed}", "run_glue.py", classes(**{"a|b": f1, "c": 0.5}), {"task": "custom"}, seed=seed)
+          for seed, f1 in enumerate((0.2, 0.4))),
+        finished("ner", "run_ner.py", {"eval_f1": 0.5, "eval_LOC_f1": 0.25}, {"splits": {}}),
+        finished("qa", "run_squad.py", {"eval_exact_match": 30.0, "eval_f1": 41.0, "eval_HasAns_f1": 2.0}),
+    ]  # fmt: skip
+    main([*folders, "--output_dir", str(tmp_path / "plain")])
+    assert "F1 of the class" not in (tmp_path / "plain" / "report.md").read_text()
+    assert "| macro F1 | 40.0 ± 0.0 (2) |" in (tmp_path / "plain" / "report.md").read_text()
+    main([*folders, "--output_dir", str(tmp_path / "out"), "--by_class"])
+    text = (tmp_path / "out" / "report.md").read_text()
+    table = text.split("F1 of the class")[1].split("\n\n")[0]
+    assert table.splitlines()[2:] == [
+        "| custom | a\\|b | 30.0 ± 14.1 (2) |", "| custom | c | 50.0 ± 0.0 (2) |", "| named entities | LOC | 25.0 |"
+    ]  # fmt: skip

@@ -220,7 +220,7 @@ def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monke
     forge(place)
     draw_curves(place)
     assert not wrong(place)
-    edit(place / "README.md", "\n\n## Training\n", "\n\n![training curves](training_curves.png)\n\n## Training\n")
+    edit(place / "README.md", "\n\n### By class", "\n\n![training curves](training_curves.png)\n\n### By class")
     forge(place)
     assert not wrong(place)
     (place / "training_curves.png").unlink()

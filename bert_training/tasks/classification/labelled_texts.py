@@ -21,12 +21,23 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.tasks.classification import by_class, calibration, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
 from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.loss_weights import (
+    check_flags,
+    class_weights_of,
+    count_labels,
+    facts_of,
+    summary_of,
+    with_loss_weights,
+)
 from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
@@ -46,7 +57,7 @@ class Examples:
         categories: the cells of each column that defines a category.
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
-        weights: the weight of each row in the loss; None if all are 1.
+        weights: the weight of each row in the training loss; None if all are alike.
         groups: which rows belong together, for ``splits``.
     """
 
@@ -90,16 +101,25 @@ class Examples:
 
 @dataclass
 class ClassificationData:
-    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits."""
+    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits.
+
+    ``class_weights`` are those of the training loss, if it has any; ``weigh`` fills them in.
+    """
 
     name: str
     task: Task
     splits: dict[str, Examples]
+    class_weights: dict[str, float] | None = None
 
     @property
     def problem_type(self) -> ProblemType:
         """The value for ``problem_type`` in the model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
+
+    @property
+    def own(self) -> bool:
+        """Whether this is the user's own data, and none in the layout of a task of GLUE."""
+        return not self.task.files
 
     @property
     def texts_per_example(self) -> int:
@@ -121,7 +141,7 @@ class ClassificationData:
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
-        return {"task": self.name, "labels": self.task.labels, "splits": facts}
+        return {"task": self.name, "labels": self.task.labels, "splits": facts} | facts_of(self.class_weights)
 
     def stored_facts(self) -> dict:
         """What the model's config stores, so that later commands read the same columns."""
@@ -147,7 +167,8 @@ class ClassificationData:
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
             lines += [f"  {note}" for note in examples.notes]
-        return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
+        lines.append(f"labels: {', '.join(self.task.labels or ['scores'])}")
+        return "\n".join([*lines, *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
         """The text or the pair of every example of a split, as one text."""
@@ -156,17 +177,40 @@ class ClassificationData:
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
-        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss")]
+        seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
+        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss", *seen)]
         return names, splits[0] + self.task.main_metric if splits else ""
+
+    def temperature(self, logits: dict[str, np.ndarray]) -> float:
+        """The temperature of the probabilities, found on the rows of all these splits; they have labels."""
+        labels = [label for split in logits for label in self.splits[split].labels or []]
+        return calibration.find_temperature(np.concatenate([*logits.values()]), labels)
 
     def baselines(self) -> dict[str, float]:
         """The results of a model that always predicts the most frequent class or the same score."""
         values: dict[str, float] = {}
         for split, examples in self.splits.items():
             if split.startswith("validation"):
-                scores = score_of_constant(self.task, np.asarray(examples.labels))
+                scores = score_of_constant(self.task, np.asarray(examples.labels), with_macro_f1=self.own)
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
+
+
+def weigh(args: GlueArguments, data: ClassificationData) -> None:
+    """Fill in the class weights that the flags ask for.
+
+    Raises:
+        ValueError: as in ``check_flags`` and ``class_weights_of``.
+    """
+    check_flags(args, "train" in data.splits, data.problem_type)
+    if args.class_weights is None:
+        return
+    labels, names = data.splits["train"].labels or [], data.label_names
+    if data.problem_type == "multi_label_classification":
+        having = np.asarray(labels).sum(0).astype(int).tolist()
+        data.class_weights = class_weights_of(args, names, having, "row", several_of=len(labels))
+    else:
+        data.class_weights = class_weights_of(args, names, count_labels(labels, len(names)), "row")
 
 
 # --- to the model, and back ------------------------------------------------------------------------------
@@ -214,6 +258,15 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
     return Features(columns, tokenizer.pad_token_id)
 
 
+def weighted_features(data: ClassificationData, features: dict[str, Features]) -> Features | None:
+    """The training split with the weights of its rows and classes; None if there is none."""
+    if "train" not in features:
+        return None
+    # Weights of labels of which a text may have several belong to no text.
+    of_class = None if data.problem_type == "multi_label_classification" else data.class_weights
+    return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
+
+
 def write_predictions(folder: Path, data: ClassificationData, split: str, logits: np.ndarray) -> Path:
     """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
 
@@ -229,3 +282,31 @@ def write_predictions(folder: Path, data: ClassificationData, split: str, logits
     path = folder / server_name(task, split)
     write_text(path, "index\tprediction\n" + "".join(rows))
     return path
+
+
+def write_own(
+    folder: Path, data: ClassificationData, logits: dict[str, np.ndarray], temperature: float | None
+) -> list[Path]:
+    """For the user's own data, write predictions with probabilities and, of labelled splits, who is taken for whom.
+
+    Args:
+        logits: of every split (rows, classes).
+        temperature: of the probabilities; None stands for 1.
+
+    Returns:
+        The files with predictions that a spreadsheet opens.
+    """
+    names, paths, confused = data.task.labels, [], {}
+    for split, scores in logits.items():
+        examples = data.splits[split]
+        if names is None:
+            paths.append(predictions.write_scores(folder, split, examples.index, scores[:, 0]))
+            continue
+        shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
+        labels = [names[number] for number in predicted]
+        paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels))
+        if examples.labels is not None:
+            confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+    if confused:
+        write_confusion(folder, confused)
+    return paths

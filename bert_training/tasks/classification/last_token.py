@@ -30,14 +30,18 @@ def check_classes(args: GlueArguments, task: Task) -> None:
 
 
 def with_labels_at_the_end(rows: Features) -> Features:
-    """The same rows with a label for every token: that of the row at its last token, and -100 at all others."""
+    """The same rows with a label for every token: that of the row at its last token, and -100 at all others.
+
+    The weights of rows move with their labels.
+    """
     columns = dict(rows.columns)
-    if "labels" in columns:
-        columns["labels"] = []
-        for length, label in zip(rows.lengths, rows.columns["labels"], strict=True):
-            labels = np.full(length, IGNORED, dtype=np.int64)
-            labels[-1] = label
-            columns["labels"].append(labels)
+    for name, elsewhere, kind in (("labels", IGNORED, np.int64), ("loss_weights", 0, np.float64)):
+        if name in columns:
+            columns[name] = []
+            for length, value in zip(rows.lengths, rows.columns[name], strict=True):
+                values = np.full(length, elsewhere, dtype=kind)
+                values[-1] = value
+                columns[name].append(values)
     return Features(columns, rows.pad_token_id)
 
 

@@ -1,9 +1,13 @@
 """Scores of text classification: the metrics of a task, computed from logits."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from bert_training.tasks.classification.by_class import scores_by_class
+from bert_training.tasks.classification.calibration import calibration_scores
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.metrics import METRICS
 
@@ -31,11 +35,20 @@ def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -
     return METRICS[name](predictions, labels)
 
 
-def score_of_constant(task: Task, labels: np.ndarray) -> dict[str, float]:
+def score_of_constant(task: Task, labels: np.ndarray, with_macro_f1: bool = False) -> dict[str, float]:
     """The task's metrics if the most frequent class, or one score, is always predicted; 0 where they are undefined."""
     constant = np.zeros(len(labels)) if task.labels is None else np.full_like(labels, np.bincount(labels).argmax())
     values = {name: metric(task, name, constant, labels) for name in task.metrics}
+    if with_macro_f1 and task.labels is not None:
+        values["f1_macro"] = scores_by_class(constant, labels, task.labels)["f1_macro"]
     return {name: 0.0 if np.isnan(value) else value for name, value in values.items()}
+
+
+def detailed_scores(
+    names: Sequence[str], logits: np.ndarray, labels: list, temperature: float | None
+) -> dict[str, Any]:
+    """The scores by class, their macro means, and whether the probabilities can be believed."""
+    return scores_by_class(logits.argmax(axis=1), labels, names) | calibration_scores(logits, labels, temperature)
 
 
 def score_by_category(

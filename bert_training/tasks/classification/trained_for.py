@@ -1,5 +1,6 @@
 """What a checkpoint was fine-tuned for, as far as its folder says it; without training data, the model decides."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,13 @@ from transformers import BertConfig, PretrainedConfig
 from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
+from tokenization.errors import UserError
 
 STORED = "fine_tuning"
 """The field of a finished model's config.json that says what the model was trained with."""
 SEVERAL_LABELS = "multi_label_classification"
+TEMPERATURE = "temperature"
+"""Of what is stored, the number by which logits are divided before the softmax (``calibration.py``)."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,23 @@ def stored_facts(config: PretrainedConfig) -> dict[str, Any]:
 def store_facts(config: PretrainedConfig, **facts: Any) -> None:
     """Add to what the config stores of the training."""
     setattr(config, STORED, stored_facts(config) | facts)
+
+
+def stored_temperature(config: PretrainedConfig) -> float | None:
+    """The temperature of the model's probabilities; None if it has none.
+
+    Raises:
+        ValueError: the config, which may come from somebody else, has no finite, positive number there.
+    """
+    value = stored_facts(config).get(TEMPERATURE)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UserError(
+            f"{config.name_or_path or 'config.json'}: {STORED}.{TEMPERATURE} must be a positive number, got "
+            f"{str(value)[:60]!r}; correct it in config.json, or delete the field"
+        )
+    return float(value)
 
 
 def recorded_texts(folder: Path) -> Any:

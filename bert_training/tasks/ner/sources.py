@@ -13,6 +13,7 @@ from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import NerArguments
+from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
 from bert_training.tasks.task_data import files_or_hub, sample_limit
@@ -33,18 +34,22 @@ METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 @dataclass
 class NerData:
-    """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type."""
+    """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type.
+
+    ``class_weights`` are those of the training loss, if it has any.
+    """
 
     name: str
     splits: dict[str, Split]
     label_names: tuple[str, ...]
+    class_weights: dict[str, float] | None = None
 
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {
             split: {"examples": len(part), "words": part.num_words} | part.facts for split, part in self.splits.items()
         }
-        return {"labels": self.label_names, "splits": facts}
+        return {"labels": self.label_names, "splits": facts} | facts_of(self.class_weights)
 
     def summary(self) -> str:
         """A few lines for the user: what was read from where."""
@@ -64,7 +69,7 @@ class NerData:
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
-        return "\n".join([*lines, f"labels: {', '.join(self.label_names)}"])
+        return "\n".join([*lines, f"labels: {', '.join(self.label_names)}", *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
         """The words of every sentence of a split, as one text."""

@@ -19,6 +19,7 @@ itself have labels, at their first pieces (paper, section 5.3). Sentences with t
 that of datasets (`conll`) drops the borders of documents, and reads a line that is cut short as a word without a tag.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -401,6 +402,16 @@ def find_tags(split: Split, rows: Rows, logits: list[np.ndarray], labels: tuple[
     return [[labels[next(tags)] for _ in sentence.words] for sentence in split.sentences]
 
 
+def tag_probabilities(split: Split, rows: Rows, logits: list[np.ndarray]) -> list[list[float]]:
+    """The probability (softmax) of the tag that ``find_tags`` gives every word, one list per sentence."""
+    shares = np.zeros(split.num_words)
+    for words, positions, scores in zip(rows.words, rows.positions, logits, strict=True):
+        powers = np.exp(scores[positions].astype(np.float64) - scores[positions].max(axis=-1, keepdims=True))
+        shares[words] = 1 / powers.sum(axis=-1)  # the power of the highest is 1
+    of_words = iter(shares.tolist())
+    return [[next(of_words) for _ in sentence.words] for sentence in split.sentences]
+
+
 def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
     """``precision``, ``recall``, ``f1``, ``accuracy``, and the first three by type: ``LOC_f1``."""
     values = span_scores(predicted, [sentence.known_tags for sentence in split.sentences])
@@ -418,3 +429,11 @@ def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> N
             columns = [sentence.words, sentence.tags, tags] if split.tagged else [sentence.words, tags]
             file.writelines("\t".join(line) + "\n" for line in zip(*columns))
             file.write("\n")
+
+
+def write_probabilities(path: Path, split: Split, predicted: list[list[str]], shares: list[list[float]]) -> None:
+    """Write a JSON object per sentence: its ``tokens``, the predicted ``tags``, and the ``probabilities`` of these."""
+    with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
+        for sentence, tags, values in zip(split.sentences, predicted, shares, strict=True):
+            record = {"tokens": sentence.words, "tags": tags, "probabilities": [float(f"{one:.7g}") for one in values]}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")

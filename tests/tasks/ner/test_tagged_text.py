@@ -1,12 +1,14 @@
 """Files in columns, their schemes of tags, and the rows that the model reads."""
 
 import gzip
+import json
 import random
 import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from bert_training.tasks.ner import tagged_text
@@ -325,6 +327,13 @@ def test_tags_come_back_to_their_words(tokenizer):
     told = rows.features(split, labels, 0).columns["labels"]
     logits = [np.eye(3)[np.where(row < 0, 0, row)] for row in told]
     assert tagged_text.find_tags(split, rows, logits, labels) == tags(split)
+    logits = [row * generator.uniform(1, 3) for row in logits]  # the probability is that of the row of the word
+    shares = tagged_text.tag_probabilities(split, rows, logits)
+    assert [len(part) for part in shares] == [len(words) for words in sentences]
+    flat = [one for part in shares for one in part]
+    for numbers, positions, row in zip(rows.words, rows.positions, logits):
+        expected = torch.tensor(row[positions]).softmax(-1).max(-1).values.tolist()
+        assert [flat[number] for number in numbers] == pytest.approx(expected)
     assert tagged_text.score(split, tags(split))["f1"] == 1.0
 
 
@@ -333,6 +342,12 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
     tagged_text.write_predictions(tmp_path / "out.txt", split, CONLL_TAGS)
     lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == ["Anna\tB-PER\tB-PER", "Berg\tI-PER\tI-PER", "left\tO\tO"]
+    shares = [[0.123456789] * len(words) for words in CONLL_WORDS]
+    tagged_text.write_probabilities(tmp_path / "out.jsonl", split, CONLL_TAGS, shares)
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [record["tokens"] for record in records] == CONLL_WORDS
+    assert [record["tags"] for record in records] == CONLL_TAGS
+    assert {*records[0]["probabilities"]} == {0.1234568}
     again = read_conll(tmp_path / "out.txt")
     assert [sentence.words for sentence in again.sentences] == CONLL_WORDS and tags(again) == CONLL_TAGS
 

@@ -1,0 +1,109 @@
+"""Mixtures: how much of the training comes from each file of ``--train_file``.
+
+    --train_file law.txt wiki.txt --mixture 0.7 0.3
+    --train_file law.txt wiki.txt --phases 128:0.5@0.5:0.5,128:0.5@0.9:0.1
+
+The weights are shares of the instances. They need not add up to 1: 7 and 3 are the same as 0.7 and 0.3.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from bert_training.flags.phases import Phase, phases_of
+from tokenization.errors import UserError
+
+FINEST = 10_000  # shares are whole numbers of this, unless they are fractions with a smaller common denominator
+
+
+def whole_shares(weights: Sequence[float]) -> tuple[int, ...]:
+    """The weights as whole numbers; the share of a source is its number divided by their sum.
+
+    They are exact if their common denominator is at most ``FINEST``, as that of 0.7 and 0.3 is. Others are rounded to
+    ``FINEST``-ths by largest remainders.
+
+    Raises:
+        ValueError: a weight above 0 would be rounded to 0.
+    """
+    exact = [Fraction(repr(float(weight))) for weight in weights]
+    total = sum(exact)
+    shares = [weight / total for weight in exact]
+    denominator = math.lcm(*(share.denominator for share in shares))
+    if denominator > FINEST:
+        denominator = FINEST
+    numbers = [math.floor(share * denominator) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda source: numbers[source] - shares[source] * denominator)
+    for source in by_remainder[: denominator - sum(numbers)]:
+        numbers[source] += 1
+    if any(weight and not number for weight, number in zip(exact, numbers)):
+        raise UserError(
+            f"the mixture {in_words(weights)} has a share below 1 in {FINEST:,}; give that file a larger weight, or 0"
+        )
+    return tuple(numbers)
+
+
+def mean_shares(flags: Mapping[str, Any]) -> list[float]:
+    """The share of each source in the instances of an average step of a run; one source without a mixture."""
+    sums = [0.0] * len(flags["train_file"]) if is_mixed(flags) else [1.0]
+    for phase in phases_of(flags) if is_mixed(flags) else ():
+        numbers = whole_shares(phase.mixture)
+        for source, number in enumerate(numbers):
+            sums[source] += phase.share * number / sum(numbers)
+    return sums
+
+
+def in_words(weights: Sequence[float]) -> str:
+    """The weights as ``--phases`` takes them: 0.7:0.3."""
+    return ":".join(f"{weight:g}" for weight in weights)
+
+
+def is_mixed(flags: Mapping[str, Any]) -> bool:
+    """Whether each file of ``--train_file`` is a source of its own."""
+    return bool(flags.get("mixture")) or "@" in (flags.get("phases") or "")
+
+
+def check_mixtures(flags: Mapping[str, Any], phases: Sequence[Phase]) -> None:
+    """Check the mixtures of a run.
+
+    Args:
+        flags: the flags of the run.
+        phases: its phases, with their mixtures.
+
+    Raises:
+        ValueError: a mixture does not fit the files, is out of range or has no effect, or a phase lacks one.
+    """
+    if not is_mixed(flags):
+        return
+    files, own, common = flags["train_file"], "@" in (flags.get("phases") or ""), flags.get("mixture")
+    flag = "--mixture" if common else "--phases"
+    if not files:
+        instead = f"got --dataset_name {flags['dataset_name']}" if flags["dataset_name"] else "got no text"
+        raise UserError(f"{flag}: expected a file of --train_file for each weight of a mixture, {instead}")
+    if flags["max_train_documents"] is not None:
+        raise UserError(
+            "--max_train_documents counts the documents of one text; with a mixture, give shorter files instead"
+        )
+    if flags["initial_weights"] == "counted":
+        raise UserError("--initial_weights counted counts one text; with a mixture, leave it out")
+    for phase in phases:
+        if not phase.mixture:
+            raise UserError(
+                f"--phases {flags['phases']}: the phase of length {phase.length} has no mixture; write it behind @, as "
+                "in 128:0.5@0.7:0.3, or give --mixture for all phases without one"
+            )
+    if common and own and all("@" in part for part in flags["phases"].split(",")):
+        raise UserError("--mixture has no effect if every phase has its own; leave it out")
+    for weights in dict.fromkeys([*([tuple(common)] if common else []), *(phase.mixture for phase in phases)]):
+        name = "--mixture" if common and weights == tuple(common) else "--phases"
+        _check_weights(f"{name}: the mixture {in_words(weights)}", weights, len(files))
+
+
+def _check_weights(name: str, weights: Sequence[float], count: int) -> None:
+    if len(weights) != count:
+        raise UserError(f"{name} has {len(weights)} weights; expected {count}, one for each file of --train_file")
+    if not all(0 <= weight < math.inf for weight in weights):
+        raise UserError(f"{name} has a weight that is negative or not finite; expected numbers of at least 0")
+    if not any(weights):
+        raise UserError(f"{name} has only weights of 0, so that there is nothing to train on; raise one of them")
+    whole_shares(weights)

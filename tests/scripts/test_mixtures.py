@@ -1,0 +1,130 @@
+"""run_pretraining.py on a mixture of two files, with two held-out files, from end to end."""
+
+import shutil
+
+import pytest
+
+from bert_training.__main__ import main as command
+from tests.helpers.fault_runs import run
+from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.records import events, read
+from tests.helpers.same_runs import check_same
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture
+def flags(pretraining_flags, pretrained, text_file, tmp_path):
+    """A function that makes the flags: 6 of 10, then 4 of 10 instances from a short text, which runs out."""
+    documents = text_file.read_text().strip().split("\n\n")
+    for name, part in (
+        ("short.txt", documents[:4]),
+        ("wiki.held.txt", documents[4:9]),
+        ("law_held.txt", documents[9:]),
+    ):
+        (tmp_path / name).write_text("\n\n".join(part) + "\n")
+
+    def make(name, batch="5x2", **more) -> list[str]:
+        given = {"tokenizer_name": None, "config_name": None, "max_seq_length": None, "validation_split": None}
+        given |= {"train_file": None, "model_name_or_path": pretrained, "max_steps": 8, "eval_steps": 4}
+        given |= {"phases": f"16:0.5:{batch}@3:2,32:0.5:{batch}@0.4:0.6"} | more
+        files = [f"{tmp_path}/short.txt", str(text_file), "--validation_file"]
+        files += [f"{tmp_path}/law_held.txt", f"{tmp_path}/wiki.held.txt"]
+        return [*pretraining_flags(name, **given), "--train_file", *files]
+
+    return make
+
+
+def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
+    whole = pretrain(flags("whole", save_total_limit=0))
+    said = capsys.readouterr().out
+    facts, results = read(whole, "run.json"), read(whole, "all_results.json")
+    assert [(one["name"], one["share"]) for one in facts["mixture"]] == [("short.txt", 0.5), ("text.txt", 0.5)]
+    assert facts["phases"] == "4 steps of 10 x 16 of the mixture 3:2, 4 steps of 10 x 32 of the mixture 0.4:0.6"
+
+    # Each held-out file has results of its own, before the first step as well.
+    evaluated = events(whole, "eval")
+    assert [event["step"] for event in evaluated] == [0, 4, 8]
+    for event in (*evaluated, results):
+        for name in ("law_held", "wiki_held"):
+            ends = {"mlm_loss", "mlm_accuracy", "nsp_accuracy", "nats_per_word", "pieces_per_word", "unk_share"}
+            assert {f"eval_{name}_{end}" for end in ends} <= event.keys()
+        low, high = sorted(event[f"eval_{name}_nats_per_word"] for name in ("law_held", "wiki_held"))
+        assert low <= event["eval_nats_per_word"] <= high  # of both together
+    card = (whole / "README.md").read_text()
+    assert "| Nats a word, whole words masked: wiki_held |" in card and "| Pieces a word |" in card
+
+    # The short file runs out, and nothing else does.
+    assert {event["source"] for event in events(whole, "epoch")} == {"short.txt"}
+    first = events(whole, "epoch")[0]
+    assert f"step {first['step']}: short.txt has run out and begins its epoch {first['epoch']}" in said
+
+    command(["audit", str(whole)])
+    audited = capsys.readouterr().out
+    assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
+    assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
+    command(["show", str(whole), "--step", "5", "--limit", "10"])
+    shown = capsys.readouterr().out
+    assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
+    command(["doctor", str(whole)])
+    command(["report", str(whole), "--output_dir", str(tmp_path / "report")])
+    row = f"| whole | wiki_held | {evaluated[0]['eval_wiki_held_nats_per_word']:.3f} | "
+    assert f"{row}{results['eval_wiki_held_nats_per_word']:.3f} |" in capsys.readouterr().out
+
+    again = shutil.copytree(whole, tmp_path / "again")
+    for name in ("checkpoint-8", "checkpoint-6"):
+        shutil.rmtree(again / name)
+    (again / "all_results.json").unlink()  # Without this file the run is not finished.
+    pretrain([*flags("again", save_total_limit=0), "--resume_from_checkpoint", "auto"])
+    check_same(whole, again)
+
+    (again / "all_results.json").unlink()
+    with pytest.raises(ValueError, match=r"mixture 0.4:0.6 -> .* of the mixture 0.5:0.5\)"):
+        pretrain([*flags("again", phases="16:0.5:5x2@3:2,32:0.5:5x2@0.5:0.5"), "--resume_from_checkpoint", "auto"])
+    with pytest.raises(ValueError, match=r"chosen by other flags \(mixture None -> \[1.0, 1.0\]\)"):
+        pretrain([*flags("again", phases="16:0.5@3:2,32:0.5"), "--mixture", "1", "1", "--resume_from_checkpoint=auto"])
+
+
+@pytest.mark.parametrize("objective", ["mlm", "ltr"])
+def test_asking_for_words_changes_no_weight(pretraining_flags, capsys, objective):
+    """Under ``ltr`` there is nothing to ask for, which is said."""
+    folders = [
+        pretrain(pretraining_flags(str(words), objective=objective, eval_words=words, max_steps=3)) for words in (50, 0)
+    ]
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert one == other
+    has = ["eval_nats_per_word" in read(folder, "all_results.json") for folder in folders]
+    assert has == [objective == "mlm", False]
+    said = capsys.readouterr().out
+    assert ("no nats a word: --objective ltr masks nothing" in said) == (objective == "ltr")
+
+
+@pytest.mark.slow
+def test_two_processes_see_the_mixture_of_one(flags, tmp_path):
+    alone, together = pretrain(flags("alone")), tmp_path / "pair"
+    ended = run("run_pretraining", flags("pair", batch="5x1"), tmp_path, ranks=2)
+    assert ended.statuses == [0, 0], ended.printed
+    for kind in ("train", "eval", "epoch"):
+        for one, two in zip(events(alone, kind), events(together, kind), strict=True):
+            for key in one.keys() - {"tokens_per_second", "mfu", "seconds_per_step"}:
+                assert two[key] == (one[key] if isinstance(one[key], str) else pytest.approx(one[key], rel=1e-4)), key
+    before = [events(folder, "eval")[0]["eval_nats_per_word"] for folder in (alone, together)]
+    assert before[0] == before[1]  # in every bit: the batches and the order of the sums are the same
+    for part in sorted((alone / "corpus").glob("*/manifest.json")):
+        assert part.read_text() == (together / part.relative_to(alone)).read_text()
+
+
+def test_a_held_out_file_that_is_too_small_alone_is_measured_with_the_others(flags, tmp_path, capsys):
+    (tmp_path / "wiki.held.txt").write_text("the only sentence of the only document .\n")
+    results = read(pretrain(flags("small", max_steps=2)), "all_results.json")
+    assert "wiki_held has no results of its own: " in capsys.readouterr().out
+    assert "eval_law_held_mlm_loss" in results and "eval_wiki_held_mlm_loss" not in results
+
+
+def test_a_source_without_enough_text_is_named(flags, tmp_path):
+    (tmp_path / "law_held.txt").write_text("a single sentence .\n")
+    given = flags("few")
+    given[given.index("--validation_file") - 2] = str(tmp_path / "law_held.txt")
+    with pytest.raises(ValueError, match=r"^law_held.txt: --objective mlm_nsp needs at least 2 documents"):
+        pretrain([*given[: given.index("--validation_file")], "--validation_file", str(tmp_path / "wiki.held.txt")])
+    assert not (tmp_path / "few" / "corpus").exists()

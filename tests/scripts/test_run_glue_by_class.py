@@ -1,0 +1,232 @@
+"""run_glue.py on a user's own labels: scores by class, predictions with probabilities, calibration; from end to end."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import run_glue
+from bert_training.app.folder import open_folder
+from bert_training.app.readings import classify
+from bert_training.engine.errors import report_errors
+from bert_training.files.hub_upload import files_to_upload
+from bert_training.tasks.seeds import Series, summarise
+from tests.helpers import short_runs
+from tests.helpers.finished_folders import edit, findings_of, forge, wrong
+from tests.helpers.script_checks import resumed_equals_uninterrupted, series_is_what_each_would_be_alone
+from tests.helpers.torchrun import torchrun
+
+WORDS = {"very angry": "red", "id": "blue", "label": "old"}
+SHORT = ("--max_seq_length=12", "--learning_rate=5e-3", "--per_device_train_batch_size=8", "--save_steps=0")
+
+
+def table(folder: Path, name: str, rows: int, classes=tuple(WORDS), first: int = 0) -> str:
+    """A table whose every fifth row has the word of another class."""
+    path = folder / name
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", "label"])
+        for number in range(rows):
+            label = classes[number % len(classes)]
+            word = WORDS["id"] if number % 5 == 4 else WORDS[label]
+            writer.writerow([f'r,"{number + first}"', f"the {word} house", label])
+    return str(path)
+
+
+def run(folder: Path, *argv: str) -> dict:
+    run_glue.main([f"--output_dir={folder}", *SHORT, *argv])
+    return json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+
+
+def probabilities(folder: Path, split: str) -> tuple[list[str], np.ndarray]:
+    with open(folder / f"predictions_{split}.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["id", "label", "p_id", "p_label", "p_very angry"]
+    assert [row[0] for row in rows[1:]] == [f'r,"{number}"' for number in range(len(rows) - 1)]
+    return [row[1] for row in rows[1:]], np.array([row[2:] for row in rows[1:]], dtype=float)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory, pretrained) -> Path:
+    """Data of three classes, of which one has no row for validation, and a calibrated model in "run"."""
+    place = tmp_path_factory.mktemp("own")
+    table(place, "train.csv", 60)
+    table(place, "valid.csv", 20, ("very angry", "id"))
+    table(place, "test.csv", 15)
+    files = [f"--{split}_file={place / name}.csv"
+             for split, name in (("train", "train"), ("validation", "valid"), ("test", "test"))]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bert_training.tasks.fine_tuning.draw_curves", lambda *_: None)
+        run(place / "run", f"--model_name_or_path={pretrained}", *files, "--max_steps=40", "--eval_steps=20",
+            "--calibrate", "--load_best_model_at_end", "--metric_for_best_model=f1:id")  # fmt: skip
+    return place
+
+
+@pytest.fixture
+def starts(own, pretrained, monkeypatch):
+    """A function that starts a short calibrated run in a folder."""
+    short_runs.no_pictures(monkeypatch)
+    files = [f"--{split}_file={own / name}.csv"
+             for split, name in (("train", "train"), ("validation", "valid"), ("test", "test"))]  # fmt: skip
+    start = [f"--model_name_or_path={pretrained}", *files, *SHORT, "--calibrate"]
+    return lambda folder, *more: run_glue.main([f"--output_dir={folder}", *start, *more])
+
+
+@pytest.fixture
+def copied(own, tmp_path) -> Path:
+    """A copy of the run, whose name stays, because the card has it."""
+    return Path(shutil.copytree(own / "run", tmp_path / "run"))
+
+
+def test_the_results_are_those_of_the_predictions(own):
+    """A class without rows has defined scores; all numbers follow from the files of predictions."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    results = json.loads((own / "run" / "all_results.json").read_text())
+    for split, kind, rows in (("validation", "eval", 20), ("test", "test", 15)):
+        with open(own / ("valid.csv" if kind == "eval" else "test.csv"), newline="") as file:
+            true = [row["label"] for row in csv.DictReader(file)]
+        labels, shares = probabilities(own / "run", split)
+        assert len(labels) == rows
+        assert labels == [("id", "label", "very angry")[number] for number in shares.argmax(1)]
+        report = metrics.classification_report(true, labels, output_dict=True, zero_division=0.0)
+        assert results[f"{kind}_accuracy"] == metrics.accuracy_score(true, labels) > 0.5
+        assert results[f"{kind}_f1_macro"] == pytest.approx(report["macro avg"]["f1-score"])
+        assert results[f"{kind}_by_class"]["very angry"]["recall"] == report["very angry"]["recall"]
+        assert (f"{kind}_ece" in results) and (f"{kind}_ece_uncalibrated" in results)
+    nothing = dict.fromkeys(("precision", "recall", "f1", "support"), 0)
+    assert results["eval_by_class"]["label"] in (nothing, nothing | {"precision": 0.0})
+    assert results["eval_f1:id"] == results["eval_by_class"]["id"]["f1"] > 0
+    assert (own / "run" / "custom.tsv").read_text().startswith('index\tprediction\nr,"0"\t')
+    counts = json.loads((own / "run" / "confusion.json").read_text())
+    assert sum(counts["validation"]["id"].values()) == 10
+    assert [*counts["test"]] == ["id", "label", "very angry"]
+
+
+def test_the_temperature_goes_wherever_probabilities_are_shown(own, tmp_path, capsys):
+    """In a later prediction, on the page and on the card; an evaluation uses it without being asked."""
+    config = json.loads((own / "run" / "config.json").read_text())
+    temperature = config["fine_tuning"]["temperature"]
+    results = json.loads((own / "run" / "all_results.json").read_text())
+    assert temperature == results["eval_temperature"] != 1
+    model = f"--model_name_or_path={own / 'run'}"
+    again = run(tmp_path / "again", model, f"--validation_file={own / 'valid.csv'}", f"--test_file={own / 'test.csv'}")
+    assert again["eval_temperature"] == temperature
+    for name in ("eval_ece", "eval_ece_uncalibrated", "test_ece", "eval_f1_macro"):
+        assert again[name] == pytest.approx(results[name], abs=1e-6)
+    assert again["eval_by_class"] == results["eval_by_class"]
+    _, shares = probabilities(tmp_path / "again", "test")
+    assert np.allclose(shares, probabilities(own / "run", "test")[1], atol=1e-6)
+    guesses = {guess.text: guess.probability for guess in classify(open_folder(str(own / "run")), "the red house")}
+    assert np.allclose([guesses[name] for name in ("id", "label", "very angry")], shares[0], atol=1e-6)
+    card = (own / "run" / "README.md").read_text()
+    assert f"shares = torch.softmax(logits / {temperature!r}, dim=0)" in card
+    # A new training from this model is not calibrated, unless it is asked for.
+    rest = (f"--train_file={own / 'train.csv'}", f"--validation_file={own / 'valid.csv'}", "--max_steps=1")
+    assert "eval_temperature" not in run(tmp_path / "more", model, *rest)
+    assert "temperature" not in json.loads((tmp_path / "more" / "config.json").read_text())["fine_tuning"]
+    assert "Probabilities" not in (tmp_path / "more" / "README.md").read_text()
+
+
+def test_the_card_shows_the_classes_and_the_folder_verifies(own, copied):
+    card = (own / "run" / "README.md").read_text()
+    assert "| Macro F1, the mean over the classes | 0." in card
+    assert "### By class, on validation data\n\n| class | precision | recall | F1 | rows |" in card
+    assert "| very angry | id | " in card.split("taken for")[1]
+    assert "![validation: true and predicted classes](confusion_validation.png)" in card
+    uploaded = {path.name for path in files_to_upload(own / "run")}
+    assert {"confusion.json", "confusion_validation.png", "confusion_test.png"} <= uploaded
+    assert not [name for name in uploaded if name.startswith(("predictions", "custom"))]
+    assert wrong(copied) == []
+    counts = json.loads((copied / "confusion.json").read_text())
+    counts["validation"]["id"]["very angry"] = 9
+    (copied / "confusion.json").write_text(json.dumps(counts))
+    forge(copied)
+    assert "eval_by_class: confusion.json gives another value for validation" in "\n".join(wrong(copied))
+
+
+@pytest.mark.slow
+def test_the_scores_by_class_and_the_temperature_are_computed_again_from_the_weights(copied):
+    lines = [one for one in findings_of(copied, evaluate=True) if one.claim == "scores from the weights"]
+    for name in ("eval_by_class", "eval_f1:id", "eval_ece", "eval_temperature", "test_by_class"):
+        assert f"{name} " in lines[0].reason
+    temperature = json.loads((copied / "config.json").read_text())["fine_tuning"]["temperature"]
+    edit(copied / "config.json", f'"temperature": {temperature}', '"temperature": 9.0')
+    forge(copied)
+    assert "eval_ece: all_results.json says" in "\n".join(wrong(copied, evaluate=True))
+
+
+def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp_path, capsys):
+    def refused(flags: list[str], expected: str) -> None:
+        assert report_errors(lambda: run_glue.main([f"--output_dir={tmp_path / 'no'}", *SHORT, *flags])) == 2
+        assert expected in capsys.readouterr().err
+
+    start = [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}",
+             f"--validation_file={own / 'valid.csv'}"]  # fmt: skip
+    for more, expected in (
+        (["--load_best_model_at_end", "--metric_for_best_model=f1:sad"], "eval_f1:very angry, eval_recall:very angry"),
+        (["--problem_type=regression", "--calibrate"], "expected a number as label"),
+    ):
+        refused([*start, *more], expected)
+    alone = [f"--model_name_or_path={own / 'run'}", f"--test_file={own / 'test.csv'}", "--calibrate"]
+    refused(alone, "--calibrate needs labelled data")
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_resumed_run_has_the_same_temperature_scores_and_predictions(starts, tmp_path):
+    names = ("config.json", "confusion.json", *(f"predictions_{split}.csv" for split in ("validation", "test")))
+    resumed_equals_uninterrupted(starts, tmp_path, names)
+
+
+def test_statistics_over_seeds_include_the_macro_f1(starts, tmp_path):
+    """The baseline is the macro F1 of a model that always predicts one class, of two that occur."""
+    summary = series_is_what_each_would_be_alone(starts, tmp_path)
+    assert summary["baselines"] == {"eval_accuracy": 0.5, "eval_f1_macro": pytest.approx((2 / 3 + 0) / 2)}
+    assert summary["settings"][0]["metrics"]["eval_f1_macro"]["n"] == 2
+    # Of a run that an older version has finished, only the results that all have are summarised.
+    del summary["runs"][0]["results"]["eval_f1_macro"]
+    series = Series("custom", {"splits": {}}, "eval_accuracy", summary["baselines"])
+    assert [*summarise(summary["runs"], series)["baselines"]] == ["eval_accuracy"]
+
+
+@pytest.mark.slow
+def test_two_processes_and_the_control_have_the_same_scores(own, pretrained, tmp_path):
+    found = {}
+    for name, processes, more in (("1", 1, ()), ("2", 2, ()), ("control", 1, ("--model_impl=transformers",))):
+        flags = [f"--output_dir={tmp_path / name}", *SHORT[:2], f"--per_device_train_batch_size={8 // processes}"]
+        flags += [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}", "--max_steps=6"]
+        torchrun("run_glue.py", [*flags, f"--validation_file={own / 'valid.csv'}", "--calibrate", *more], processes)
+        found[name] = json.loads((tmp_path / name / "all_results.json").read_text())
+    assert found["2"]["eval_by_class"] == found["1"]["eval_by_class"]
+    for key in ("eval_temperature", "eval_ece"):
+        assert found["2"][key] == pytest.approx(found["1"][key], rel=1e-3)
+    assert found["control"].keys() == found["1"].keys()
+    config = json.loads((tmp_path / "control" / "config.json").read_text())
+    assert config["fine_tuning"]["temperature"] == found["control"]["eval_temperature"]
+
+
+def test_of_500_classes_the_card_has_the_worst_and_the_pairs_most_confused(pretrained, tmp_path):
+    rows = [f"the old house,class {number % 500}" for number in range(1000)]
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows[:500]]))
+    rows[0] = "the red house,class 0"
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
+    results = run(tmp_path / "run", f"--model_name_or_path={pretrained}", f"--train_file={tmp_path / 'train.csv'}",
+                  f"--validation_file={tmp_path / 'own.csv'}", "--max_steps=1", "--calibrate")  # fmt: skip
+    assert len(results["eval_by_class"]) == 500
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "These are 30 of 500 classes, those with the lowest F1." in card
+    assert card.count("| class ") == 30 + 2 * 10 + 1  # the classes, the pairs, and the header
+    assert not (tmp_path / "run" / "confusion_validation.png").exists()
+    assert (tmp_path / "run" / "predictions_validation.csv").read_text().splitlines()[0].count('","') == 501
+
+
+def test_a_test_file_with_other_labels_is_predicted_but_not_scored(own, tmp_path, capsys):
+    path = tmp_path / "other.csv"
+    path.write_text("id,text,label\na,the red house,happy\nb,the old house,sad\n")
+    results = run(tmp_path / "run", f"--model_name_or_path={own / 'run'}", f"--test_file={path}")
+    assert not [name for name in results if name.startswith("test_")]
+    assert "the predictions are not scored" in capsys.readouterr().out
+    assert len((tmp_path / "run" / "predictions_test.csv").read_text().splitlines()) == 3
+    assert not (tmp_path / "run" / "confusion.json").exists()

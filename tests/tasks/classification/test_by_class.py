@@ -1,0 +1,91 @@
+"""Scores by class and who is taken for whom, compared with scikit-learn."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from bert_training.cards.confusion import counts_of, matrix_of, most_confused
+from bert_training.engine.best import deciding_metric, goodness
+from bert_training.tasks.classification.by_class import (
+    confusion,
+    metric_names,
+    scores_by_class,
+    shown,
+    table,
+    value_of,
+    with_chosen,
+)
+from tests.helpers.official_files import glue_arguments
+
+NAMES = ("very angry", "loss", "f1:x")
+
+
+@pytest.mark.parametrize(
+    ("labels", "predicted"),
+    [
+        ([0, 0, 1, 2, 2, 2], [0, 1, 1, 2, 0, 2]),
+        ([0, 0, 0, 2], [0, 2, 0, 2]),  # no row of class 1, and none taken for it
+        ([0, 0, 0, 2], [0, 1, 0, 2]),  # no row of class 1, but one taken for it
+        ([0, 1, 1, 2], [0, 0, 0, 0]),  # two classes are never predicted
+    ],
+)
+def test_the_scores_are_those_of_scikit_learn(labels, predicted):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    with warnings.catch_warnings(action="error"):
+        found = scores_by_class(np.array(predicted), labels, NAMES)
+        options = {"labels": range(3), "target_names": NAMES, "output_dict": True, "zero_division": 0.0}
+        report = sklearn.classification_report(labels, predicted, **options)
+        for rate, name in (("precision", "precision"), ("recall", "recall"), ("f1-score", "f1")):
+            assert [found["by_class"][one][name] for one in NAMES] == [report[one][rate] for one in NAMES]
+        assert [one["support"] for one in found["by_class"].values()] == [report[one]["support"] for one in NAMES]
+        for name in ("f1", "precision", "recall"):  # over the classes that occur, which is scikit-learn's default
+            macro = getattr(sklearn, f"{name}_score")(labels, predicted, average="macro", zero_division=0.0)
+            assert found[f"{name}_macro"] == pytest.approx(macro, abs=1e-15)
+        matrix = confusion(np.array(predicted), labels, 3)
+        assert (matrix == sklearn.confusion_matrix(labels, predicted, labels=range(3))).all()
+    counts = counts_of(matrix, NAMES)
+    assert (matrix_of(counts) == matrix).all()
+    assert sum(pair.wrong for pair in most_confused(counts)) == len(labels) - np.trace(matrix)
+
+
+def test_the_pairs_most_confused_come_first_with_the_rows_of_their_class():
+    counts = {"a": {"a": 5, "b": 2}, "b": {"a": 3, "b": 1}, "c": {}}
+    assert [(*pair,) for pair in most_confused(counts)] == [("b", "a", 3, 4), ("a", "b", 2, 7)]
+    assert len(most_confused(counts, 1)) == 1
+
+
+def test_a_class_is_named_after_a_colon_whatever_its_name_is():
+    found = scores_by_class(np.array([0, 1, 2, 0]), [0, 1, 2, 2], NAMES)
+    results = {f"eval_{name}": value for name, value in found.items()} | {"eval_loss": 1.0}
+    assert value_of(results, "eval_f1:very angry") == found["by_class"]["very angry"]["f1"] == 2 / 3
+    assert value_of(results, "eval_recall:f1:x") == 0.5
+    assert value_of(results, "eval_loss") == 1.0
+    assert value_of(results, "eval_f1:sad") is value_of({}, "eval_f1:a") is None
+    assert with_chosen(results, "eval_f1:loss")["eval_f1:loss"] == 1.0
+    assert with_chosen(results, "eval_loss") is results
+    assert with_chosen({}, "eval_f1:loss") == {}  # nothing was evaluated
+    assert goodness("eval_f1:loss", 0.5) == 0.5 == -goodness("eval_loss", 0.5) == -goodness("eval_ece", 0.5)
+    assert "by_class" not in shown(results)
+    assert shown({"a": 1.0, "b": {}}) == "a 1.0"
+
+
+def test_an_unknown_metric_is_refused_with_the_names_of_which_there_may_be_many():
+    args = glue_arguments(metric_for_best_model="f1_very angry", load_best_model_at_end=True)
+    names = [f"eval_{name}" for name in metric_names(["very angry", "calm"])]
+    with pytest.raises(ValueError, match=r"eval_f1_macro, .*eval_f1:very angry, .*; got 'f1_very angry'"):
+        deciding_metric(args, names, "eval_accuracy", True)
+    names = [f"eval_{name}" for name in metric_names([f"class {number}" for number in range(500)])]
+    with pytest.raises(ValueError, match="and 1464 more; got") as told:
+        deciding_metric(args, names, "eval_accuracy", True)
+    assert len(str(told.value)) < 1200
+
+
+def test_of_many_classes_the_table_has_the_worst():
+    classes = {f"c{number}": dict.fromkeys(("precision", "recall", "f1"), number / 100) for number in range(40)}
+    for one in classes.values():
+        one["support"] = 1000
+    lines = table(classes, most=3).splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["c0", "c1", "c2"]
+    assert lines[4] == "(3 of 40 classes, those with the lowest F1)"
+    assert "1,000" in lines[1]
