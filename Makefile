@@ -53,6 +53,7 @@ test-kernels: install ## run the quick tests of numbers on the kernels of a proc
 
 test-ecosystem: $(ECOSYSTEM)/installed ## run the tests with other people's packages; none of them may be skipped
 	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest -m "tried and not gpu"
+	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest lab/tests/test_library_examples.py
 
 # This environment sees the packages of .venv, which stay as they are, and adds those of the extra `ecosystem`.
 $(ECOSYSTEM)/installed: .venv/installed

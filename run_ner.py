@@ -10,9 +10,9 @@ CoNLL-2003 in its original files (one word per line, with its tag last; plain, .
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own files, with two columns or more and tags in IOB1, BIO, BIOES or BMES, or JSON lines (.jsonl) with the fields
-tokens and ner_tags. A sentence is read with as much of its document around it as fits (paper, section 5.3; -DOCSTART-
-lines separate documents), or here without:
+Your own files: columns or JSON, with tags in IO, IOB1, BIO, BIOES or BMES, or plain ones such as parts of speech;
+--test_file may also have plain sentences, one a line. A sentence is read with as much of its document around it as fits
+(paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
@@ -28,8 +28,9 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
-Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags, and
-<split>_predictions.jsonl the probability of each as well.
+Whole entities are scored, as by conlleval and seqeval, or single words if the tags are plain. The predicted tags are in
+<split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in plain sentences with their
+places in test_spans.jsonl.
 """
 
 import sys
@@ -60,6 +61,7 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.ner import tagged_text
+from bert_training.tasks.ner.raw_text import write_spans
 from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
@@ -130,6 +132,8 @@ def run_one(
             path = run.output_dir / f"{split}_predictions.txt"
             tagged_text.write_predictions(path, data.splits[split], found.tags)
             tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found)
+            if data.splits[split].facts.get("raw_text"):
+                write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -174,9 +178,8 @@ def evaluate(
     if not part.tagged:
         return {}, tagged
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
-    run.say(
-        f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
-    )
+    shown = ("accuracy", "f1_macro") if part.plain else ("precision", "recall", "f1")
+    run.say(f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in shown))
     return results_of(split, values), tagged
 
 

@@ -18,12 +18,14 @@ SQuAD 2.0, whose questions may have no answer:
 
 For a baseline with random weights, give --config_name mini --tokenizer_name runs/first and no --model_name_or_path.
 For a control, transformers' network with the same weights, add --model_impl transformers.
-With --validation_file alone, a fine-tuned model only answers. --resume_from_checkpoint auto continues a run.
+With --validation_file alone, a fine-tuned model only answers; with --test_file alone, the questions need no gold
+answers, and may be a table with the columns question and context. --resume_from_checkpoint auto continues a run.
 --bilstm_on_top puts a BiLSTM before the output (paper, 5.1).
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
-span_predictions.json (the answers before the threshold is applied). docs/answer-questions.md explains the
+span_predictions.json (the answers before the threshold is applied); and of a --test_file the same with test_ before
+their names, and test_answers.jsonl. docs/answer-questions.md explains the
 scores, the files of answers, the thresholds, and how to ask a finished model.
 """
 
@@ -98,16 +100,25 @@ def run_one(
     if args.version_2_with_negative:
         run.add_facts(null_score_diff_threshold=threshold)
         run.say(f"no-answer threshold: {threshold:g}, {reason}")
-    questions = data.splits["validation"]
+    questions = data.splits.get("validation", [])
 
-    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
-        rows = features["validation"]
-        return evaluate(run, model, tokenizer, questions, windows["validation"], rows, threshold, step)
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers | None]:
+        if not questions:
+            return {}, None
+        answers = answer(run, model, tokenizer, questions, windows["validation"], features["validation"], threshold)
+        return scores(run, answers, questions, step), answers
 
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
-    if run.is_main:
+    if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
+    if new := data.splits.get("test"):
+        threshold = threshold or tuned.results.get("eval_null_score_diff_threshold", 0.0) if training else threshold
+        answers = answer(run, tuned.model, tokenizer, new, windows["test"], features["test"], threshold)
+        tuned.results.update(answers.test_scores(new) if data.scored_test else {})
+        if run.is_main:
+            answers.write(run.output_dir, "test_")
+            answers.write_lines(run.output_dir / "test_answers.jsonl")
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
         save_folder(run, tuned, tokenizer, data.name)
@@ -133,7 +144,7 @@ def build_network(
     )
 
 
-def evaluate(
+def answer(
     run: Run[SquadArguments],
     model: torch.nn.Module,
     tokenizer: PreTrainedTokenizerBase,
@@ -141,12 +152,11 @@ def evaluate(
     windows: Windows,
     features: Features,
     threshold: float,
-    step: int,
-) -> tuple[dict, Answers]:
-    """Answer the validation questions; return the official scores and the answers."""
+) -> Answers:
+    """The answers to the questions of a split."""
     args = run.args
     logits = predict(run, model, features, args.per_device_eval_batch_size, per_token=True)
-    answers = find_answers(
+    return find_answers(
         questions,
         windows,
         logits["start_logits"],
@@ -157,9 +167,13 @@ def evaluate(
         null_score_diff_threshold=threshold,
         realign=aligner(args.answer_alignment, tokenizer),
     )
+
+
+def scores(run: Run[SquadArguments], answers: Answers, questions: list[Question], step: int) -> dict[str, float]:
+    """The official scores of the answers to the validation questions."""
     results = {f"eval_{name}": value for name, value in answers.score(questions).items()}
     run.say(f"step {step}: exact match {results['eval_exact_match']:.2f}, F1 {results['eval_f1']:.2f}")
-    return results, answers
+    return results
 
 
 if __name__ == "__main__":

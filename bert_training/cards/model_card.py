@@ -18,7 +18,7 @@ from bert_training.cards.classes import calibration_section, class_sections
 from bert_training.cards.curves import CURVES, MARGIN, counted_start
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
-from bert_training.cards.model_usage import usage
+from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -221,6 +221,8 @@ def data_used(card: Card) -> str:
     if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
         named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
         lines.append(f"Weights of the classes in the training loss: {named}.")
+    if scheme := tag_scheme(run):
+        lines.append(tags_explained(scheme))
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -229,6 +231,19 @@ def data_used(card: Card) -> str:
         )
     lines.append("Sources and checksums are in `run.json`.")
     return "\n".join(f"- {line}" for line in lines)
+
+
+def tags_explained(scheme: str) -> str:
+    """What the labels of a tagger are, and which of a pipeline's strategies joins its pieces."""
+    if scheme == PLAIN_TAGS:
+        return (
+            "Tags: plain, one class for every word, which is read at its first piece. A pipeline's "
+            '`aggregation_strategy` is for names: it would join words in a row that have one tag, so use "none".'
+        )
+    return (
+        f"Tags: {plain(scheme)} in the data; the labels of the model are BIO: `B-TYPE` begins a name, `I-TYPE` "
+        'continues it, `O` is outside. `aggregation_strategy="first"` joins the pieces to names, as in the example.'
+    )
 
 
 def results_table(card: Card) -> str:

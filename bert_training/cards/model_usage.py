@@ -32,6 +32,13 @@ print(model.config.id2label[int(label)])
 """
 MARK = """print(mark("Ada Lovelace grew up in London ."))
 """
+MARK_WORDS = """words = "Ada Lovelace grew up in London .".split()
+inputs = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+tags = model(**inputs).logits[0].argmax(-1)
+# The tag of a word is that of its first piece
+firsts = [inputs.word_ids().index(number) for number in range(len(words))]
+print([(word, model.config.id2label[int(tags[first])]) for word, first in zip(words, firsts)])
+"""
 CHOOSE = """text = "She takes the violin out of its case."
 endings = ["She begins to play.", "She begins to swim.", "The case plays her.", "It is a very long river."]
 # At most the length of its training
@@ -96,6 +103,17 @@ class Example:
         return imports + (NETWORK + rest).format(model=self.model, auto=auto, options=self.options, **values)
 
 
+PLAIN_TAGS = "plain"  # bert_training/tasks/ner/schemes.py
+
+
+def tag_scheme(run: dict[str, Any]) -> str | None:
+    """The scheme of the tags in the data of a tagger, from its run.json; None if there is none."""
+    data = run.get("data")
+    splits = data.get("splits") if isinstance(data, dict) else None
+    found = [facts.get("tag_scheme") for facts in splits.values()] if isinstance(splits, dict) else []
+    return next((scheme for scheme in found if isinstance(scheme, str)), None)
+
+
 def fill_mask(example: Example) -> str:
     """Guesses of a masked word, or the vectors of a model that has seen no masks."""
     text = "Return the [MASK] of the array." if example.builtin else "London is the [MASK] of England."
@@ -119,7 +137,12 @@ def classify(example: Example) -> str:
 
 
 def mark(example: Example) -> str:
-    """The names in a sentence."""
+    """The names in a sentence, or the tag of every word.
+
+    The pipeline would join words in a row that have the same plain tag, or give the tags of pieces.
+    """
+    if tag_scheme(example.run) == PLAIN_TAGS:
+        return example.with_network("AutoModelForTokenClassification", MARK_WORDS)
     options = f', aggregation_strategy="first"{example.options}'
     return example.with_pipeline("mark", "token-classification", options, MARK)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import importlib.util
 import os
 import platform
 import sys
@@ -17,12 +16,13 @@ from transformers.utils import is_torch_xla_available, logging
 from bert_training.engine.finished import is_finished
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
 from bert_training.engine.run import Run
+from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
-from bert_training.files.links import refuse_links
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
+from bert_training.flags.config_file import config_facts
 from bert_training.flags.scripts import script_of
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
@@ -34,8 +34,6 @@ PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WO
 # processes and later runs which value a run has chosen, so that they do not take it for the user's.
 CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
 CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
-
-TRACKED = "runs"  # the folder of the tracker's files in the output folder
 
 Args = TypeVar("Args", bound=SharedArguments)
 
@@ -53,16 +51,12 @@ def start_run(args: Args) -> Run[Args]:
     make_room(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
-    if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
-        raise UserError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
-    if args.report_to != "none":
-        refuse_links(Path(args.output_dir, TRACKED))
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise UserError("FSDP was asked for, but there is no GPU; leave it out")
-    trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
+    trackers = trackers_of(args)
     accelerator = _accelerator(args, **trackers)
     check_launch(accelerator)
     keep_few_primitives(accelerator.mixed_precision)
@@ -72,7 +66,7 @@ def start_run(args: Args) -> Run[Args]:
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, accelerator))
     if trackers:
-        run.accelerator.init_trackers(TRACKED)
+        start_trackers(accelerator, run)
     set_seed(args.seed)
     return run
 
@@ -90,6 +84,7 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "script": script_of(type(args)),
         "flags": dataclasses.asdict(args),
+        **config_facts(args.config),
         "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),

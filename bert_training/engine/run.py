@@ -58,10 +58,10 @@ class Run(Generic[Args_co]):
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
 
     def log(self, **event: Any) -> None:
-        """Append one record to ``metrics.jsonl`` and, if there is one, send its numbers to the tracker."""
+        """Append one record to ``metrics.jsonl`` and, if there are some, send its numbers to the trackers."""
         if self.is_main:
             append_line(self.output_dir / "metrics.jsonl", json.dumps(event))
-            if self.args.report_to != "none" and "step" in event:
+            if self.accelerator.trackers and "step" in event:
                 numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
                 step = numbers.pop("step")
                 self.accelerator.log(numbers, step=step)

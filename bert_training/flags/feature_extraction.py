@@ -18,6 +18,9 @@ class FeatureArguments:
         }
     )
     output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})
+    config: str | None = flag(
+        None, "YAML or JSON file with flags, flat: 'pooling: mean'. Flags on the command line win."
+    )
     tokenizer_name: str | None = flag(None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.")
     layers: str = flag("-1,-2,-3,-4", "Layers to write: -1 is the last of 12, -12 the first, -13 the embeddings.")
     pooling: Literal["none", "cls", "mean"] = flag("none", "Vectors to write: of all tokens, of [CLS], or their mean.")

@@ -314,6 +314,12 @@ def delimiter_of(word: str) -> str:
 class SquadArguments(FineTuningArguments):
     """The flags of run_squad.py."""
 
+    test_file: str | None = flag(
+        None,
+        "Questions to answer: SQuAD JSON without gold answers, or .jsonl, .csv, .tsv with question, context and, "
+        "optionally, id; it is scored if every question has gold answers.",
+        AFTERWARDS,
+    )
     version_2_with_negative: bool = flag(
         False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION | STORED
     )
@@ -349,7 +355,7 @@ class SquadArguments(FineTuningArguments):
         idle = self.null_score_diff_threshold and not self.version_2_with_negative
         refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
         # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0 of all records.
-        only_evaluates = self.validation_file and not self.train_file
+        only_evaluates = (self.validation_file or self.test_file) and not self.train_file
         if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
             self.null_score_diff_threshold = 0.0
 
@@ -375,6 +381,21 @@ class NerArguments(ClassArguments):
     mixed_tags: bool = flag(
         False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
     )
+    tag_scheme: Literal["auto", "plain", "io"] = flag(
+        "auto",
+        "What tags without a prefix such as B- are. plain: each is the class of one word, such as its part of speech. "
+        "io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.",
+        FIXED | EVALUATION,
+    )
+    tag_names: list[str] | None = flag(
+        None, "The names of tags that are numbers in JSON, in the order of the numbers.", FIXED | EVALUATION, nargs="+"
+    )
+    label_column: str | None = flag(
+        None,
+        "Name of the field or column of the tags in JSON and data sets of the Hub. Default: ner_tags, tags, ner or "
+        "labels.",
+        FIXED | EVALUATION,
+    )
     feature_based: TaggerLayers | None = flag(
         None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION | STORED
     )
@@ -386,11 +407,16 @@ class NerArguments(ClassArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
+        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
         refuse_idle(
             self,
             (not self.feature_based and "without --feature_based", ("lstm_size",)),
             (self.feature_based and "with --feature_based, which trains no layer", ("layer_decay", "freeze_layers")),
+            (not own and "without data of your own", ("tag_scheme", "tag_names", "label_column")),
+            (self.tag_scheme == "plain" and "with --tag_scheme plain", ("mixed_tags",)),
         )
+        if self.tag_names and len({*self.tag_names}) < len(self.tag_names):
+            raise UserError(f"--tag_names must be different names, got {' '.join(self.tag_names)}")
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from transformers import HfArgumentParser
 from transformers.hf_argparser import DataClassType
 
+from bert_training.flags.config_file import config_of, read_config
 from bert_training.flags.natures import Dataclass
 
 Flags = TypeVar("Flags", bound=Dataclass)
@@ -34,7 +35,7 @@ class HasOwnDefaults(ABC):
         """The defaults that differ from those of the fields.
 
         Args:
-            given: the flags on the command line, by name.
+            given: the flags on the command line and in the file of --config, by name.
         """
 
 
@@ -64,6 +65,8 @@ def parse_arguments(
     needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
     parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
     words = _joined(sys.argv[1:] if argv is None else argv)
+    if "config" in cls.__dataclass_fields__:
+        words = _with_config(parser, words)
     if defaults_for:
         parser.set_defaults(**defaults_for(cls, _given(cls, parser, words)))
     try:
@@ -77,6 +80,15 @@ def parse_arguments(
     if unknown:
         parser.error(_unknown_flags(cls, unknown))
     return args
+
+
+def _with_config(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    """The words of a command line, after the flags in the file of --config; of a flag in both, the later one wins."""
+    try:
+        path = config_of(words)
+        return [*read_config(path).words(parser), *words] if path is not None else words
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def _given(cls: type[Dataclass], parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def name_of_task(run: dict[str, Any]) -> Names:
 
 def name_of_source(run: dict[str, Any]) -> Names:
     """The name of the first file, of the data set, or of the documentation."""
-    first = run["data"]["splits"].get("train") or run["data"]["splits"]["validation"]
+    splits = run["data"]["splits"]
+    first = splits.get("train") or splits.get("validation") or splits["test"]
     return first.get("file") or first.get("dataset") or first["source"], None
 
 
@@ -139,7 +140,7 @@ SCRIPTS = {
         data_names=custom_or_named,
         heads={"BertForTokenClassification": "", "BertFeatureTagger": ""},
         title="named entities",
-        metrics=("eval_f1", "eval_precision", "eval_recall"),
+        metrics=("eval_f1", "eval_precision", "eval_recall", "eval_f1_macro"),
     ),
     "run_swag.py": Script(
         arguments=SwagArguments,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.natures import AFTERWARDS, CARD, CHOICE, EVALUATION, FIXED, FREE, SERIES, START, flag
+from bert_training.flags.trackers import NONE, check_trackers
 from tokenization.errors import UserError
 
 
@@ -17,6 +18,9 @@ class SharedArguments:
 
     output_dir: str = field(
         metadata={"help": "Folder of this run: its logs, its checkpoints and the finished model.", "nature": FREE}
+    )
+    config: str | None = flag(
+        None, "YAML or JSON file with flags, flat: 'learning_rate: 5e-5'. Flags on the command line win.", FREE
     )
     seed: int = flag(
         42, "Seed of the weights, the order of the data, the masks and dropout.", FIXED | CARD | SERIES | EVALUATION
@@ -51,7 +55,13 @@ class SharedArguments:
     save_steps: int = flag(500, "Steps between two checkpoints; 0: save only the finished model.", FREE)
     save_total_limit: int = flag(2, "Number of newest checkpoints to keep; 0: keep all.", FREE)
     resume_from_checkpoint: str | None = flag(None, "A checkpoint folder, or 'auto' for the newest one.", FREE)
-    report_to: Literal["none", "tensorboard"] = flag("none", "Where records are sent besides metrics.jsonl.", FREE)
+    report_to: list[str] = flag(
+        [NONE],
+        "Where records are sent besides metrics.jsonl: one or more trackers of Accelerate that are installed, such as "
+        "tensorboard, wandb, mlflow, trackio.",
+        FREE,
+        nargs="+",
+    )
     dataloader_num_workers: int = flag(0, "Processes that prepare batches; 0: the training process.", FREE)
     torch_compile: bool = flag(False, "Compile the model with torch.compile.")
     gradient_checkpointing: bool = flag(False, "Recompute layers in the backward pass to save memory.")
@@ -80,6 +90,7 @@ class SharedArguments:
         return self.hub_model_id if self.push_to_hub else None
 
     def __post_init__(self) -> None:
+        check_trackers(self.report_to)
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
         at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
         at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")

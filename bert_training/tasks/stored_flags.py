@@ -132,7 +132,7 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     found = _begun_with(given)
     if found is None:
         found = _read_stored(cls, given.get("model_name_or_path"))
-    if given.get("train_file") or not given.get("validation_file"):
+    if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)
     return {name: value for name, value in found.items() if name in stored_names(cls)}

@@ -135,7 +135,7 @@ def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
 
 def own_files(args: FineTuningArguments) -> dict[str, str]:
     """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
-    test_file = getattr(args, "test_file", None)  # run_squad.py has no such flag
+    test_file = getattr(args, "test_file", None)  # a flag of each script, but not of their common class
     named = {"train": args.train_file, "validation": args.validation_file, "test": test_file}
     return {split: path for split, path in named.items() if path}
 

@@ -15,7 +15,7 @@ from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix
-from bert_training.tasks.ner.metrics import span_scores
+from bert_training.tasks.ner.metrics import span_scores, word_scores
 from bert_training.tasks.squad.answers import Answers
 from bert_training.tasks.squad.questions import Question
 from tests.helpers.repository import ROOT
@@ -51,7 +51,7 @@ def squad_results() -> set[str]:
 
 
 def ner_results() -> set[str]:
-    scores = span_scores([["B-PER", "O"]], [["B-PER", "O"]])
+    scores = span_scores([["B-PER", "O"]], [["B-PER", "O"]]) | word_scores([["NN"]], [["NN"]])
     return {f"eval_{name}" for name in scores if name != "types"} | {"eval_loss"}
 
 

@@ -22,7 +22,13 @@ def test_without_a_recipe_every_default_is_that_of_its_flag():
     defaults = {one.name: one.default for one in dataclasses.fields(PretrainingArguments)}
     for args in (parse(), parse("--recipe", "paper")):
         changed = {name: value for name, value in vars(args).items() if value != defaults[name]}
-        assert changed == {"output_dir": "x", "train_file": [], "validation_file": [], "max_seq_length": 128}
+        assert changed == {
+            "output_dir": "x",
+            "report_to": ["none"],
+            "train_file": [],
+            "validation_file": [],
+            "max_seq_length": 128,
+        }
         assert args.recipe_choices() == {}
     assert (parse().learning_rate, parse().warmup_steps, parse().per_device_train_batch_size) == (1e-4, 0.01, 32)
 

@@ -208,8 +208,12 @@ def test_links_files_and_names_exist(path):
 
 
 @by_name([*PAGES, *SCRIPTS, *ROOT.glob("examples/*.sh")])
-def test_flags_exist_and_commands_parse(path, capsys):
+def test_flags_exist_and_commands_parse(path, capsys, tmp_path, monkeypatch):
+    """The commands may give the page's own YAML as --config; its first line is its name."""
     text = text_of(path)
+    for name, block in re.findall(r"^```yaml\n# (\w+\.yaml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(block)
+    monkeypatch.chdir(tmp_path)
     problems = bad_commands(text) + unknown_flags(text)
     assert not problems, capsys.readouterr().err
 

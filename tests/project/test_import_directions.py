@@ -23,7 +23,7 @@ FORMER_COMMAND = {("train_wordpiece.py", "bert_training.__main__.main")}
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
-    FLAGS: {TOKENIZATION},
+    FLAGS: {TOKENIZATION, FILES},
     FILES: {TOKENIZATION},
     CARDS: {TOKENIZATION, FLAGS, FILES},
     ENGINE: {TOKENIZATION, FLAGS, FILES},

@@ -134,6 +134,28 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     assert row in tables(read_finished_runs(tmp_path / "all"))
 
 
+def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, capsys, monkeypatch):
+    """Words are scored, plain sentences tagged, and the folder evaluated again with the same result."""
+    words = [line.split(" ") for line in conll(5, 12).splitlines() if "DOCSTART" not in line]
+    plain = "\n".join(" ".join((word[0], word[-1].replace("O", "other"))) if word != [""] else "" for word in words)
+    path = write(tmp_path, plain.replace(" I-", " "), "plain.txt")
+    raw = write(tmp_path, "the king walked, and the old city .\n", "new.txt")
+    more = ["--train_file", path, "--validation_file", path, "--test_file", raw, "--max_steps", "2"]
+    run_ner.main([*flags(checkpoint, files, tmp_path / "run", "--load_best_model_at_end"), *more])
+    results = read(tmp_path / "run", "all_results.json")
+    assert {"eval_accuracy", "eval_f1_macro", "eval_PER_f1", "eval_other_number"} <= results.keys()
+    assert not {"eval_f1", "eval_precision"} & results.keys()
+    (span,) = (tmp_path / "run" / "test_spans.jsonl").read_text().splitlines()
+    assert [one["text"] for one in json.loads(span)["spans"]] == "the king walked , and the old city .".split()
+    assert "Tags: plain, one class for every word" in (tmp_path / "run" / "README.md").read_text()
+    assert "macro F1" in tables(read_finished_runs(tmp_path / "run"))
+    code_of_the_card_runs(tmp_path / "run", monkeypatch)
+    assert "('London', '" in capsys.readouterr().out
+    alone = ["--model_name_or_path", str(tmp_path / "run"), "--validation_file", path, "--output_dir"]
+    run_ner.main([*alone, str(tmp_path / "again")])
+    assert read(tmp_path / "again", "all_results.json")["eval_accuracy"] == results["eval_accuracy"]
+
+
 def test_pipeline_prints_the_names_of_the_tags(finished):
     mark = pipeline("token-classification", model=str(finished), aggregation_strategy="first", device="cpu")
     found = [(entity["entity_group"], entity["word"]) for entity in mark("to the new doctor and the river and")]

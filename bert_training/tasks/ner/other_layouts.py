@@ -37,7 +37,7 @@ COMMAS = "this is a table with another separator; separate the columns by tabs o
 MARKUP = "this is markup; write one word a line, and a blank line after each sentence"
 SENTENCES = (
     "a sentence must have one word a line, and a blank line after it, or be a line of JSON in a file named .jsonl, "
-    'such as {"tokens": ["Ada", "slept"]}'
+    'such as {"tokens": ["Ada", "slept"]}; sentences without tags, in a file named .txt, are for --test_file'
 )
 TAGS = "these are tags without their words; write each word and its tag on one line"
 NUMBERS = "the first column has only numbers; the word must be the first column, so delete the others before it"
@@ -68,6 +68,16 @@ def words_problem(words: list[str], first: list[str]) -> tuple[int, str] | None:
         if remedy and 2 * len(places) > len(words):
             return places[0], remedy
     return (0, HEADER_OR_WORD) if first and _is_header(first) else None
+
+
+def looks_like_sentences(lines: list[str]) -> bool:
+    """Whether most lines without spaces are sentences, of a script that has none."""
+    return 2 * sum(_is_sentence(line[:LONGEST_LOOK]) for line in lines) > len(lines)
+
+
+def other_than_text(lines: list[str]) -> bool:
+    """Whether the lines of a file with spaces are JSON, markup, or begin with numbers, and no sentences."""
+    return bool(_json(lines) or _markup(lines)) or all(line.split()[0].isdecimal() for line in lines)
 
 
 def line_problem(line: str, columns: int, any_tag: bool) -> str:

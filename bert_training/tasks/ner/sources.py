@@ -1,19 +1,24 @@
 """The sources of run_ner.py's sentences, files in columns, JSON lines or the Hub, and the names of their tags."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bert_training.builtin_data import documentation
-from bert_training.files.compressed_files import kind_of
+from bert_training.files.compressed_files import kind_of, numbered_lines, read_text
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
+from bert_training.files.json_files import parse_file
 from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.loss_weights import facts_of, summary_of
+from bert_training.tasks.ner.raw_text import is_raw_text, read_raw_text
+from bert_training.tasks.ner.schemes import AUTO, IO, PLAIN, plain_labels
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
 from bert_training.tasks.task_data import files_or_hub, sample_limit
@@ -22,7 +27,8 @@ from tokenization.errors import UserError
 # The names that the columns of a data set of the Hub may have.
 WORD_COLUMNS, TAG_COLUMNS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels")
 DOCUMENT_COLUMNS = ("document_id", "doc_id")
-SCHEMES_IN_WORDS = {scheme: f"{scheme}, turned into BIO" for scheme in ("IOB1", "BIOES", "BMES")}
+SCHEMES_IN_WORDS = {scheme: f"{scheme}, turned into BIO" for scheme in ("IOB1", "BIOES", "BMES", "IO")}
+SCHEMES_IN_WORDS |= {PLAIN: "plain, a class for every word"}
 BUILTIN = "the documentation carried by this Python installation"
 GIVE_FILES = (
     "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
@@ -30,11 +36,12 @@ GIVE_FILES = (
 LONG_SENTENCE = 200  # words; hardly any sentence is longer
 ADD_TAGS = "give sentences with their tags, or give words alone as --test_file"
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
+METRICS_OF_PLAIN = ("accuracy", "f1_macro", "loss")
 
 
 @dataclass
 class NerData:
-    """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type.
+    """The data of a run: its name, its splits, and the classes: plain tags, or "O", and B- and I- for every type.
 
     ``class_weights`` are those of the training loss, if it has any.
     """
@@ -43,6 +50,11 @@ class NerData:
     splits: dict[str, Split]
     label_names: tuple[str, ...]
     class_weights: dict[str, float] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tags are classes of words and not those of spans."""
+        return plain_labels(self.label_names)
 
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
@@ -63,9 +75,13 @@ class NerData:
                 line += "warning: no blank line or row ends a sentence, so all words are one sentence, "
             scheme = part.facts.get("tag_scheme")
             line += f"tags {SCHEMES_IN_WORDS.get(scheme, scheme)}" if scheme else "no tags"
+            line += ", plain sentences, one a line" if part.facts.get("raw_text") else ""
+            if comments := part.facts.get("comment_lines"):
+                line += f", {comments:,} lines of comments left out"
             unknown = _types(part).keys() - known.keys() if known is not None and part.tagged else ()
             if unknown:
-                line += f"; the training data has no entities of type {', '.join(sorted(unknown))}"
+                what = "tag" if self.plain else "entities of type"
+                line += f"; the training data has no {what} {', '.join(sorted(unknown))}"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
@@ -77,10 +93,15 @@ class NerData:
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
+        if self.plain:
+            return [f"eval_{name}" for name in METRICS_OF_PLAIN], "eval_accuracy"
         return [f"eval_{name}" for name in METRICS], "eval_f1"
 
     def baselines(self) -> dict[str, float]:
-        """The results of a model that finds no entity."""
+        """The results of a model that finds no entity, or always gives the most frequent tag of the validation data."""
+        if self.plain:
+            tags = Counter(tag for sentence in self.splits["validation"].sentences for tag in sentence.known_tags)
+            return {"eval_accuracy": max(tags.values()) / tags.total()}
         return {"eval_f1": 0.0}
 
 
@@ -95,14 +116,24 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
     files = files_or_hub(args, GIVE_FILES, "sentences")
+    splits: dict[str, Split] = {}
     if files:
+        _check_flags_of_json(args, files)
         with unchanged(*files.values()):
-            splits = {split: read_file(path, args.mixed_tags) for split, path in files.items()}
+            for split, path in files.items():
+                reading = _reading(args, splits.get("train"), model_labels)
+                if split == "test" and is_raw_text(path, reading.known):
+                    splits[split] = read_raw_text(path)
+                else:
+                    splits[split] = read_file(path, args.mixed_tags, reading)
             for split, path in files.items():
                 splits[split].facts["sha256"] = sha256(Path(path))
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
-        splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in from_hub.items()}
+        for split in sorted(from_hub, key=lambda name: name != "train"):  # it decides on the tags of the others
+            reading = _reading(args, splits.get("train"), model_labels)
+            splits[split] = _hub_split(from_hub[split], f"{args.dataset_name} {split}", args, reading)
+        splits = {split: splits[split] for split in from_hub}
     else:
         splits = {split: _builtin(split) for split in ("train", "validation")}
     for split in ("train", "validation"):
@@ -114,12 +145,54 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         if split != "train":  # The words of the others are written beside their predicted tags.
             _check_cells(part)
     train = splits.get("train")
-    if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
+    if train and not train.plain and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
         raise UserError(
             f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
             "--max_train_samples"
         )
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the tags of a source are read.
+
+    Attributes:
+        scheme: ``AUTO``, ``PLAIN`` or ``IO`` (``schemes.py``).
+        tag_names: the names that numbers stand for, if --tag_names gives some.
+        column: the name of the column of tags in JSON and data sets of the Hub, if --label_column names it.
+        known: the tags of the training data or of the model.
+    """
+
+    scheme: str = AUTO
+    tag_names: list[str] | None = None
+    column: str | None = None
+    known: frozenset[str] = frozenset()
+
+
+def _check_flags_of_json(args: NerArguments, files: dict[str, str]) -> None:
+    """Refuse --tag_names and --label_column if no file is JSON."""
+    flag = "--tag_names" if args.tag_names else "--label_column" if args.label_column else ""
+    if flag and not any(kind_of(path) in (".jsonl", ".json") for path in files.values()):
+        first = next(iter(files.values()))
+        raise UserError(f"{first}: {flag} has no effect on a file in columns, whose last column is the tag; omit it")
+
+
+def _reading(args: NerArguments, train: Split | None, model_labels: tuple[str, ...] | None) -> Reading:
+    """How the next source is read: as the flags say, else as the training data was, else as the model needs it."""
+    scheme: str = args.tag_scheme
+    known = frozenset(model_labels or ())
+    if train and train.tagged:
+        known = frozenset(tag for sentence in train.sentences for tag in sentence.known_tags)
+        scheme = PLAIN if train.plain else scheme
+    elif model_labels and not train and not args.train_file:
+        if args.tag_scheme == PLAIN and not plain_labels(model_labels):
+            raise UserError(
+                f"--tag_scheme plain: expected a model of plain tags, got one of spans ({', '.join(model_labels)}); "
+                "leave the flag out"
+            )
+        scheme = PLAIN if plain_labels(model_labels) else IO
+    return Reading(scheme, args.tag_names, args.label_column, known)
 
 
 def _check_cells(split: Split) -> None:
@@ -146,7 +219,11 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
         first_places.setdefault(kind, place)
     labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))
     if "train" in splits:
-        _check_types(places)
+        if splits["train"].plain:
+            labels = tuple(sorted(first_places))
+        _check_types(splits, places)
+        if splits["train"].plain:
+            _check_plain(splits["train"].source, labels)
         return model_labels if model_labels and set(model_labels) == set(labels) else labels
     if not model_labels:
         raise UserError(
@@ -155,73 +232,129 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
         )
     for label in model_labels:
         check_cell(label, "id2label in the model's config.json", "a tag")
-        if places and not re.fullmatch("O|[BI]-.+", label):
+        if places and not plain_labels(model_labels) and not re.fullmatch("O|[BI]-.+", label):
             raise UserError(
                 f"id2label in the model's config.json: expected tags O, B-TYPE and I-TYPE, got {label!r}; tags of "
                 "other schemes cannot be scored here. Give a model fine-tuned with run_ner.py, or words alone as "
                 "--test_file"
             )
+    plain = plain_labels(model_labels)
     for kind, place in first_places.items():
-        if not {f"B-{kind}", f"I-{kind}"} & set(model_labels):
+        if not ({kind} if plain else {f"B-{kind}", f"I-{kind}"}) & set(model_labels):
             raise UserError(
-                f"{place}: the model knows no entities of type {kind!r}, only {', '.join(model_labels)}; give a "
-                "model for these tags, or --train_file"
+                f"{place}: the model knows no {'tag' if plain else 'entities of type'} {kind!r}, only "
+                f"{', '.join(model_labels)}; give a model for these tags, or --train_file"
             )
     return model_labels
 
 
 def _types(split: Split) -> dict[str, str]:
-    """The types of a split's entities, and where each occurs first."""
+    """The types of a split's entities, or its plain tags, and where each occurs first."""
     places: dict[str, str] = {}
     for sentence in split.sentences:
         for word, tag in enumerate(sentence.known_tags):
-            if tag != "O":
-                places.setdefault(tag[2:], sentence.place(word))
+            if split.plain or tag != "O":
+                places.setdefault(tag if split.plain else tag[2:], sentence.place(word))
     return places
 
 
-def _check_types(places: dict[str, dict[str, str]]) -> None:
+def _check_plain(source: str, labels: tuple[str, ...]) -> None:
+    """Refuse plain tags of which some look like those of spans, and those that would change the columns of a file."""
+    for label in labels:
+        check_cell(label, source, "a tag")
+    if not plain_labels(labels):
+        raise UserError(
+            f"{source}: --tag_scheme plain is for tags without a prefix, got "
+            f"{', '.join(labels)[:200]}; leave it out, or rename the tags that begin with a prefix such as B-"
+        )
+    if len(labels) < 2:
+        raise UserError(
+            f"{source}: all words have the tag {labels[0]!r}, so that there is nothing to learn; give "
+            "sentences with other tags, too"
+        )
+
+
+def _check_types(splits: dict[str, Split], places: dict[str, dict[str, str]]) -> None:
     """Refuse data to score of which no type occurs in the training data: the names of the tags must differ."""
     known = places["train"]
+    for split in places:
+        if splits[split].plain and not splits["train"].plain:
+            place = next(iter(places[split].values()))
+            raise UserError(
+                f"{place}: expected tags of spans, such as B-TYPE, as in the training data, got plain ones in the "
+                f"{split} data; give both files the same tags"
+            )
     for split, types in places.items():
         if types and known and not types.keys() & known.keys():
             kind, place = next(iter(types.items()))
             raise UserError(
-                f"{place}: expected entities of the types of the training data ({', '.join(sorted(known))}), got "
+                f"{place}: expected {'tags' if splits[split].plain else 'entities of the types'} of the training data "
+                f"({', '.join(sorted(known))}), got "
                 f"{kind!r}, and none of them in the {split} data; give both files the same names of tags"
             )
 
 
-def read_file(path: str | Path, mixed_tags: bool = False) -> Split:
-    """The sentences of a file: JSON lines as transformers' scripts take them (.jsonl, .json), or else columns.
+def read_file(path: str | Path, mixed_tags: bool = False, reading: Reading = Reading()) -> Split:
+    """The sentences of a file: JSON as transformers' scripts take it (.jsonl, .json), or else columns.
+
+    JSON has one object a line, or in a file named .json all objects in one list.
 
     Raises:
         ValueError: with file and line: the file is malformed; see ``read_conll``.
     """
     if kind_of(path) not in (".jsonl", ".json"):
-        return read_conll(path, mixed_tags)
-    table = read_table(path, _known_columns, may_be_null=TAG_COLUMNS, kind=".jsonl")
-    return _split(str(path), table.columns, None, table.where, mixed_tags)
+        return read_conll(path, mixed_tags, reading.scheme)
+    may_be_null = (*TAG_COLUMNS, reading.column or "")
+    if kind_of(path) == ".json" and (rows := _json_list(path)) is not None:
+        header = list(dict.fromkeys(name for row in rows for name in row))
+        columns = {name: [row.get(name) for row in rows] for name in _known_columns(header, reading.column)}
+        return _split(str(path), columns, None, lambda row: f"{path}, object {row}", mixed_tags, reading)
+    choose = partial(_known_columns, tags=reading.column)
+    table = read_table(path, choose, may_be_null=may_be_null, kind=".jsonl")
+    return _split(str(path), table.columns, None, table.where, mixed_tags, reading)
 
 
-def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
+def _json_list(path: str | Path) -> list[dict[str, Any]] | None:
+    """The objects of a file that is one list; None if it has one object a line."""
+    first = next((line.lstrip() for _, line in numbered_lines(path) if line.strip()), "")
+    if not first.startswith("["):
+        return None
+    rows = parse_file(path, read_text(path), "correct it")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise UserError(f"{path}, object {number}: expected an object with tokens and tags, got {str(row)[:60]!r}")
+    if not rows:
+        raise UserError(f"{path}: expected sentences, got an empty list")
+    return list(rows)
+
+
+def _hub_split(rows: Any, source: str, args: NerArguments, reading: Reading) -> Split:
     try:
-        columns = _known_columns(rows.column_names)
+        columns = _known_columns(rows.column_names, reading.column)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     names = None
-    for name in set(columns) & set(TAG_COLUMNS):
+    for name in set(columns) & {*TAG_COLUMNS, reading.column}:
         feature = rows.features[name]
         inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
         names = getattr(inner, "names", None)
     cells = {name: rows[name][:] for name in columns}
-    return _split(source, cells, names, lambda row: f"{source} row {row}", args.mixed_tags)
+    return _split(source, cells, names, lambda row: f"{source} row {row}", args.mixed_tags, reading)
 
 
-def _known_columns(header: list[str]) -> list[str]:
-    """The columns of words, tags and documents, as far as they are there. Raises ValueError without words."""
+def _known_columns(header: list[str], tags: str | None = None) -> list[str]:
+    """The columns of words, tags and documents, as far as they are there.
+
+    Args:
+        tags: the name of the column of tags, if --label_column gives it.
+
+    Raises:
+        ValueError: there is no column of words, or not the one of tags that was named.
+    """
+    if tags and tags not in header:
+        raise UserError(f"expected the column --label_column {tags}, got {', '.join(map(repr, header))}")
     found = [next((name for name in names if name in header), None)
-             for names in (WORD_COLUMNS, TAG_COLUMNS, DOCUMENT_COLUMNS)]  # fmt: skip
+             for names in (WORD_COLUMNS, (tags,) if tags else TAG_COLUMNS, DOCUMENT_COLUMNS)]  # fmt: skip
     if found[0] is None:
         raise UserError(
             f"expected the columns {' or '.join(WORD_COLUMNS)} and {' or '.join(TAG_COLUMNS)}, got "
@@ -231,7 +364,12 @@ def _known_columns(header: list[str]) -> list[str]:
 
 
 def _split(
-    source: str, cells: dict[str, list], names: list[str] | None, where: Callable[[int], str], mixed_tags: bool
+    source: str,
+    cells: dict[str, list],
+    names: list[str] | None,
+    where: Callable[[int], str],
+    mixed_tags: bool,
+    reading: Reading,
 ) -> Split:
     """The sentences of a table whose cells are lists.
 
@@ -240,9 +378,13 @@ def _split(
         names: those that the numbers of tags stand for, if the source declares some.
         where: the place of a row, for error messages.
     """
+    of_tags = (reading.column,) if reading.column else TAG_COLUMNS
     words, tags, documents = (next((cells[name] for name in known if name in cells), None)
-                              for known in (WORD_COLUMNS, TAG_COLUMNS, DOCUMENT_COLUMNS))  # fmt: skip
+                              for known in (WORD_COLUMNS, of_tags, DOCUMENT_COLUMNS))  # fmt: skip
     assert words is not None
+    if reading.tag_names and names:
+        raise UserError(f"{source}: --tag_names has no effect, because the data set names its tags; leave it out")
+    names = names or reading.tag_names
     numbers: dict = {}
     sentences = []
     for row, sentence in enumerate(words):
@@ -266,7 +408,7 @@ def _split(
     if not documents:
         one_document_each(split)
     if split.tagged:
-        to_bio(split, mixed_tags)
+        to_bio(split, mixed_tags, reading.scheme)
     return split
 
 
@@ -292,8 +434,8 @@ def _named_tags(tags: list | None, names: list[str] | None, place: str) -> list[
     if names is None or not all(type(tag) is int and 0 <= tag < len(names) for tag in tags):
         wrong = next((tag for tag in tags if type(tag) is not int or not 0 <= tag < len(names or ())), None)
         raise UserError(
-            f"{place}: expected tags by name, or numbers of the names that the data set declares "
-            f"({str(names)[:200]}); got {wrong!r} in {str(tags)[:60]}; give every word the "
-            "name of its tag, such as B-PER"
+            f"{place}: expected tags by name, or numbers of the names that the data set declares or --tag_names gives "
+            f"({str(names)[:200]}); got {wrong!r} in {str(tags)[:60]}; give the names in the order of their numbers, "
+            "such as --tag_names O B-PER I-PER, or every word the name of its tag, such as B-PER"
         )
     return [names[tag] for tag in tags]

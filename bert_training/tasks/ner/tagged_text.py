@@ -33,8 +33,9 @@ from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.flags.fine_tuning import NerArguments
-from bert_training.tasks.ner.metrics import span_scores
-from bert_training.tasks.ner.other_layouts import TAG, first_column_problem, line_problem, words_problem
+from bert_training.tasks.ner.metrics import span_scores, word_scores
+from bert_training.tasks.ner.other_layouts import COMMENT, TAG, first_column_problem, line_problem, words_problem
+from bert_training.tasks.ner.schemes import AUTO, PLAIN, are_plain, check_classes, in_usual_form, wrong_tag
 from bert_training.tasks.overlapping_rows import rows_around
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
@@ -52,6 +53,7 @@ class Sentence:
         document: the number of its document in the file.
         where: the file, or the row of a data set.
         line: the line of its first word in the file; None for a data set.
+        raw: of raw text, the number of its line, the line, and the place of every word in it (``raw_text.py``).
     """
 
     words: list[str]
@@ -59,6 +61,7 @@ class Sentence:
     document: int
     where: str
     line: int | None = None
+    raw: tuple[int, str, list[tuple[int, int]]] | None = None
 
     @property
     def known_tags(self) -> list[str]:
@@ -92,15 +95,21 @@ class Split:
         """Whether the sentences have tags."""
         return self.sentences[0].tags is not None
 
+    @property
+    def plain(self) -> bool:
+        """Whether its tags are classes of words and not those of spans."""
+        return self.facts.get("tag_scheme") == PLAIN
+
 
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
-    """Read a file in columns (plain, .gz or .xz), and turn its tags into BIO.
+def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -> Split:
+    """Read a file in columns (plain, .gz or .xz), and turn its tags into BIO if they are those of spans.
 
     Columns are separated by tabs if the first line has one, otherwise by spaces. The first column is the word and the
     last its tag; a file with one column has no tags. Without -DOCSTART- lines, every sentence is its own document.
+    Comments are lines that begin with # before a sentence and are no word with a tag; they are counted.
 
     Raises:
         ValueError: with file and line: a line has another number of columns, an empty field or a wrong tag (see
@@ -108,11 +117,14 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
     """
     path = Path(path)
     sentences: list[Sentence] = []
-    separator, columns, first, documents, within = "", 0, 0, 0, False
+    separator, columns, first, documents, within, comments = "", 0, 0, 0, False, 0
     for number, line in numbered_lines(path):
         if DOCUMENT.match(line) or not line.strip(" \t"):
             documents += bool(DOCUMENT.match(line))
             within = False
+            continue
+        if not within and _is_comment(line, separator, columns):
+            comments += 1
             continue
         separator = separator or ("\t" if "\t" in line else " ")
         fields = line.split("\t") if separator == "\t" else [part for part in line.split(" ") if part]
@@ -129,12 +141,20 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
     if not sentences:
         raise UserError(f"{path}:1: expected lines of a word and its tag, got an empty file")
     _check_words(path, sentences, columns)
-    split = Split(str(path), sentences, {"documents": documents})
+    split = Split(str(path), sentences, {"documents": documents} | ({"comment_lines": comments} if comments else {}))
     if not documents:
         one_document_each(split)
     if split.tagged:
-        to_bio(split, mixed_tags)
+        to_bio(split, mixed_tags, scheme)
     return split
+
+
+def _is_comment(line: str, separator: str, columns: int) -> bool:
+    """Whether a line before a sentence is a comment, such as "# id 7". A word may begin with #, too: "#one B-TAG"."""
+    fields = line.split("\t") if separator == "\t" else line.split()
+    if not line.startswith("#") or TAG.fullmatch(fields[-1]):
+        return False
+    return len(fields) != columns if columns else len(fields) > 2 and fields[0] in ("#", "##")
 
 
 def _line_problem(line: str, fields: list[str], separator: str, columns: int, first: int, tagged: bool) -> str:
@@ -151,19 +171,10 @@ def _line_problem(line: str, fields: list[str], separator: str, columns: int, fi
         return f"expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; {remedy}"
     if not word.strip() or not tag.strip():
         return f"expected a word and its tag, got an empty field in {line[:60]!r}"
-    if columns > 1 and not TAG.fullmatch(tag):
-        return wrong_tag(tag, "in the last column", line_problem(line, columns, tagged))
-    return ""
-
-
-def wrong_tag(tag: str, where: str, remedy: str = "") -> str:
-    """The message about a tag that no scheme has."""
-    if tag[:2].upper() != tag[:2] and TAG.fullmatch(tag[0].upper() + tag[1:]):
-        remedy = f"write {tag[0].upper() + tag[1:60]!r}"
-    elif tag == "0":
-        remedy = "write the letter O"
-    remedy = remedy or f"if the words have classes, such as parts of speech, and not spans, write {'B-' + tag[:60]!r}"
-    return f"expected a tag O, B-TYPE or I-TYPE {where}, got {tag[:60]!r}; {remedy}"
+    remedy = "" if word.startswith("#") else line_problem(line, columns, tagged)
+    if columns > 1 and not TAG.fullmatch(tag) and remedy:
+        return wrong_tag(tag, "in the last column", remedy)
+    return ""  # whether the tag is right, all tags together decide
 
 
 def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
@@ -186,9 +197,11 @@ def one_document_each(split: Split) -> None:
 # --- tags ------------------------------------------------------------------------------------------------
 
 
-def to_bio(split: Split, mixed_tags: bool = False) -> None:
-    """Find the scheme of a split's tags, record it in ``facts`` and rewrite the tags as BIO.
+def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
+    """Find the scheme of a split's tags, record it in ``facts`` and rewrite the tags as BIO, unless they are plain.
 
+    - Plain tags have no prefix: each is the class of one word (``schemes.py``).
+    - IO: there is only I-, or only types with ``--tag_scheme io``, so that two entities of one type in a row are one.
     - IOB1 (in the CoNLL-2003 files): B- is used only for an entity directly after another one of the same type.
     - BIO: every entity begins with B-.
     - BIOES, BILOU and BMES: the last word has E- or L-, a single word S- or U-; those between have I- or M-.
@@ -197,12 +210,19 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
         ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
             tags. With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval.
     """
-    prefixes = set()
-    for sentence in split.sentences:
-        for word, tag in enumerate(sentence.known_tags):
-            if not TAG.fullmatch(tag):
-                raise UserError(f"{sentence.place(word)}: {wrong_tag(tag, f'for {sentence.words[word][:40]!r}')}")
-            prefixes.add(tag[0])
+    tags = [tag for sentence in split.sentences for tag in sentence.known_tags]
+    if are_plain(tags, scheme):
+        for sentence in split.sentences:
+            if empty := [word for word, tag in enumerate(sentence.known_tags) if not tag.strip()]:
+                place, word = sentence.place(empty[0]), sentence.words[empty[0]]
+                raise UserError(f"{place}: expected a tag for {word[:40]!r}, got an empty one; fill it in")
+        check_classes(tags, split.source)
+        split.facts["tag_scheme"] = PLAIN
+        return
+    if usual := in_usual_form(tags, scheme):
+        for sentence in split.sentences:
+            sentence.tags = [usual.get(tag, tag) for tag in sentence.known_tags]
+    prefixes = _prefixes(split)
     with_ends = "BMES" if "M" in prefixes else "BIOES"
     schemes = (with_ends,) if prefixes & set("ESLUM") else ("BIO", "IOB1")
     breaks = {scheme: list(_breaks(split, scheme)) for scheme in schemes}
@@ -214,12 +234,27 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
             f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
-    split.facts["tag_scheme"] = scheme if prefixes - {"O"} else "no entities"
+    # I- alone is IO as well as IOB1, and is read in the same way; the record of older runs says IOB1.
+    found = "IO" if usual and next(iter(usual.values())).startswith("I-") and scheme == "IOB1" else scheme
+    split.facts["tag_scheme"] = found if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
     for sentence in split.sentences:
         before = ["O", *sentence.known_tags[:-1]]
         sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.known_tags)]
+
+
+def _prefixes(split: Split) -> set[str]:
+    """The first letters of all tags. Raises ValueError for a tag that is not one of spans, with its place."""
+    prefixes = {tag[0] for sentence in split.sentences for tag in sentence.known_tags if TAG.fullmatch(tag)}
+    for sentence in split.sentences:
+        for word, tag in enumerate(sentence.known_tags):
+            if not TAG.fullmatch(tag):
+                where = "in the last column" if sentence.line is not None else f"for {sentence.words[word][:40]!r}"
+                remedy = COMMENT if sentence.words[word].startswith("#") else ""
+                told = wrong_tag(tag, where, remedy, spans=bool(prefixes - {"O"}))
+                raise UserError(f"{sentence.place(word)}: {told}")
+    return prefixes
 
 
 def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
@@ -413,8 +448,12 @@ def tag_probabilities(split: Split, rows: Rows, logits: list[np.ndarray]) -> lis
 
 
 def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
-    """``precision``, ``recall``, ``f1``, ``accuracy``, and the first three by type: ``LOC_f1``."""
-    values = span_scores(predicted, [sentence.known_tags for sentence in split.sentences])
+    """``precision``, ``recall``, ``f1``, ``accuracy``, and the first three by type: ``LOC_f1``.
+
+    Of plain tags, ``accuracy``, ``f1_macro``, and precision, recall and F1 of every tag.
+    """
+    references = [sentence.known_tags for sentence in split.sentences]
+    values = word_scores(predicted, references) if split.plain else span_scores(predicted, references)
     by_type = values.pop("types")
     return values | {f"{kind}_{name}": rate for kind, rates in by_type.items() for name, rate in rates.items()}
 

@@ -75,7 +75,13 @@ class Answers:
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
         return results | {"null_score_diff_threshold": best}
 
-    def write(self, folder: str | Path) -> None:
+    def test_scores(self, questions: Sequence[Question]) -> dict[str, float]:
+        """``score`` for the test split, without what other thresholds than the applied one would give."""
+        found = self.score(questions)
+        others = ("at_", "best_", "null_score")
+        return {f"test_{name}": value for name, value in found.items() if not name.startswith(others)}
+
+    def write(self, folder: str | Path, prefix: str = "") -> None:
         """Write predictions.json and nbest_predictions.json, and in version 2 two more files.
 
         These are null_odds.json and span_predictions.json, the answers before the threshold is applied, which the
@@ -86,7 +92,20 @@ class Answers:
             files |= {"null_odds": self.null_odds, "span_predictions": self.span_predictions}
         for name, content in files.items():
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-            write_text(Path(folder) / f"{name}.json", text + "\n")
+            write_text(Path(folder) / f"{prefix}{name}.json", text + "\n")
+
+    def write_lines(self, path: str | Path) -> None:
+        """Write one object a line for every question: its id, the answer, its probability and its place.
+
+        The probability is the answer's share among the n best, in version 2 with "no answer" among them; None and no
+        place if there is no candidate at all.
+        """
+        lines = []
+        for id_, text in self.predictions.items():
+            found = next((entry for entry in self.nbest[id_] if entry["text"] == text), {})
+            values = {name: found.get(name) for name in ("probability", "start", "end")}
+            lines.append(json.dumps({"id": id_, "answer": text} | values, ensure_ascii=False, allow_nan=False))
+        write_text(Path(path), "\n".join(lines) + "\n")
 
 
 def find_answers(

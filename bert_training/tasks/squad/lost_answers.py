@@ -25,6 +25,8 @@ class Lost:
         answerable: those of them that have an answer.
         in_no_window: those of them of which no window holds a whole answer.
         too_long: those of them whose answers are all longer than --max_answer_length.
+        unreachable: those of them of which no answer is both short enough and whole in a window.
+        longest: the number of tokens of the longest answer.
         several_windows: questions whose context is read in several windows.
         cut_questions: questions that are longer than --max_query_length.
     """
@@ -33,6 +35,8 @@ class Lost:
     answerable: int
     in_no_window: int
     too_long: int
+    unreachable: int
+    longest: int
     several_windows: int
     cut_questions: int
 
@@ -52,24 +56,31 @@ def count_lost(
     """
     answers = [question.answers[:1] if first_only else question.answers for question in questions]
     held = np.zeros(len(questions), dtype=bool)
-    short = np.zeros(len(questions), dtype=bool)
+    short, reachable, longest = np.zeros(len(questions), dtype=bool), np.zeros(len(questions), dtype=bool), 0
     for place in range(max(map(len, answers))):
         given = np.array([len(texts) > place for texts in answers])
         spans = np.zeros((len(questions), 2), dtype=np.int64)
         for number in np.flatnonzero(given):
             spans[number] = token_span(*answers[number][place], windows.offsets[number])
         first, last = spans.T
-        short |= given & (last - first < max_answer_length)
+        is_short = given & (last - first < max_answer_length)
+        short |= is_short
+        longest = max(longest, int((last - first + 1)[given].max(initial=0)))
         there = given & (first <= last)  # of the other answers, the tokenizer drops every character
         begin, end = first[windows.question], last[windows.question]
         inside = (windows.first_token <= begin) & (end < windows.first_token + windows.num_tokens)
-        held[windows.question[inside & there[windows.question]]] = True
+        whole = np.zeros(len(questions), dtype=bool)
+        whole[windows.question[inside & there[windows.question]]] = True
+        held |= whole
+        reachable |= whole & is_short
     answerable = np.array([bool(texts) for texts in answers])
     return Lost(
         questions=len(questions),
         answerable=int(answerable.sum()),
         in_no_window=int((answerable & ~held).sum()),
         too_long=int((answerable & ~short).sum()),
+        unreachable=int((answerable & ~reachable).sum()),
+        longest=longest,
         several_windows=int((np.bincount(windows.question, minlength=len(questions)) > 1).sum()),
         cut_questions=int((windows.question_lengths > max_query_length).sum()),
     )
@@ -84,7 +95,8 @@ def report_lost(
         positions: the longest input that the network can read.
 
     Raises:
-        ValueError: no window holds an answer to a training question that has one.
+        ValueError: no window holds an answer to a training question that has one; or no answer of a split can be given,
+            because none is whole in a window and short enough.
     """
     args = run.args
     limits = (args.max_query_length, args.max_answer_length)
@@ -97,6 +109,13 @@ def report_lost(
             f"{train.answerable:,} training questions that have one, so that there is nothing to learn; "
             f"{_remedy(args, positions)}"
         )
+    for split, lost in found.items():
+        if 0 < lost.answerable == lost.unreachable:
+            raise UserError(
+                f"{split}: no answer to any of the {lost.answerable:,} questions that have one can be given: "
+                f"{lost.too_long:,} have none of up to --max_answer_length {args.max_answer_length} tokens, and "
+                f"{lost.in_no_window:,} none that is whole in a window; {_remedy_of_all(lost, args, positions)}"
+            )
     for split, lost in found.items():
         for line in _lines(split, lost, args, positions):
             run.say(line)
@@ -129,6 +148,11 @@ def _lines(split: str, lost: Lost, args: SquadArguments, positions: int) -> list
 def _remedy(args: SquadArguments, positions: int) -> str:
     longer = f"raise --max_seq_length (up to {positions}), " if args.max_seq_length < positions else ""
     return f"{longer}lower --doc_stride, or shorten the answers"
+
+
+def _remedy_of_all(lost: Lost, args: SquadArguments, positions: int) -> str:
+    longer = f"raise --max_answer_length (the longest answer has {lost.longest:,} tokens)"
+    return "; ".join([*([longer] if lost.too_long else []), *([_remedy(args, positions)] if lost.in_no_window else [])])
 
 
 def _share(part: int, whole: int) -> str:

@@ -48,11 +48,14 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     return parse_squad(document, str(path), version_2_with_negative)
 
 
-def parse_squad(document: object, source: str, version_2_with_negative: bool = False) -> list[Question]:
+def parse_squad(
+    document: object, source: str, version_2_with_negative: bool = False, without_answers: bool = False
+) -> list[Question]:
     """The questions of a SQuAD object, {data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}.
 
     Args:
         source: the name of the document in error messages, usually a file name.
+        without_answers: leave out the gold answers, which need not be there.
 
     Raises:
         ValueError: a field is missing or of another type, an id occurs twice, an answer is not the text at
@@ -75,10 +78,12 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
                 text = _get(entry, "question", str, here)
                 answers = [
                     (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
-                    for answer in _get(entry, "answers", list, here)
+                    for answer in ([] if without_answers else _get(entry, "answers", list, here))
                 ]
                 question = Question(id_, text, context, tuple(answers), title)
-                _check(question, entry.get("is_impossible"), here, version_2_with_negative)
+                _check_text(question, here)
+                if not without_answers:
+                    _check(question, entry.get("is_impossible"), here, version_2_with_negative)
                 questions.append(question)
     if not questions:
         raise UserError(f"{source}: expected questions, got none")
@@ -102,13 +107,16 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
+def _check_text(question: Question, here: str) -> None:
     texts = {"question": question.text, "context": question.context, "id": question.id, "title": question.title}
     for name, text in texts.items():
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
+
+
+def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
     if is_impossible is not None and is_impossible is not (not question.answers):  # JSON's 0 is not its false
         raise UserError(
             f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"

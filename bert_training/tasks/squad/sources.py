@@ -9,6 +9,7 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.tasks.squad.new_questions import gold_answers, read_new_questions
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
 from bert_training.tasks.task_data import files_or_hub, sample_limit
 from tokenization.errors import UserError
@@ -26,6 +27,7 @@ class SquadData:
         splits: the questions of every split; without "train" if the model is only evaluated.
         origins: where every split is from, for run.json.
         version_2_with_negative: whether questions may have no answer, so that version 2 scores them.
+        scored_test: whether the questions of the split "test" have gold answers.
         label_names: placeholder names; the two outputs are start and end scores.
     """
 
@@ -33,6 +35,7 @@ class SquadData:
     splits: dict[str, list[Question]]
     origins: dict[str, dict]
     version_2_with_negative: bool = False
+    scored_test: bool = False
     label_names: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
     def facts(self) -> dict:
@@ -51,7 +54,9 @@ class SquadData:
 
     def baselines(self) -> dict[str, float]:
         """The results of a model that never answers, in per cent."""
-        questions = self.splits["validation"]
+        questions = self.splits.get("validation", [])
+        if not questions:
+            return {}
         none = 100 * sum(not question.answers for question in questions) / len(questions)
         return dict.fromkeys(("eval_exact_match", "eval_f1"), none)
 
@@ -67,12 +72,14 @@ def load_data(args: SquadArguments) -> SquadData:
         ValueError: flags contradict each other, or the data violates a rule of ``parse_squad``.
     """
     given = files_or_hub(args, GIVE_FILES, "questions")
-    negative = args.version_2_with_negative
+    negative, scored_test = args.version_2_with_negative, False
     if given:
         files = {split: Path(path) for split, path in given.items()}
         name = next(iter(files.values())).name
         with unchanged(*files.values()):
-            splits = {split: read_squad(path, negative) for split, path in files.items()}
+            splits = {split: read_squad(path, negative) for split, path in files.items() if split != "test"}
+            if "test" in files:
+                splits["test"], scored_test = read_new_questions(files["test"], negative)
             hashes = {split: sha256(path) for split, path in files.items()}
         origins: dict[str, dict] = {split: {"file": files[split].name, "sha256": hashes[split]} for split in files}
     elif args.dataset_name:
@@ -85,7 +92,7 @@ def load_data(args: SquadArguments) -> SquadData:
         splits = {split: parse_squad(document, name, negative) for split, document in documents.items()}
         origins = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
     splits = {split: part[: sample_limit(args, split)] for split, part in splits.items()}
-    return SquadData(name, splits, origins, negative)
+    return SquadData(name, splits, origins, negative, scored_test)
 
 
 def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:
@@ -102,14 +109,7 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
         raise UserError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
     paragraphs = []
     for number, row in enumerate(rows):
-        answers = row["answers"] if isinstance(row["answers"], dict) else {}
-        texts, starts = answers.get("text"), answers.get("answer_start")
-        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            raise UserError(
-                f"{source}, row {number}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one "
-                f"length, got {row['answers']!r:.60}; a question without an answer has empty lists"
-            )
-        gold = [{"text": text, "answer_start": start} for text, start in zip(texts, starts)]
+        gold = gold_answers(row["answers"], f"{source}, row {number}")
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
         paragraphs.append({"context": row["context"], "qas": qas})
     document = {"data": [{"title": "", "paragraphs": paragraphs}]}

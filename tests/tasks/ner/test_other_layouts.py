@@ -22,6 +22,7 @@ def error_of_test_file(folder, text: str, name: str = "new.txt") -> str:
     return told.removeprefix(path)
 
 
+IO = "are one name, give --tag_scheme io"
 JSON, COMMAS, SENTENCE = "this is JSON; give a file named .jsonl", "separate the columns by tabs", "one word a line"
 
 
@@ -47,9 +48,7 @@ JSON, COMMAS, SENTENCE = "this is JSON; give a file named .jsonl", "separate the
         ("B-PER\nO\nO\nB-LOC\n", 1, "these are tags without their words"),
         ("<s>\nAda\nslept\n</s>\n", 4, "this is markup"),
         ("<s>Ada</s>\n", 1, "this is markup"),
-        ("阿达在伦敦睡觉。\n鲍勃醒了。\n", 1, SENTENCE),
         ("สวัสดีชาวโลกวันนี้อากาศดี\nฉันรักกรุงเทพมหานคร\n", 1, SENTENCE),
-        ("Ada\u00a0slept\u00a0in\u00a0London\n", 1, SENTENCE),
     ],
 )
 def test_a_file_of_one_column_that_holds_no_words_is_refused(tmp_path, text, line, remedy):
@@ -83,7 +82,6 @@ def test_words_that_look_odd_stay_words(tmp_path, words):
         ("Ada slept in London .\nBob woke .\n", [":1: expected a tag", "got '.'", SENTENCE]),
         ("Ada B-PER\nBob woke up .\n", [":2: expected 2 columns as on line 1, got 4", "correct the line"]),
         ('{"tokens": ["Ada", "slept"]}\n', [":1: expected a tag", JSON]),
-        ("# id 1\nAda B-PER\n", [":1: expected a tag", "delete the line if it is a comment"]),
         ("Ada B-PER\n# a comment line\n", [":2: expected 2 columns", "delete the line if it is a comment"]),
         ("Sentence: 1,Ada,NNP,B-PER\n,slept,VBD,O\n", [":1: expected a tag", COMMAS]),
         ('<doc id="1" title="x">\nAda B-PER\n', [":1: expected a tag", "this is markup"]),
@@ -93,12 +91,18 @@ def test_words_that_look_odd_stay_words(tmp_path, words):
         ("Ada: B-PER\nslept: O\n", [":1: expected a word, got 'Ada:'", COMMAS]),
         ('"Ada" B-PER\n"slept" O\n', [":1: expected a word, got '\"Ada\"'", COMMAS]),
         ("1\tAda\tAda\tPROPN\t_\n", [":1: expected a tag", "only numbers"]),
-        ("Ada\tNNP\tPERSON\n", [":1: expected a tag", "got 'PERSON'; if the words have classes"]),
+        ("Ada\tNNP\tPERSON\n.\t.\tO\n", [":1: expected a tag", "got 'PERSON'; if words in a row with one tag", IO]),
         ("0\tAda\tB-PER\n1\tslept\tO\n", [":1: expected a word, got '0'", "only numbers"]),
         ("Ada B-PER\nfoo\tbar O\n", [":2: expected columns separated by spaces as on line 1, got a tab"]),
         ("Ada\nslept\tO\n", [":2: expected columns separated by spaces as on line 1, got a tab"]),
         ("Ada\rBob\nslept\n", [r":1: expected one line end, \n or \r\n, got \r within 'Ada\rBob'"]),
-        ("the DT\ncat NN\n", [":1: expected a tag O, B-TYPE or I-TYPE", "got 'DT'", "parts of speech", "write 'B-DT'"]),
+        (
+            "the DT\ncat O\n",
+            [":1: expected a tag O, B-TYPE or I-TYPE", "got 'DT'", IO, "--tag_scheme plain"],
+        ),
+        ("Ada B-PER\nBob B_PER\n", [":2: expected a tag", "write 'B-PER'"]),
+        ("Ada PER-B\nslept O\n", [":1: expected a tag", "write 'B-PER'"]),
+        ("Ada B-PER\nBob PER\n", [":2: expected a tag", "write 'B-PER', or correct it"]),
         ("Ada b-per\n", [":1: expected a tag", "got 'b-per'; write 'B-per'"]),
         ("Ada B-PER\nslept 0\n", [":2: expected a tag", "got '0'; write the letter O"]),
         ("word tag\nAda B-PER\n", [":1: expected a tag", "got 'tag'"]),
@@ -110,7 +114,8 @@ def test_lines_that_do_not_fit_come_with_a_remedy(tmp_path, text, expected):
         told = ner_error(**{"train_file": path, "validation_file": path, flag: path}).removeprefix(path)
         assert told.startswith(expected[0]) and all(part in told for part in expected), told
         assert "\n" not in told
-    assert error_of_test_file(tmp_path, text).startswith(expected[0])
+    if not {SENTENCE, IO} & {*expected}:  # such a file holds sentences to tag, or names that the model lacks
+        assert error_of_test_file(tmp_path, text).startswith(expected[0])
 
 
 def test_a_file_without_ends_of_sentences_is_said(tmp_path):

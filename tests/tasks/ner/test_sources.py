@@ -130,8 +130,9 @@ def test_rows_of_the_hub_with_gaps_are_refused(monkeypatch, words, marks, expect
         ({"tokens": ["Anna left"], "ner_tags": ["B-PER O"]}, "x/y train row 0: expected words and a tag for each"),
         ({"tokens": ["Anna"], "ner_tags": [["O"] * 4]}, "x/y train row 0: expected words and a tag for each"),
         ({"tokens": [["Anna"]], "ner_tags": [[1.0]]}, "x/y train row 0: expected tags by name"),
-        ({"tokens": [["Anna"]], "ner_tags": [["person"]]}, "x/y train row 0: expected a tag O, B-TYPE or I-TYPE for"),
-        ({"tokens": [["Anna"]], "ner_tags": [[""]]}, "x/y train row 0: expected a tag O"),
+        ({"tokens": [["Anna"]], "ner_tags": [["b-per"]]}, "x/y train row 0: expected a tag O, B-TYPE or I-TYPE for"),
+        ({"tokens": [["Anna"]], "ner_tags": [["person"]]}, "x/y train: all words have the tag 'person'"),
+        ({"tokens": [["Anna"]], "ner_tags": [[""]]}, "x/y train row 0: expected a tag for 'Anna', got an empty one"),
         ({"tokens": [[]], "ner_tags": [[]]}, "x/y train: expected sentences with words, got none"),
         ({"tokens": [["Anna"]]}, "x/y train: expected a tag for every word, got words only"),
         (
@@ -173,10 +174,17 @@ def test_other_names_of_the_same_tags_are_refused_and_rare_ones_are_said(tmp_pat
     load_data(ner_arguments(train_file=train, validation_file=plain))
 
 
-@pytest.mark.parametrize("labels", [("O", "B-PER", "E-PER", "S-PER"), ("O", "PER"), ("negative", "positive")])
-def test_a_model_with_other_tags_predicts_but_is_not_scored(tmp_path, labels):
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (("O", "B-PER", "E-PER", "S-PER"), "expected tags O, B-TYPE and I-TYPE, got '"),
+        (("O", "PER"), "the model knows no tag 'B-PER', only O, PER"),
+        (("negative", "positive"), "the model knows no tag 'B-PER'"),
+    ],
+)
+def test_a_model_with_other_tags_predicts_but_is_not_scored(tmp_path, labels, expected):
     tagged, plain = write(tmp_path, "Anna B-PER\n"), write(tmp_path, "Anna\n", "plain.txt")
     for flag in ("validation_file", "test_file"):
-        with pytest.raises(ValueError, match="expected tags O, B-TYPE and I-TYPE, got '"):
+        with pytest.raises(ValueError, match=expected):
             load_data(ner_arguments(**{flag: tagged}), labels)
     assert load_data(ner_arguments(test_file=plain), labels).label_names == labels

@@ -42,7 +42,14 @@ def test_worked_by_hand(tokenizer):
     ]
     windows = build_windows(questions, tokenizer, 12, 3, 4)
     assert count_lost(questions, windows, 4, 5) == Lost(
-        questions=7, answerable=6, in_no_window=1, too_long=2, several_windows=6, cut_questions=1
+        questions=7,
+        answerable=6,
+        in_no_window=1,
+        too_long=2,
+        unreachable=2,
+        longest=8,
+        several_windows=6,
+        cut_questions=1,
     )
     # In training, only the first answer counts.
     assert count_lost(questions, windows, 4, 5, first_only=True).in_no_window == 2
@@ -121,5 +128,7 @@ def test_a_run_is_refused_before_its_training_and_may_be_given_again(pretrained,
     assert report_errors(lambda: run_squad.main([*argv, "--max_seq_length=12"])) == 2
     assert "so that there is nothing to learn; raise --max_seq_length (up to 64)" in capsys.readouterr().err
     assert not (tmp_path / "run" / "run.json").exists()
-    run_squad.main([*argv, "--max_seq_length=16", "--max_answer_length=5"])
-    assert read(tmp_path / "run", "run.json")["lost_at_lengths"]["train"]["too_long"] == 1
+    assert report_errors(lambda: run_squad.main([*argv, "--max_seq_length=16", "--max_answer_length=5"])) == 2
+    assert "raise --max_answer_length (the longest answer has 8 tokens)" in capsys.readouterr().err
+    run_squad.main([*argv, "--max_seq_length=16", "--max_answer_length=8"])
+    assert read(tmp_path / "run", "run.json")["lost_at_lengths"]["train"]["longest"] == 8

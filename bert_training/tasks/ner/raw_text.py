@@ -1,0 +1,112 @@
+"""Plain sentences to tag, one a line: which files these are, their words, and the spans that are found in them.
+
+    Ada slept in London.        ->   Ada | slept | in | London | .
+
+Words end at white space; punctuation at their edges, and every Chinese character, is a word of its own, as data sets of
+names have it. Punctuation within a word stays (``U.S.A``, ``don't``).
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from bert_training.files.atomic import whole_file
+from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
+from bert_training.tasks.ner.metrics import entities
+from bert_training.tasks.ner.other_layouts import looks_like_sentences, other_than_text
+from bert_training.tasks.ner.schemes import like_a_span, plain_labels
+from bert_training.tasks.ner.tagged_text import DOCUMENT, Sentence, Split, one_document_each
+from tokenization.wordpiece import _is_chinese_char, _is_punctuation
+
+
+def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
+    """Whether a file named .txt has plain sentences: most lines have several words, and none of them ends in a tag.
+
+    Args:
+        known: the tags of the model or of the training data.
+    """
+    if kind_of(path) != ".txt":
+        return False
+    lines = [line for _, line in numbered_lines(path) if line.strip() and not DOCUMENT.match(line)]
+    fields = [line.split() for line in lines]
+    if not lines or any("\t" in line for line in lines) or other_than_text(lines):
+        return False
+    if looks_like_sentences([line[begin:end] for line in lines for begin, end in words_of(line)]):
+        return False  # of a script without spaces, whose words are not found here
+    several = [words for words in fields if len(words) > 1]
+    if 2 * len(several) <= len(lines):
+        return looks_like_sentences([line.strip() for line in lines])
+    if len(lines) > 1 and all(len(words) == 2 for words in fields):
+        return False  # words with their tags, whatever these are
+    tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
+    if len({*map(len, fields)}) == 1:  # columns, if the last one has tags
+        tagged = [words for words in several if words in tagged or words[-1] in known]
+    return 2 * len(tagged) < len(several)
+
+
+def read_raw_text(path: str | Path) -> Split:
+    """The sentences of a file, with the places of their words."""
+    sentences = []
+    for number, line in numbered_lines(path):
+        if spans := list(words_of(line)):
+            words = [line[begin:end] for begin, end in spans]
+            sentences.append(Sentence(words, None, 0, f"{path}:{number}", raw=(number, line, spans)))
+    split = Split(str(path), sentences, {"documents": 0, "raw_text": True})
+    one_document_each(split)
+    return split
+
+
+def words_of(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first character of every word of a text, and the one after its last."""
+    place = 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        end = place
+        while end < len(text) and not text[end].isspace():
+            end += 1
+        yield from _parts(text, place, end)
+        place = end
+
+
+def _parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield what lies between two spaces: punctuation at the edges, Chinese characters, and the rest."""
+    first, last = begin, end
+    while first < end and _is_punctuation(text[first]):
+        first += 1
+    while last > first and _is_punctuation(text[last - 1]):
+        last -= 1
+    yield from ((place, place + 1) for place in range(begin, first))
+    start = first
+    for place in range(first, last):
+        if _is_chinese_char(text[place]):
+            if start < place:
+                yield start, place
+            yield place, place + 1
+            start = place + 1
+    if start < last:
+        yield start, last
+    yield from ((place, place + 1) for place in range(last, end))
+
+
+def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]:
+    """The text of a sentence, its line in the file, and its spans: types with their first and last characters."""
+    assert sentence.raw is not None
+    line, text, places = sentence.raw
+    found = [(tag, word, word + 1) for word, tag in enumerate(tags) if plain or tag != "O"]
+    if not plain and all(SPAN_TAG.fullmatch(tag) for tag in tags):  # else the tags of a model from elsewhere
+        found = entities(tags)
+    spans = [(kind, places[first][0], places[after - 1][1]) for kind, first, after in found]
+    named = [{"type": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
+    return {"line": line, "text": text, "spans": named}
+
+
+def write_spans(path: Path, split: Split, predicted: list[list[str]], labels: tuple[str, ...]) -> None:
+    """Write one object a line for every sentence of raw text; with plain tags, every word is a span."""
+    plain = plain_labels(labels)
+    with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
+        for sentence, tags in zip(split.sentences, predicted, strict=True):
+            file.write(json.dumps(spans_of(sentence, tags, plain), ensure_ascii=False) + "\n")

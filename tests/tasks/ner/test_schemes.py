@@ -1,0 +1,156 @@
+"""schemes.py and raw_text.py: plain tags, tags in unusual spellings, comments, numbers with names, plain sentences."""
+
+import json
+
+import pytest
+from sklearn.metrics import classification_report
+
+from bert_training.tasks.ner import raw_text
+from bert_training.tasks.ner.metrics import word_scores
+from bert_training.tasks.ner.sources import load_data
+from tests.helpers.tagged_text import ner_arguments, ner_error, tags, write
+
+POS = "the DT\ncat NN\nsleeps VBZ\n. .\n"
+NAMES = "Ada B-PER\nLovelace I-PER\nin O\nLondon B-LOC\n"
+
+
+def loaded(folder, text, name="train.txt", **flags):
+    path = write(folder, text, name)
+    return load_data(ner_arguments(train_file=path, validation_file=path, **flags))
+
+
+def test_plain_tags_are_classes_of_words(tmp_path):
+    data = loaded(tmp_path, POS)
+    assert data.label_names == (".", "DT", "NN", "VBZ") and data.plain
+    assert tags(data.splits["train"]) == [["DT", "NN", "VBZ", "."]]
+    assert "tags plain, a class for every word" in data.summary()
+    assert data.metric_names()[1] == "eval_accuracy" and data.baselines() == {"eval_accuracy": 0.25}
+    rare = write(tmp_path, "the DT\nThe XX\n", "dev.txt")
+    other = load_data(ner_arguments(train_file=write(tmp_path, POS), validation_file=rare))
+    assert "the training data has no tag XX" in other.summary()
+    evaluated = load_data(ner_arguments(validation_file=write(tmp_path, POS)), data.label_names)
+    assert tags(evaluated.splits["validation"]) == [["DT", "NN", "VBZ", "."]]
+    with_o = loaded(tmp_path, "the DT\nit O\n", tag_scheme="plain")  # a tag set of its own may have the letter
+    assert with_o.label_names == ("DT", "O") and with_o.plain
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "flags"),
+    [
+        (NAMES, "BIO", {}),
+        (NAMES.replace("-", "_"), "BIO", {}),
+        (NAMES.replace("B-", "I-"), "IOB1", {}),
+        (NAMES.replace("B-", "").replace("I-", ""), "IO", {"tag_scheme": "io"}),
+        (NAMES.replace("I-", "E-").replace("B-LOC", "S-LOC"), "BIOES", {}),
+        ("# id 7\n" + NAMES + "\n# text = Ada ...\n# newpar id x\n" + NAMES, "BIO", {}),
+    ],
+)
+def test_every_spelling_becomes_bio(tmp_path, text, scheme, flags):
+    train = loaded(tmp_path, text, **flags).splits["train"]
+    assert tags(train)[-1] == ["B-PER", "I-PER", "O", "B-LOC"]
+    assert train.facts["tag_scheme"] == scheme and train.facts.get("comment_lines", 0) == text.count("#")
+
+
+def test_a_word_may_begin_with_the_sign_of_comments(tmp_path):
+    data = loaded(tmp_path, "# O\n#one B-TAG\n\n#two B-TAG\n# O\n")
+    assert [sentence.words for sentence in data.splits["train"].sentences] == [["#", "#one"], ["#two", "#"]]
+    assert tags(loaded(tmp_path, "# #\nno DT\n").splits["train"]) == [["#", "DT"]]
+    path = write(tmp_path, "Ada B-PER\n\n# newpar\nBob B-PER\n", "train.txt")
+    assert ":3: expected a tag O" in (told := ner_error(train_file=path, validation_file=path)) and "a comment" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "expected"),
+    [
+        ("the DT\n" * 3, {}, "all words have the tag 'DT'"),
+        (NAMES, {"tag_scheme": "plain"}, "--tag_scheme plain is for tags without a prefix"),
+        ("".join(f"w{i} t{i}\n" for i in range(300)), {}, "got 300 different ones for 300 words"),
+        (NAMES, {"tag_names": ["O"]}, "--tag_names has no effect on a file in columns"),
+        (NAMES, {"label_column": "x"}, "--label_column has no effect on a file in columns"),
+    ],
+)
+def test_what_are_no_plain_tags_is_refused(tmp_path, text, flags, expected):
+    path = write(tmp_path, text, "train.txt")
+    assert expected in ner_error(train_file=path, validation_file=path, **flags)
+
+
+def test_plain_and_other_tags_cannot_be_mixed(tmp_path):
+    names, words = write(tmp_path, NAMES, "names.txt"), write(tmp_path, POS, "words.txt")
+    assert f"{words}:1: expected tags of spans" in ner_error(train_file=names, validation_file=words)
+    assert f"{names}:1: expected tags of the training data" in ner_error(train_file=words, validation_file=names)
+    flag = {"validation_file": names, "tag_scheme": "plain"}
+    with pytest.raises(ValueError, match="expected a model of plain tags, got one of spans"):
+        load_data(ner_arguments(**flag), ("O", "B-PER", "I-PER"))
+
+
+@pytest.mark.parametrize("layout", ["lines", "list"])
+def test_json_has_names_or_numbers_and_any_column(tmp_path, layout):
+    rows = [{"tokens": ["Ada", "slept"], "ner_tags": [1, 0], "upos": ["PROPN", "VERB"]}] * 2
+    text = json.dumps(rows, indent=1) if layout == "list" else "\n".join(map(json.dumps, rows))
+    names = ["O", "B-PER", "I-PER"]
+    assert tags(loaded(tmp_path, text, "a.json", tag_names=names).splits["train"]) == [["B-PER", "O"]] * 2
+    assert loaded(tmp_path, text, "a.json", label_column="upos").label_names == ("PROPN", "VERB")
+    path = tmp_path / "a.json"
+    assert "such as --tag_names O B-PER I-PER" in ner_error(train_file=path, validation_file=path)
+    assert "--label_column pos, got" in ner_error(train_file=path, validation_file=path, label_column="pos")
+
+
+def test_scores_of_words_are_those_of_scikit_learn():
+    """Worked by hand, too: DT is right in 1 of 2 guesses and of 1 word, so that its F1 is 2/3."""
+    predicted, true = [["DT", "DT"], ["NN", "X"]], [["DT", "NN"], ["NN", "NN"]]
+    found = word_scores(predicted, true)
+    assert found["accuracy"] == 0.5 and found["types"]["DT"]["f1"] == pytest.approx(2 / 3)
+    words = ([tag for sentence in sentences for tag in sentence] for sentences in (true, predicted))
+    theirs = classification_report(*words, output_dict=True, zero_division=0.0)
+    for tag in ("DT", "NN", "X"):
+        row = theirs[tag]
+        assert [*found["types"][tag].values()] == [row["precision"], row["recall"], row["f1-score"], row["support"]]
+    assert found["f1_macro"] == pytest.approx(theirs["macro avg"]["f1-score"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ada slept in London.", ["Ada", "slept", "in", "London", "."]),
+        (' "Don\'t!" said U.S. men,', ['"', "Don't", "!", '"', "said", "U.S", ".", "men", ","]),
+        ("阿达在London睡。", ["阿", "达", "在", "London", "睡", "。"]),
+        ("...", [".", ".", "."]),
+    ],
+)
+def test_words_of_plain_sentences(text, words):
+    assert [text[begin:end] for begin, end in raw_text.words_of(text)] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("Ada slept in London .\nBob woke .\n", True),
+        ("Hello\nAda slept in London.\n\nI got an O\nShe wrote to me again\n", True),
+        ("阿达在伦敦睡觉。\n鲍勃醒了。\n", True),
+        ("สวัสดีชาวโลกวันนี้อากาศดี\nฉันรักกรุงเทพมหานคร\n", False),
+        (NAMES, False),
+        (POS, False),
+        ("Ada b-per\n", False),
+        ("Ada\nslept\n", False),
+        ('{"tokens": ["Ada", "slept"]}\n', False),
+        ("1 Ada NNP\n2 slept VBD\n", False),
+    ],
+)
+def test_which_files_are_plain_sentences(tmp_path, text, raw):
+    assert raw_text.is_raw_text(write(tmp_path, text), {"DT", "NN", "."}) == raw
+    assert not raw_text.is_raw_text(write(tmp_path, text, "words.conll"), set())
+
+
+def test_spans_have_their_places_in_the_line(tmp_path):
+    text = "\nAda  Lovelace saw London.\nNobody came .\n"
+    test = load_data(ner_arguments(test_file=write(tmp_path, text)), ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"))
+    split = test.splits["test"]
+    predicted = [["B-PER", "I-PER", "O", "B-LOC", "O"], ["O"] * 3]
+    raw_text.write_spans(tmp_path / "spans.jsonl", split, predicted, test.label_names)
+    first, second = map(json.loads, (tmp_path / "spans.jsonl").read_text().splitlines())
+    assert first["line"] == 2 and first["text"] == "Ada  Lovelace saw London." and second["spans"] == []
+    assert first["spans"] == [
+        {"type": "PER", "start": 0, "end": 13, "text": "Ada  Lovelace"},
+        {"type": "LOC", "start": 18, "end": 24, "text": "London"},
+    ]
+    assert "plain sentences, one a line" in test.summary()
