@@ -9,10 +9,11 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
-pairs) and --label_column name; labels such as 2.5 are scores:
+Your own .csv, .tsv (never quoted), .jsonl, .json or .parquet with the columns `text` and `label`, or those that
+--text_column (two for pairs) and --label_column name; labels such as 2.5 are scores. One file is enough (--folds 5
+instead is a cross-validation):
 
-    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
+    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_split 0.1 --output_dir runs/own
 
 Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
 search over learning rates. If the command is stopped, start it again, and it continues:
@@ -25,6 +26,7 @@ For random weights, give --config_name mini --tokenizer_name runs/mini. docs/cla
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
+import functools
 import sys
 
 import torch
@@ -46,6 +48,7 @@ from bert_training.tasks.classification import labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.scores import metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
 from bert_training.tasks.classification.trained_for import store_facts, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
@@ -69,9 +72,19 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
-    series = series_of(args, data)
-    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
+    parts = divided(data, args)
+    series = series_of(args, *parts.values())
+
+    @functools.lru_cache(maxsize=1)
+    def features(fold: int | None) -> dict[str, Features]:
+        return labelled_texts.features(parts[fold], tokenizer, args.max_seq_length)
+
+    features(next(iter(parts)))  # its mistakes, too, are found before a run begins
+    run_all(
+        args,
+        series,
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold)),
+    )
 
 
 def run_one(

@@ -80,6 +80,11 @@ class Card:
         return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in self.datasets)
 
     @property
+    def not_evaluated(self) -> bool:
+        """Whether a fine-tuning was given no validation data, by --validation_split 0."""
+        return not self.script.pretrains and self.flags.get("validation_split") == 0
+
+    @property
     def only_evaluated(self) -> bool:
         """Whether the run trained nothing, because it was given no training data."""
         return self.metrics.get("train_steps") == 0
@@ -197,7 +202,10 @@ def data_used(card: Card) -> str:
     if counts := run.get("questions"):
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
-        lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+        divided = f" ({plain(facts['divided'])})" if split != "train" and facts.get("divided") else ""
+        lines.append(f"Examples, {plain(split)}: {facts['examples']:,}{divided}.")
+    if card.not_evaluated:
+        lines.append("No data was kept for validation (`--validation_split 0`).")
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -211,6 +219,8 @@ def data_used(card: Card) -> str:
 def results_table(card: Card) -> str:
     """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
     metrics = card.metrics
+    if card.not_evaluated and not set(METRICS) & set(metrics):
+        return "None: it was trained without validation data."
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
@@ -274,7 +284,10 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
-        lines.append(f"The results were measured on validation data, {when}.{untested}")
+        if card.not_evaluated:
+            lines.append(f"Nobody knows how good it is: it was trained without validation data.{untested}")
+        else:
+            lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append(
