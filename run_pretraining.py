@@ -36,6 +36,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
+from bert_training.cards.probes import in_words as in_words_of_probes
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -68,6 +69,7 @@ from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
+from bert_training.tasks.classification import probes
 from tokenization.train_wordpiece import train_wordpiece
 
 
@@ -81,6 +83,7 @@ def main(argv: list[str] | None = None) -> None:
 
     announce_recipe(run)
     check_early(args)
+    probed = probes.read_tables(args.probe)
     text = checked_text(run)
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -94,6 +97,8 @@ def main(argv: list[str] | None = None) -> None:
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
+    useful = probes.tokenised(probed, tokenizer)
+    probes.record_probes(run, useful)
     record_used_tokens(run, train)
     note_single_characters(run, train_corpus, tokenizer)
 
@@ -108,6 +113,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
+        log_probes(run, 0, model, useful)
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
         if counted:
             run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
@@ -122,11 +128,13 @@ def main(argv: list[str] | None = None) -> None:
             log_step(run, step, length, speed)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, length, speed)
+            log_probes(run, step.index, model, useful)
             log_diagnosis(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
+    results |= log_probes(run, total_steps, model, useful)
     log_diagnosis(run, train_corpus)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
@@ -238,6 +246,17 @@ def evaluate(
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
     run.say(f"step {step}: {numbers}; {speed.time_left()} left")
     return results
+
+
+def log_probes(
+    run: Run[PretrainingArguments], step: int, model: torch.nn.Module, useful: list[probes.Probe]
+) -> dict[str, float]:
+    """Record and print what the encoder is worth for the tables of --probe; returns the scores."""
+    scores = probes.score_probes(run, model, useful)
+    if scores:
+        run.log(event="probe", step=step, **scores)
+        run.say(f"step {step}: {in_words_of_probes(scores)}")
+    return scores
 
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:

@@ -3,8 +3,9 @@
     bert-repro curves RUN_FOLDER...
 
 On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
-held-out scores. The grey line is the unigram entropy of the training text: the loss of a model that knows only how
-often each piece occurs. A masked language model has learnt from context if its held-out loss is below this line.
+held-out scores and those of probes. The grey line is the unigram entropy of the training text: the loss of a model that
+knows only how often each piece occurs. A masked language model has learnt from context if its held-out loss is below
+this line.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.cards.metrics import METRICS, percent_factor
+from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
 from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
@@ -94,7 +96,10 @@ def draw_curves(folder: str | Path) -> Path | None:
     if importlib.util.find_spec("matplotlib") is None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
-    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label))
+    probes = {
+        label: (steps, [100 * value for value in values]) for label, (steps, values) in probe_curves(events).items()
+    }
+    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(probes))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
@@ -107,6 +112,8 @@ def draw_curves(folder: str | Path) -> Path | None:
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)
+    if probes:
+        draw_scores(axes[-1], probes, "Probes: accuracy, per cent")
     save_figure(figure, folder / CURVES)
     return folder / CURVES
 
@@ -208,7 +215,7 @@ def draw_losses(
         label_ends(axis, ends)
 
 
-def draw_scores(axis: "Axes", by_label: dict[str, Curve]) -> None:
+def draw_scores(axis: "Axes", by_label: dict[str, Curve], title: str = "Held-out scores, per cent") -> None:
     """Draw held-out scores in per cent, by label as `scores` returns them."""
     ends = []
     for (label, (steps, values)), colour in zip(
@@ -222,7 +229,7 @@ def draw_scores(axis: "Axes", by_label: dict[str, Curve]) -> None:
     everything = [value for _, values in by_label.values() for value in values]
     if min(everything) >= 0:
         axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in by_label else None)
-    style_axis(axis, "Held-out scores, per cent")
+    style_axis(axis, title)
     label_ends(axis, ends)
 
 

@@ -1,8 +1,8 @@
 """Tables that are no lines of fields: a .json file with a list of objects, and .parquet; both also packed.
 
-    [{"text": "a", "label": "x"}, ...]              a list of objects
-    {"version": "1", "data": [{"text": ...}, ...]}  an object with one list of objects, whatever its name is
-    {"text": "a", "label": "x"}                     an object a line, as in a .jsonl
+[{"text": "a", "label": "x"}, ...]              a list of objects
+{"version": "1", "data": [{"text": ...}, ...]}  an object with one list of objects, whatever its name is
+{"text": "a", "label": "x"}                     an object a line, as in a .jsonl
 """
 
 import io
@@ -126,6 +126,8 @@ class ParquetTable:
         with open_packed(self.path) as stream:
             content = stream.read(largest_small() + 1)
         if len(content) > largest_small():
-            raise UserError(f"{self.path}: a packed parquet file may have {largest_small():,} bytes; unpack it yourself")
+            raise UserError(
+                f"{self.path}: a packed parquet file may have {largest_small():,} bytes; unpack it yourself"
+            )
         self.size = len(content)
         return io.BytesIO(content)

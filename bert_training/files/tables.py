@@ -164,7 +164,9 @@ def read_table(
     path = Path(path)
     kind = kind or kind_of(path).lower()
     if kind not in KINDS:
-        sheet = "in the spreadsheet, save the sheet as 'CSV UTF-8'" if kind in SPREADSHEETS else "save it as one of these"
+        sheet = (
+            "in the spreadsheet, save the sheet as 'CSV UTF-8'" if kind in SPREADSHEETS else "save it as one of these"
+        )
         raise UserError(f"{path}: expected a file named {', '.join(KINDS)} (or .gz, .xz of these); {sheet}")
     if kind == ".tsv" and delimiter not in (None, "\t"):
         raise UserError(f"{path}: a .tsv is split at tabs, and --delimiter says {delimiter!r}; name the file .csv")

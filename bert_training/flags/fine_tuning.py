@@ -149,9 +149,7 @@ class GlueArguments(FineTuningArguments):
         FIXED | EVALUATION,
     )
     fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | EVALUATION | SERIES)
-    split_seed: int | None = flag(
-        None, "Seed of --validation_split and --folds. Default: --seed.", FIXED | EVALUATION
-    )
+    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED | EVALUATION)
     problem_type: Literal["single_label", "regression"] | None = flag(
         None,
         "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "
@@ -236,7 +234,9 @@ class GlueArguments(FineTuningArguments):
             (not holds_out and "without --validation_split or --folds", ("group_column", "split_seed")),
         )
         if self.validation_split is not None and not 0 <= self.validation_split < 1:
-            raise UserError(f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}")
+            raise UserError(
+                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
+            )
         if self.folds is not None:
             at_least(self, 2, "folds")
             if self.validation_split is not None:
@@ -254,7 +254,8 @@ class GlueArguments(FineTuningArguments):
                 flags = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
                 raise UserError(f"{without}, so {flags} has nothing to compare; give a share such as 0.1")
             refuse_idle(
-                self, (f"as {without}", ("eval_steps", "max_eval_samples")),
+                self,
+                (f"as {without}", ("eval_steps", "max_eval_samples")),
             )
         if holds_out and self.split_seed is None:
             self.split_seed = self.seed
@@ -270,7 +271,9 @@ def delimiter_of(word: str) -> str:
     """The character that --delimiter names. Raises ValueError for any other."""
     character = DELIMITERS.get(word.lower(), word)
     if character not in DELIMITERS.values():
-        raise UserError(f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}")
+        raise UserError(
+            f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}"
+        )
     return character
 
 

@@ -108,6 +108,13 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     max_predictions_per_seq: int | None = flag(
         None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
     )
+    probe: list[str] = flag(
+        [],
+        "Labelled tables, as run_glue.py reads them, or builtin: at each evaluation, a logistic regression on the "
+        "frozen vectors of their texts says what the model is worth for them. The training stays the same.",
+        FREE,
+        nargs="+",
+    )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
     dropout: float | None = flag(
         None,

@@ -318,7 +318,9 @@ def _weights(cells: list, column: str, where: Callable[[int], str]) -> list[floa
         text = str(cell).strip()
         value = float(text) if NUMBER.fullmatch(text) and not isinstance(cell, bool) else math.nan
         if not 0 <= value < math.inf:
-            raise UserError(f"{where(row)}: expected a weight of at least 0 in {column!r}, got {text[:60]!r}; correct it")
+            raise UserError(
+                f"{where(row)}: expected a weight of at least 0 in {column!r}, got {text[:60]!r}; correct it"
+            )
         weights.append(value)
     if not any(weights):
         raise UserError(f"{where(0)}: this and all other weights in {column!r} are 0, so nothing would be learnt")
@@ -437,8 +439,11 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
     if not splits:
         predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
         raise UserError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
-    if args.dataset_name and "train" in splits and not divides and not any(
-        split.startswith("validation") for split in splits
+    if (
+        args.dataset_name
+        and "train" in splits
+        and not divides
+        and not any(split.startswith("validation") for split in splits)
     ):
         raise UserError(
             f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "

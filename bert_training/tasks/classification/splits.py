@@ -131,7 +131,9 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         parts = _first(splitter, rows, classes, None)
     else:
         if not 1 <= round(share * len(train)) < len(train):
-            raise UserError(f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share")
+            raise UserError(
+                f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
+            )
         splitter = model_selection.ShuffleSplit(n_splits=1, test_size=share, random_state=seed)
         parts = _first(splitter, rows, None, None)
     _check_training(data, parts, "--validation_split")
