@@ -72,10 +72,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     model_name_or_path: str | None = flag(
         None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
     )
-    recipe: Literal["paper", "fast"] = flag(
+    recipe: Literal["paper", "fast", "adapt"] = flag(
         "paper",
         "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
-        "in a few hours (bert_training/flags/recipes.py); the script prints them.",
+        "in a few hours. adapt: gentle ones for the further training of a published model on text of a domain. The "
+        "script prints them; bert_training/flags/recipes.py has the reasons.",
         FREE | CARD,
     )
     objective: str = flag(
@@ -225,6 +226,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             raise UserError("give --train_file or --dataset_name, not both")
         if self.config_name and self.model_name_or_path:
             raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.recipe == "adapt" and not self.model_name_or_path:
+            raise UserError("--recipe adapt trains a model further; name it with --model_name_or_path")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
