@@ -21,6 +21,7 @@ from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
+from bert_training.cards.probes import probe_table
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -121,6 +122,8 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if by_label := labels_table(card.metrics, card.run.get("thresholds")):
         results += f"\n\n{by_label}"
+    if table := probe_table(_events(card), card.run.get("probes", {})):
+        results += f"\n\n{table}"
     if (card.folder / CURVES).exists():
         results += PICTURE
     if "thresholds" not in card.run:  # of several labels a text, labels_table says more
@@ -333,13 +336,17 @@ def limits(card: Card) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def _events(card: Card) -> list[dict]:
+    records = card.folder / "metrics.jsonl"
+    return read_events(records) if records.exists() else []
+
+
 def unigram_comparison(card: Card) -> list[str]:
     """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown.
 
     Counted initial weights already do so. For them it says whether the model has learnt more.
     """
-    records = card.folder / "metrics.jsonl"
-    events = read_events(records) if records.exists() else []
+    events = _events(card)
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     loss = card.metrics.get("eval_mlm_loss")
     if entropy is None or loss is None:
