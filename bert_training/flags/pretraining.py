@@ -44,7 +44,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "by their sum. Without numbers, with --recipe adapt: nine tenths from the first file. Default: all files are "
         "one text, each document once an epoch.",
         FIXED | CARD,
-        nargs="*",
+        nargs="+",
+        may_be_empty=True,
     )
     validation_file: list[str] = flag(
         [],
