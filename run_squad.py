@@ -113,9 +113,14 @@ def run_one(
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if new := data.splits.get("test"):
-        threshold = threshold or tuned.results.get("eval_null_score_diff_threshold", 0.0) if training else threshold
+        if training and args.version_2_with_negative and not threshold:
+            threshold = tuned.results["eval_null_score_diff_threshold"]
+            run.say(f"test: no-answer threshold {threshold:g}, the best one for the validation data")
         answers = answer(run, tuned.model, tokenizer, new, windows["test"], features["test"], threshold)
-        tuned.results.update(answers.test_scores(new) if data.scored_test else {})
+        tested = answers.test_scores(new) if data.scored_test else {}
+        tuned.results.update(tested)
+        shown = "exact match {test_exact_match:.2f}, F1 {test_f1:.2f}" if tested else "no gold answers, so no scores"
+        run.say(f"test: {shown.format(**tested)}")
         if run.is_main:
             answers.write(run.output_dir, "test_")
             answers.write_lines(run.output_dir / "test_answers.jsonl")

@@ -145,6 +145,7 @@ def read_table(
     kind: str | None = None,
     delimiter: str | None = None,
     usual_delimiter: str = ",",
+    has_flag: bool = True,
 ) -> Table:
     """Read some columns of a table.
 
@@ -157,6 +158,7 @@ def read_table(
         kind: the kind of the file, such as ".jsonl"; its name says it by default.
         delimiter: what separates the cells of a .csv; None if no flag says so.
         usual_delimiter: what separates them then, unless only the comma finds several columns.
+        has_flag: whether the script has --delimiter, which a message may recommend.
 
     Raises:
         ValueError: the file is not such a table; the message names file and line.
@@ -186,7 +188,7 @@ def read_table(
         header, rows = list(default_header), _with_first((number, first), rows)
     try:
         if kind in SEPARATORS:
-            _check_separator(kind, delimiter, header)
+            _check_separator(kind, delimiter, header, has_flag)
         names = _chosen(header, choose)
     except ValueError as error:
         raise UserError(f"{path}:{number}: {error}") from None
@@ -235,7 +237,7 @@ def _read_parquet(path: Path, choose: Callable[[list[str]], list[str]], may_be_n
     return table
 
 
-def _check_separator(kind: str, delimiter: str, header: list[str]) -> None:
+def _check_separator(kind: str, delimiter: str, header: list[str], has_flag: bool) -> None:
     """Raise ValueError if the only name in a header is several names, with a separator of another kind of file."""
     if len(header) != 1:
         return
@@ -246,18 +248,19 @@ def _check_separator(kind: str, delimiter: str, header: list[str]) -> None:
         # A longer part is no name: the first line is then an example, in whose text the character occurs.
         if separator == delimiter or len(names) < 2 or any(len(name.split()) > 3 for name in names):
             continue
-        raise UserError(_another_separator(kind, delimiter, header[0], separator))
+        raise UserError(_another_separator(kind, delimiter, header[0], separator, has_flag))
 
 
-def _another_separator(kind: str, delimiter: str, header: str, separator: str) -> str:
+def _another_separator(kind: str, delimiter: str, header: str, separator: str, has_flag: bool) -> str:
     ours = PLURALS[delimiter]
-    if kind == ".csv":
+    if kind == ".csv" and has_flag:
         return (
             f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; give "
             f"--delimiter {NAMES[separator]}"
         )
     remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
-    remedy += ", or name it .csv" + ("" if separator == "," else " and give --delimiter")
+    if kind != ".csv" and (has_flag or separator == ","):
+        remedy += ", or name it .csv" + ("" if separator == "," else " and give --delimiter")
     return (
         f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; {remedy}"
     )

@@ -65,10 +65,12 @@ class ConfigFile:
         """
         # Of a flag that has a form with no_, the first action is its own.
         known = {action.dest: action for action in reversed(parser._actions) if action.dest != "help"}
+        names = {option[2:].replace("-", "_"): name for name, one in known.items() for option in one.option_strings}
         words: list[str] = []
         lines: dict[str, int] = {}
         for entry in self.entries:
             where, name = f"{self.path}:{entry.line}", entry.name.replace("-", "_")
+            name = names.get(name, name)  # of a flag with two names, such as lr_scheduler_type
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else "--help lists the flags"
@@ -88,9 +90,9 @@ class ConfigFile:
 
 def _check(entry: Entry, action: argparse.Action, where: str) -> None:
     """Raise ValueError unless a flag takes this value."""
-    if entry.is_list and action.nargs != "+":
+    if entry.is_list and action.nargs not in ("+", "*"):
         raise UserError(f"{where}: {entry.name} takes one value, got a list; write one value")
-    if not entry.values:
+    if not entry.values and action.nargs != "*":
         raise UserError(f"{where}: {entry.name} needs one value or more, got an empty list; leave the line out")
     for value in entry.values:
         if entry.is_list and value.startswith("-"):

@@ -160,6 +160,12 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         scored = any(name.startswith("test_") for name in results)
         paths = paths if scored else own
         flags = [*evaluation_flags(run), *paths]
+        if scored and test and _finds_threshold(run):
+            tested = {name: value for name, value in results.items() if name.startswith("test_")}
+            results = {name: value for name, value in results.items() if name not in tested}
+            stored = [word for word in evaluation_flags(run) if not word.startswith("--null_score_diff_threshold")]
+            yield from _close_scores(folder, run, tested, [*stored, *paths[len(own) :]], "test_", "test_")
+            flags = [*evaluation_flags(run), *own]
         yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
 
 
@@ -190,6 +196,12 @@ def evaluation_flags(run: dict) -> list[str]:
         else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
+
+
+def _finds_threshold(run: dict) -> bool:
+    """Whether the test was answered with the no-answer threshold that the run found and stored, not that of a flag."""
+    flags = run["flags"]
+    return bool(flags.get("version_2_with_negative")) and not flags.get("null_score_diff_threshold")
 
 
 def _split_flags(run: dict) -> list[str]:

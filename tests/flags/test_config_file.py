@@ -56,12 +56,18 @@ def test_the_file_is_the_same_as_the_flags_and_flags_win(config):
     for_features = config("model_name_or_path: m\ninput_file: i\noutput_file: o\nlayers: -1,-2\n", "features.yaml")
     assert parse_arguments(FeatureArguments, ["--config", for_features]).layers == "-1,-2"
     assert parse_arguments(GlueArguments, [*WORDS.split(), "--config", config("", "empty.yaml")])
+    other_name = config(YAML + "lr-scheduler-type: cosine\n", "other_name.yaml")
+    assert parse_arguments(GlueArguments, ["--config", other_name]).lr_scheduler == "cosine"
 
 
 def test_recipes_and_models_see_its_values_as_given_flags(config):
     """A recipe's learning rate gives way to that of the file, and the defaults of a model are found by its name."""
     words = "--output_dir x --recipe fast --config_name tiny --train_file t".split()
     own = parse_arguments(PretrainingArguments, words)
+    mixed = config("config_name: tiny\ntrain_file: [t, u]\nmixture: [3, 1]\n", "mixed.yaml")
+    assert parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", mixed]).mixture == [3.0, 1.0]
+    mixed = config("recipe: adapt\nmodel_name_or_path: m\ntrain_file: [t, u]\nmixture: []\n", "mixed.yaml")
+    assert parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", mixed]).recipe == "adapt"
     path = config("recipe: fast\nlearning_rate: 0.5\nconfig_name: tiny\ntrain_file: t\n")
     found = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", path])
     assert vars(found) == vars(own) | {"config": path, "learning_rate": 0.5} and own.learning_rate != 0.5
@@ -78,6 +84,7 @@ def test_recipes_and_models_see_its_values_as_given_flags(config):
             ":2: expected the name of a flag, got 'learning-rat'; did you mean learning_rat",
         ),
         ("seed: 1\nlearning-rate: 1\n# c\nlearning_rate: 2", ":4: learning_rate stands on line 2, too"),
+        ("lr_scheduler: linear\nlr_scheduler_type: linear", ":2: lr_scheduler stands on line 1, too"),
         ("\nseed: one", ":2: seed must be a whole number, got 'one'"),
         ("max_steps: 1.5", ":1: max_steps must be a whole number, got '1.5'"),
         ("learning_rate: fast", ":1: learning_rate must be a number, got 'fast'"),

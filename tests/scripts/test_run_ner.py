@@ -154,6 +154,8 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     alone = ["--model_name_or_path", str(tmp_path / "run"), "--validation_file", path, "--output_dir"]
     run_ner.main([*alone, str(tmp_path / "again")])
     assert read(tmp_path / "again", "all_results.json")["eval_accuracy"] == results["eval_accuracy"]
+    run_ner.main([*alone[:2], "--test_file", raw, "--output_dir", str(tmp_path / "tagged")])
+    assert (tmp_path / "tagged" / "test_spans.jsonl").read_text() == f"{span}\n"
 
 
 def test_pipeline_prints_the_names_of_the_tags(finished):

@@ -100,8 +100,9 @@ class NerData:
     def baselines(self) -> dict[str, float]:
         """The results of a model that finds no entity, or always gives the most frequent tag of the validation data."""
         if self.plain:
-            tags = Counter(tag for sentence in self.splits["validation"].sentences for tag in sentence.known_tags)
-            return {"eval_accuracy": max(tags.values()) / tags.total()}
+            sentences = self.splits["validation"].sentences if "validation" in self.splits else []
+            tags = Counter(tag for sentence in sentences for tag in sentence.known_tags)
+            return {"eval_accuracy": max(tags.values()) / tags.total()} if tags else {}
         return {"eval_f1": 0.0}
 
 

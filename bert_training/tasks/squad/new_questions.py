@@ -21,7 +21,8 @@ NEEDED = ("question", "context")
 def read_new_questions(path: str | Path, version_2_with_negative: bool = False) -> tuple[list[Question], bool]:
     """The questions of a file, and whether every one has gold answers, by which they are scored.
 
-    In SQuAD 1.1 an empty list of answers counts as none; in SQuAD 2.0 it says that there is no answer.
+    In SQuAD 1.1 an empty list of answers counts as none; in SQuAD 2.0 it says that there is no answer, unless that is
+    so for all questions and none is marked with ``is_impossible``: then the answers were removed.
 
     Raises:
         ValueError: the file cannot be read, violates a rule of ``parse_squad``, or only some questions have answers.
@@ -38,7 +39,7 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
             f"{path}, question {str(odd.get('id'))[:60]!r}: expected gold answers as other questions of the file have "
             "them, got none; give answers to all questions, or to none"
         )
-    scored = bool(given) and all(given)
+    scored = any(entry.get("answers") or entry.get("is_impossible") for entry in entries) and all(given)
     return parse_squad(document, str(path), version_2_with_negative, without_answers=not scored), scored
 
 
@@ -66,7 +67,7 @@ def _from_table(path: str | Path) -> dict[str, Any]:
         return [*NEEDED, *(name for name in ("id", "answers") if name in header and (name == "id" or is_json))]
 
     is_json = kind_of(path) == ".jsonl"
-    table = read_table(path, choose, may_be_null=("answers",))
+    table = read_table(path, choose, may_be_null=("answers",), has_flag=False)
     ids = as_ids(table.columns.get("id") or range(len(table)))
     check_ids(ids, table.where, "id" if "id" in table.columns else None, in_columns=False)
     paragraphs = []

@@ -11,6 +11,7 @@ from bert_training.tasks.squad.new_questions import read_new_questions
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows
 from tests.helpers import short_runs
+from tests.helpers.finished_folders import wrong
 from tests.helpers.records import read
 from tests.helpers.small_networks import save_random_network, small_config
 from tokenization import build_tokenizer
@@ -33,6 +34,8 @@ def squad(*answers: object) -> str:
     [
         ("q.json", squad(None, None), False, ["q0", "q1"], False),
         ("q.json", squad([], []), False, ["q0", "q1"], False),
+        ("q.json", squad([], []), True, ["q0", "q1"], False),
+        ("q.json", squad([]).replace('"answers"', '"is_impossible": true, "answers"'), True, ["q0"], True),
         ("q.json", squad(GOLD, []), True, ["q0", "q1"], True),
         ("q.json", squad(GOLD), False, ["q0"], True),
         ("q.csv", f"question,context\nwhere ?,{CONTEXT}\nwho ?,{CONTEXT}\n", False, ["0", "1"], False),
@@ -57,6 +60,7 @@ def test_files_of_questions(tmp_path, name, text, version_2, ids, scored):
         ("q.json", '{"data": []}', "expected questions, got none"),
         ("q.json", "[]", "expected an object with 'data'"),
         ("q.csv", "question,text\na,b\n", ":1: expected the columns question and context, got ['question', 'text']"),
+        ("q.csv", "question;context\na;b\n", "which has semicolons; save it with commas (a spreadsheet asks"),
         ("q.csv", f"id,question,context\n1,a,{CONTEXT}\n1,b,{CONTEXT}\n", ":3: expected an id of its own"),
         ("q.jsonl", '{"question": "q", "context": 7}', ":1: expected texts as question and context"),
         ("q.jsonl", '{"question": "q", "context": "c", "answers": "c"}', ":1: expected answers as SQuAD has them"),
@@ -76,13 +80,28 @@ def model(tmp_path_factory, tokenizer_folder, vocab):
     return save_random_network(tmp_path_factory.mktemp("model"), tokenizer_folder, config)
 
 
-def test_from_training_to_answers_of_new_questions(model, short_data, tmp_path, no_pictures):
+@pytest.mark.slow
+def test_verify_answers_the_test_with_the_threshold_that_the_run_found(model, tmp_path, no_pictures):
+    for name in ("run_squad.json", "gold.json"):
+        (tmp_path / name).write_text(squad(GOLD, [], GOLD, []))
+    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json")]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "run_squad.json").rename(tmp_path / "data" / "run_squad.json")
+    run_squad.main(short_runs.flags("run_squad", tmp_path / "data", tmp_path / "run", model, *more))
+    results = read(tmp_path / "run", "all_results.json")
+    assert results["eval_null_score_diff_threshold"] and results["test_f1"] != results["eval_at_0_f1"]
+    assert not wrong(tmp_path / "run", evaluate=True)
+
+
+def test_from_training_to_answers_of_new_questions(model, short_data, tmp_path, no_pictures, capsys):
     """The answers of a training are those of its folder alone; with gold answers, they get the official score."""
     (tmp_path / "new.json").write_text(squad(None, None))
     (tmp_path / "gold.json").write_text(squad(GOLD, []))
     more = ["--version_2_with_negative", "--test_file", str(tmp_path / "new.json")]
     run_squad.main(short_runs.flags("run_squad", short_data, tmp_path / "run", model, *more))
     assert not [name for name in read(tmp_path / "run", "all_results.json") if name.startswith("test_")]
+    said = capsys.readouterr().out
+    assert "the best one for the validation data" in said and "test: no gold answers, so no scores" in said
     alone = ["--model_name_or_path", str(tmp_path / "run"), "--output_dir", str(tmp_path / "alone"), "--test_file"]
     run_squad.main([*alone, str(tmp_path / "gold.json")])
     files = ("predictions", "nbest_predictions", "null_odds", "span_predictions")
