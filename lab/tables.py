@@ -280,7 +280,7 @@ def domain(record: dict) -> str:
     tasks = list(next(iter(record["variants"].values()))["tasks"])
     rows = []
     for name, row in record["variants"].items():
-        scores = [around(row["tasks"][task]) for task in tasks]
+        scores = [around(row["tasks"][task]) if task in row["tasks"] else "" for task in tasks]
         rows.append([name, *(f"{row[key]:.2f}" for key in (*losses, general)), *scores])
     heads = ("the model", "nats a word", "pieces a word", "nats a word, general text", *tasks)
     return markdown(heads, rows)

@@ -3,8 +3,8 @@
     python lab/benchmarks/controls.py --model CHECKPOINT --data DIR_WITH_CoLA_AND_MRPC --work_dir /tmp/controls
     python lab/benchmarks/controls.py --model CHECKPOINT --data DIR --work_dir /tmp/controls --only "class weights"
 
-Each row is a series of runs with one flag, and its paired difference from the series without it (`--compare_to`). Rows
-are written to lab/records/controls.json as soon as they are measured; finished runs in the work folder are not repeated.
+Each row is a series of runs with one flag, and its paired difference from the series without it (`--compare_to`). It is
+written to lab/records/controls.json as soon as it is measured. Finished runs in the work folder are not repeated.
 """
 
 import argparse
