@@ -251,7 +251,7 @@ def _check_separator(kind: str, delimiter: str, header: list[str], has_flag: boo
         raise UserError(_another_separator(kind, delimiter, header[0], separator, has_flag))
 
 
-def _another_separator(kind: str, delimiter: str, header: str, separator: str, has_flag: bool) -> str:
+def _another_separator(kind: str, delimiter: str, header: str, separator: str, has_flag: bool = True) -> str:
     ours = PLURALS[delimiter]
     if kind == ".csv" and has_flag:
         return (
