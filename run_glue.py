@@ -9,10 +9,11 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
-pairs) and --label_column name; labels such as 2.5 are scores:
+Your own .csv, .tsv (never quoted), .jsonl, .json or .parquet with the columns `text` and `label`, or those that
+--text_column (two for pairs) and --label_column name; labels such as 2.5 are scores, lists are several labels a
+text. One file is enough (--folds 5 instead is a cross-validation):
 
-    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
+    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_split 0.1 --output_dir runs/own
 
 Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
 search over learning rates. If the command is stopped, start it again, and it continues:
@@ -25,6 +26,7 @@ For random weights, give --config_name mini --tokenizer_name runs/mini. docs/cla
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
+import functools
 import sys
 from typing import Any
 
@@ -46,8 +48,17 @@ from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.long_texts import Reading, pool_windows
+from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
+from bert_training.tasks.classification.thresholds import (
+    Thresholds,
+    chosen_thresholds,
+    origin_of_thresholds,
+    store_thresholds,
+)
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
@@ -72,11 +83,22 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
-    labelled_texts.weigh(args, data)
-    calibration.check_calibrate(args.calibrate, [*data.splits], data.task.labels)
-    series = series_of(args, data)
-    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
+    parts = divided(data, args)
+    for part in parts.values():
+        labelled_texts.weigh(args, part)
+        calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
+    series = series_of(args, *parts.values())
+
+    @functools.lru_cache(maxsize=1)
+    def features(fold: int | None) -> dict[str, Features]:
+        return labelled_texts.features(parts[fold], tokenizer, args.max_seq_length, Reading.of_flags(args))
+
+    features(next(iter(parts)))  # its mistakes, too, are found before a run begins
+    run_all(
+        args,
+        series,
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold)),
+    )
 
 
 def run_one(
@@ -91,11 +113,14 @@ def run_one(
     run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    if args.long_texts == "windows":
+        pool_windows(model, args.window_pooling)
     if "train" in data.splits:
         store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.add_facts(**data.stored_facts())
-    report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
+    run.add_facts(**data.stored_facts(), **origin_of_thresholds(data.task, config, "train" in data.splits))
+    cut = {split: examples.cut for split, examples in data.splits.items()}
+    report_cut(run, cut, config.max_position_embeddings, Reading.of_flags(args).instead(data.texts_per_example))
 
     stored = None if "train" in data.splits else stored_temperature(config)
 
@@ -108,8 +133,7 @@ def run_one(
         train = with_labels_at_the_end(train)
     for line in smoothing_warnings(args, data.class_weights):
         run.say(line)
-    several = data.problem_type == "multi_label_classification"
-    arguments = loss_arguments(args, data.class_weights, several)
+    arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
     tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     if args.calibrate:
@@ -117,7 +141,10 @@ def run_one(
         temperature = temperature or data.temperature(tuned.outcome)
         store_facts(model.config, temperature=temperature)
         run.say(calibration.remark(temperature))
-    tuned.results.update(write_predictions(run, tuned, data, features, temperature))
+    thresholds = chosen_thresholds(data, model.config, tuned.outcome)
+    tuned.results.update(write_predictions(run, tuned, data, features, temperature, thresholds))
+    if thresholds and tuned.trained:
+        store_thresholds(model.config, thresholds)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -184,9 +211,10 @@ def evaluate(
     logits = {split: found["logits"] for split, found in outputs.items()}
     if run.args.calibrate:
         temperature = data.temperature(logits)
+    thresholds = chosen_thresholds(data, run.accelerator.unwrap_model(model).config, logits)
     results: dict[str, Any] = {}
     for split, found in outputs.items():
-        results |= scores_of(data, split, found, temperature)
+        results |= scores_of(data, split, found, temperature, thresholds)
     if results:
         results |= {} if temperature is None else {f"eval_{TEMPERATURE}": temperature}
         run.say(f"step {step}: {by_class.shown(results)}")
@@ -194,14 +222,22 @@ def evaluate(
 
 
 def scores_of(
-    data: labelled_texts.ClassificationData, split: str, outputs: dict, temperature: float | None
+    data: labelled_texts.ClassificationData,
+    split: str,
+    outputs: dict,
+    temperature: float | None,
+    thresholds: Thresholds,
 ) -> dict[str, Any]:
     """The results of a labelled split, with their names in all_results.json."""
     examples, logits = data.splits[split], outputs["logits"]
     assert examples.labels is not None
-    values: dict[str, Any] = score(data.task, logits, examples.labels)
+    values: dict[str, Any]
+    if thresholds:
+        values = score_several(logits, examples.labels, thresholds, data.label_names)
+    else:
+        values = score(data.task, logits, examples.labels)
     values |= score_by_category(data.task, logits, examples.labels, examples.categories)
-    if data.task.labels and (data.own or temperature is not None):
+    if data.task.labels and not thresholds and (data.own or temperature is not None):
         values |= detailed_scores(data.task.labels, logits, examples.labels, temperature)
     values |= {"loss": outputs["loss"]}
     return {metric_prefix(split) + name: value for name, value in values.items()}
@@ -213,6 +249,7 @@ def write_predictions(
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
     temperature: float | None,
+    thresholds: Thresholds,
 ) -> dict[str, Any]:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it.
 
@@ -227,13 +264,16 @@ def write_predictions(
         outputs = predict_split(run, tuned.model, features[split])
         logits[split] = outputs["logits"]
         if split.startswith("test") and data.splits[split].labels is not None:
-            results |= scores_of(data, split, outputs, temperature)
+            results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
-            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"])
+            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(by_class.shown(results))
+    if thresholds:
+        say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
+        return results
     if data.own and run.is_main:
         for path in labelled_texts.write_own(run.output_dir, data, logits, temperature):
             run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")

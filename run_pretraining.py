@@ -16,6 +16,11 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
+A published model continues on a domain of its own, with 2,000 pieces for words that its tokenizer splits:
+
+    python run_pretraining.py --model_name_or_path google-bert/bert-base-uncased --train_file domain.txt \
+        --extend_vocab 2000 --objective mlm --learning_rate 5e-5 --output_dir runs/domain
+
 For a few hours on a small machine; the flags that this sets are printed, and every flag that is given wins:
 
     python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
@@ -36,6 +41,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
+from bert_training.cards.probes import in_words as in_words_of_probes
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -61,11 +67,13 @@ from bert_training.pretraining.corpora import Corpora, build_corpora
 from bert_training.pretraining.corpus import unigram_entropy
 from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.coverage import check_beginning, record_coverage
+from bert_training.pretraining.derived_weights import count_new_weights
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.held_out_texts import HeldOutTexts
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.mixture import note_new_epochs, phase_streams, record_mixture
 from bert_training.pretraining.network import build_pretraining_network
+from bert_training.pretraining.new_pieces import extended_tokenizer
 from bert_training.pretraining.phased_batches import (
     instances_by_length,
     phase_batches,
@@ -76,6 +84,7 @@ from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
+from bert_training.tasks.classification import probes
 from tokenization.train_wordpiece import train_wordpiece
 
 
@@ -89,6 +98,7 @@ def main(argv: list[str] | None = None) -> None:
 
     announce_recipe(run)
     check_early(args)
+    probed = probes.read_tables(args.probe)
     text = checked_text(run)
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -96,6 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     model, initial_weights = build_pretraining_network(run, network_class(args), tokenizer)
     corpora = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, corpora.train[0], args.seed) if args.initial_weights == "counted" else 0
+    count_new_weights(run, model, tokenizer, corpora.train)
     train = training_instances(args, corpora.train, tokenizer)
     held_out = instances_by_length(args, corpora.held_out, tokenizer, held_out=True)
     record_coverage(run, tokenizer, corpora, held_out)
@@ -104,6 +115,8 @@ def main(argv: list[str] | None = None) -> None:
     total_steps = phases[-1].stop
     streams = phase_streams(phases, train, run.world_size)
     origin = record_origin(run, text, corpora, model, initial_weights, phases)
+    useful = probes.tokenised(probed, tokenizer)
+    probes.record_probes(run, useful)
     record_used_tokens(run, train)
     record_mixture(run, text, phases, train)
     note_single_characters(run, corpora.train, tokenizer)
@@ -124,6 +137,8 @@ def main(argv: list[str] | None = None) -> None:
             run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
         if args.model_name_or_path and args.eval_steps:
             evaluate(run, 0, model, held_out, words_and_files, phases[0].length, speed)
+        if args.eval_steps:
+            log_probes(run, 0, model, useful)
 
     batches = phase_batches(run, phases, streams, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
@@ -136,11 +151,13 @@ def main(argv: list[str] | None = None) -> None:
         note_new_epochs(run, phases, streams, step.index)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, words_and_files, length, speed)
+            log_probes(run, step.index, model, useful)
             log_diagnosis(run, *corpora.train)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, words_and_files, phases[-1].length, speed)
+    results |= log_probes(run, total_steps, model, useful)
     log_diagnosis(run, *corpora.train)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
@@ -158,6 +175,8 @@ def announce_recipe(run: Run[PretrainingArguments]) -> None:
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
+    if args.extend_vocab:
+        return extended_tokenizer(run, text)
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
     # Without newer flags, the name is that of earlier versions, whose vocabularies a resumed run needs.
@@ -257,6 +276,17 @@ def evaluate(
     for line in words_and_files.in_words(results):
         run.say(line)
     return results
+
+
+def log_probes(
+    run: Run[PretrainingArguments], step: int, model: torch.nn.Module, useful: list[probes.Probe]
+) -> dict[str, float]:
+    """Record and print what the encoder is worth for the tables of --probe; returns the scores."""
+    scores = probes.score_probes(run, model, useful)
+    if scores:
+        run.log(event="probe", step=step, **scores)
+        run.say(f"step {step}: {in_words_of_probes(scores)}")
+    return scores
 
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:

@@ -46,12 +46,31 @@ def percent(share: float) -> str:
 def bars(guesses: Sequence[Guess]) -> str:
     """Texts with their probabilities as bars."""
     lines = [
-        f'<div class="bar{" first" if number == 0 else ""}"><span class="what">{escape(guess.text)}</span>'
+        f'<div class="bar{" first" if _is_marked(guess, number) else ""}"><span class="what">{_mark(guess)}'
+        f"{escape(guess.text)}</span>"
         f'<span class="track"><span class="fill" style="width:{100 * guess.probability:.1f}%"></span></span>'
         f'<span class="share">{percent(guess.probability)}</span></div>'
         for number, guess in enumerate(guesses)
     ]
     return f'<div class="bars">{"".join(lines)}</div>'
+
+
+def labels(guesses: Sequence[Guess]) -> str:
+    """Labels with their probabilities as bars; those that the text has are marked."""
+    given = [guess for guess in guesses if guess.given]
+    said = f"Labels: {', '.join(escape(guess.text) for guess in given)}" if given else "No label reaches its threshold."
+    return f'<p class="hint">{said}</p>{bars(guesses)}'
+
+
+def _is_marked(guess: Guess, number: int) -> bool:
+    return number == 0 if guess.given is None else guess.given
+
+
+def _mark(guess: Guess) -> str:
+    """A tick before a label that the text has, and its threshold for those who point at it."""
+    if guess.given is None:
+        return ""
+    return f'<span title="threshold {guess.threshold:.3f}">{"✓" if guess.given else "·"}</span> '
 
 
 def gaps(guesses: Sequence[Sequence[Guess]], names: Sequence[str]) -> str:

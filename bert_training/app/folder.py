@@ -23,6 +23,8 @@ from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
+from bert_training.tasks.classification.long_texts import Reading
+from bert_training.tasks.classification.thresholds import stored_thresholds
 from bert_training.tasks.classification.trained_for import stored_temperature
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
@@ -158,6 +160,9 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
     if ANSWERS in HEADS[architecture][1]:
         _check_questions(folder, config)
+    Reading.of_model(config)  # what it stores of texts is checked before anything is shown
+    if CLASSES in HEADS[architecture][1]:
+        stored_thresholds(config)
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
     options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
     try:

@@ -34,6 +34,7 @@ from bert_training.app.folder import (
 )
 from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, start
 from bert_training.app.style import CSS, MONO, SANS
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
 
 # What is not in a list is refused by `readings`, with a sentence; Gradio would print a traceback as well.
 gr.Dropdown.preprocess = lambda self, payload: payload
@@ -226,12 +227,17 @@ def _next_sentence(opened: OpenedModel) -> None:
 
 def _classification(opened: OpenedModel) -> None:
     regression, pair = readings.is_regression(opened), opened.texts == 2
+    several = opened.model.config.problem_type == SEVERAL_LABELS
     what = "a score" if regression else "each of its labels, with a probability"
-    _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.")
+    if several:
+        what += "; a text has those labels, with a tick, whose probability reaches the threshold of the label"
+    long_texts = readings.how_long_texts_are_read(opened)
+    _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.{long_texts}")
 
     def judge(text: str, second: str = "") -> str:
         found = readings.classify(opened, text, second)
-        return drawing.score(found[0]) if regression else drawing.bars(found)
+        draw = drawing.labels if several else drawing.bars
+        return drawing.score(found[0]) if regression else draw(found)
 
     first, second = "The old doctor opened a small practice by the river.", "A doctor began to work beside the river."
     if opened.builtin:

@@ -17,7 +17,9 @@ from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.last_token import with_logits_at_the_end
-from bert_training.tasks.classification.trained_for import stored_temperature
+from bert_training.tasks.classification.long_texts import Reading, text_logits
+from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
@@ -36,10 +38,17 @@ SHOWN_PIECES = 512  # in the table of pieces
 
 @dataclass(frozen=True)
 class Guess:
-    """A piece of the vocabulary, or a label, and its probability; for a regression, the score itself."""
+    """A piece of the vocabulary, or a label, and its probability; for a regression, the score itself.
+
+    Attributes:
+        given: of a model that gives a text several labels, whether the probability reaches the threshold of the label.
+        threshold: that threshold.
+    """
 
     text: str
     probability: float
+    given: bool | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -290,22 +299,50 @@ def is_regression(opened: OpenedModel) -> bool:
 def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
     """The classes of a text or a pair with their probabilities, most probable first; or the score of a regression.
 
-    In a multi-label problem, the probabilities are independent of each other. Otherwise they are those with the
-    temperature that is stored with the model, if there is one.
+    If a text may have several labels, the probabilities are independent of each other, and the thresholds that are
+    stored with the model decide which labels are given.
+    Otherwise they are those with the temperature that is stored with the model, if there is one.
     """
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
         raise UserError("This model judges pairs; write a second text.")
     names = label_names(opened)
-    logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
-    if opened.at_the_end:
-        logits = torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
+    logits = _logits_of_labels(opened, texts)
     shares = _probabilities(logits / (stored_temperature(opened.model.config) or 1.0))[0]
     if is_regression(opened):
         return [Guess(names[0], float(logits[0, 0]))]
-    if opened.model.config.problem_type == "multi_label_classification":
-        shares = logits[0].double().sigmoid()
+    if opened.model.config.problem_type == SEVERAL_LABELS:
+        several = probabilities(logits[0].numpy())
+        thresholds = stored_thresholds(opened.model.config) or [USUAL] * len(names)
+        found = zip(names, several.tolist(), gives(several, thresholds).tolist(), thresholds, strict=True)
+        return sorted((Guess(*one) for one in found), key=lambda guess: -guess.probability)
     return _ranked(names, shares.tolist())
+
+
+def how_long_texts_are_read(opened: OpenedModel) -> str:
+    """A sentence for the page, with a space before it; "" if long texts are refused."""
+    reading = Reading.of_model(opened.model.config)
+    longest = f" Of a text of more than {reading.max_seq_length} pieces,"
+    if reading.in_windows:
+        return f"{longest} overlapping windows are read, and what they say is pooled."
+    return f"{longest} the beginning and the end are read." if reading.long_texts == "head_tail" else ""
+
+
+def _logits_of_labels(opened: OpenedModel, texts: Sequence[str]) -> torch.Tensor:
+    """The logits (1, C) of a text or a pair. What a plain cut, or the last window, would lose is refused."""
+    reading = Reading.of_model(opened.model.config)
+    if reading.long_texts == "cut":
+        logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
+        if opened.at_the_end:
+            return torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
+        return logits
+    found, read = text_logits(opened.model, opened.tokenizer, [[text] for text in texts], reading)
+    if reading.in_windows and read.lost[0]:
+        raise UserError(
+            f"The text has {read.lengths[0]:,} pieces with the special tokens, and this model reads at most the "
+            f"{read.lengths[0] - read.lost[0]:,} in its first {reading.max_windows} windows; shorten it."
+        )
+    return torch.from_numpy(found)
 
 
 def choose(opened: OpenedModel, context: str, endings: str) -> list[Guess]:

@@ -53,6 +53,14 @@ METRICS = {
     "eval_precision": Metric("precision", "Precision", "precision"),
     "eval_recall": Metric("recall", "Recall", "recall"),
     "eval_f1": Metric("f1", "F1", "F1", "F1"),
+    "eval_f1_micro": Metric("f1", "F1, micro average", "F1, micro", "F1, micro"),
+    "eval_subset_accuracy": Metric("accuracy", "Accuracy of the whole set of labels", "subset accuracy", "whole sets"),
+    "eval_average_precision_micro": Metric(
+        "average_precision", "Average precision, micro average", "average precision, micro"
+    ),
+    "eval_average_precision_macro": Metric(
+        "average_precision", "Average precision, macro average", "average precision, macro"
+    ),
     "eval_f1_macro": Metric("f1", "Macro F1, the mean over the classes", "macro F1", "macro F1"),
     "eval_precision_macro": Metric("precision", "Macro precision"),
     "eval_recall_macro": Metric("recall", "Macro recall"),

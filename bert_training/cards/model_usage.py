@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
+from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.scripts import SCRIPTS
 
@@ -26,9 +27,28 @@ FEATURES = """print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidde
 """
 CLASSIFY = """print(classify({text}, truncation=True, max_length={length}))  # the length of its training
 """
+CLASSIFY_SEVERAL = """thresholds = {thresholds}
+found = classify([{text}], truncation=True, max_length={length})[0]  # the length of its training
+print([one["label"] for one in found if one["score"] >= thresholds[classify.model.config.label2id[one["label"]]]])
+"""
 CLASSIFY_AT_THE_END = """inputs = tokenizer({text}, truncation=True, max_length={length}, return_tensors="pt")
 label = model(**inputs).logits[0, -1].argmax()  # the label of a text is that of its last token
 print(model.config.id2label[int(label)])
+"""
+CLASSIFY_WINDOWS = """# As in the training, a long text is read in overlapping windows, whose logits are pooled
+windows = tokenizer({text}, truncation=True, max_length={length}, stride={overlap},
+                    return_overflowing_tokens=True, padding=True, return_tensors="pt")
+windows.pop("overflow_to_sample_mapping")
+with torch.no_grad():
+    logits = model(**{{name: rows[:{most}] for name, rows in windows.items()}}).logits.{pool}(0)
+{result}
+"""
+CLASSIFY_HEAD_TAIL = """ids = tokenizer({text})["input_ids"]
+if len(ids) > {length}:  # as in the training, of a long text the beginning and the end are read
+    ids = ids[:{head} + 1] + ids[-{tail} - 1 :]
+with torch.no_grad():
+    logits = model(torch.tensor([ids])).logits{row}
+{result}
 """
 MARK = """print(mark("Ada Lovelace grew up in London ."))
 """
@@ -128,12 +148,41 @@ def classify(example: Example) -> str:
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
     single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
+    how = flags.get("long_texts")
+    if how == "windows" or (how == "head_tail" and single):
+        return classify_long(example, how, repr(pair["text"]))
     if flags.get("label_token") == "last":
         texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
         return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
     options = ', function_to_apply="none"' if task == "stsb" else ""
     text = repr(pair["text"] if single else pair)
+    if "thresholds" in run:  # several labels a text
+        thresholds = 'classify.model.config.fine_tuning["thresholds"]  # one for each label'
+        if run["thresholds"] == "usual":
+            thresholds = "[0.5] * classify.model.config.num_labels"
+        values = {"text": text, "length": length, "thresholds": thresholds}
+        return example.with_pipeline("classify", "text-classification", ", top_k=None", CLASSIFY_SEVERAL, **values)
     return example.with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
+
+
+def classify_long(example: Example, how: str, text: str) -> str:
+    """The class of a text that may be longer than the model reads at once."""
+    flags, facts, length = example.flags, example.run["data"], example.length
+    last = flags.get("label_token") == "last"
+    auto = "AutoModelForTokenClassification" if last else "AutoModelForSequenceClassification"
+    result = "print(model.config.id2label[int(logits.argmax())])"
+    if facts.get("several_labels"):
+        result = "print(dict(zip(model.config.id2label.values(), logits.sigmoid().tolist())))"
+    elif facts.get("labels") is None:
+        result = "print(float(logits))"
+    values: dict[str, object] = {"text": text, "length": length, "result": result}
+    if how == "windows":
+        values |= {"overlap": length - SPECIAL_TOKENS - flags["doc_stride"], "most": flags["max_windows"]}
+        values["pool"] = "amax" if flags["window_pooling"] == "max" else "mean"
+        return example.with_network(auto, CLASSIFY_WINDOWS, "import torch\n", **values)
+    head = head_of(length - SPECIAL_TOKENS)
+    values |= {"head": head, "tail": length - SPECIAL_TOKENS - head, "row": "[0, -1]" if last else "[0]"}
+    return example.with_network(auto, CLASSIFY_HEAD_TAIL, "import torch\n", **values)
 
 
 def mark(example: Example) -> str:

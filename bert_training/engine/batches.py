@@ -25,6 +25,9 @@ from tokenization.errors import UserError
 # in modeling_bert_repro/losses.py, which training does not import.
 IGNORED = -100
 
+# In a batch of examples of several rows each, such as the windows of a text, the number of rows of every example: (B,).
+NUM_WINDOWS = "num_windows"
+
 STEPS_SORTED_TOGETHER = 50  # more steps need less padding, but are less random
 
 Batch = TypeVar("Batch")
@@ -43,8 +46,9 @@ class Features:
 
     Args:
         columns: name -> one entry per row. ``input_ids``, ``token_type_ids``: one sequence of ints per row. ``labels``:
-            a number per row, or a sequence with one label per token. ``loss_weights``: as the labels, floats by which
-            their losses are multiplied. Others (``start_positions``, ...): a number per row.
+            a number per row, a sequence with one label per token, or an array (rows, C) with a number for each label
+            of a text. ``loss_weights``: as the labels, floats by which their losses are multiplied. Others
+            (``start_positions``, ...): a number per row.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
 
@@ -81,7 +85,7 @@ class Features:
         return other
 
     def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
-        """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
+        """The rows at ``indices``, padded on the right to the longest of them: (B, L), (B,) and (B, C)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
         padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED, "loss_weights": 0}
@@ -89,6 +93,9 @@ class Features:
         for name, column in self.columns.items():
             if np.ndim(column[0]) == 0:
                 batch[name] = torch.tensor(np.asarray([column[index] for index in indices]))
+                continue
+            if isinstance(column, np.ndarray) and column.ndim == 2:
+                batch[name] = torch.from_numpy(column[indices])
                 continue
             kind = np.float64 if name == "loss_weights" else np.int64
             rows = np.full((len(indices), longest), padding[name], dtype=kind)
@@ -99,6 +106,11 @@ class Features:
         batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
         # Scores of a regression are Python floats, which NumPy makes float64; the network computes in float32.
         return {name: values.float() if values.is_floating_point() else values for name, values in batch.items()}
+
+    def by_length(self, batch_size: int) -> list[np.ndarray]:
+        """The indices of all rows in batches, from long to short, so that batches need little padding."""
+        order = np.argsort(-self.lengths, kind="stable")
+        return [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
@@ -113,6 +125,23 @@ class Features:
                 order = group_by_length(order, self.lengths, self.group, epoch, rng)
             self._order_epoch, self._order = epoch, order
         return self._order
+
+
+def num_examples(batch: dict[str, torch.Tensor]) -> int:
+    """The number of examples of a batch."""
+    return len(batch.get(NUM_WINDOWS, batch["input_ids"]))
+
+
+def one_example(batch: dict[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
+    """The batch of the example with this number alone, as padded as it was."""
+    rows = slice(number, number + 1)
+    if NUM_WINDOWS not in batch:
+        return {name: tensor[rows] for name, tensor in batch.items()}
+    total, first = len(batch["input_ids"]), int(batch[NUM_WINDOWS][:number].sum())
+    windows = slice(first, first + int(batch[NUM_WINDOWS][number]))
+    per_window = ("input_ids", "token_type_ids", "attention_mask")
+    assert all(len(batch[name]) == total for name in per_window)
+    return {name: tensor[windows if name in per_window else rows] for name, tensor in batch.items()}
 
 
 def group_by_length(

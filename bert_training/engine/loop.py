@@ -17,7 +17,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from bert_training.engine.batches import IGNORED, first_position
+from bert_training.engine.batches import IGNORED, first_position, num_examples, one_example
 from bert_training.engine.checkpoint import save_checkpoint
 from bert_training.engine.divergence import Divergence, explain_divergence
 from bert_training.engine.run import Run
@@ -180,7 +180,7 @@ def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCoun
     counts = torch.stack(
         [
             labelled.long(),
-            torch.tensor(sum(len(batch["input_ids"]) for batch in micro_batches), device=device),
+            torch.tensor(sum(map(num_examples, micro_batches)), device=device),
             sum(batch["attention_mask"].sum() for batch in micro_batches),
         ]
     )
@@ -244,13 +244,12 @@ def _divergence(
     run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], step: int, loss: float, norm: float
 ) -> Divergence:
     """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
-    unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(micro_batches[0]["input_ids"])
+    unwrapped, size = run.accelerator.unwrap_model(model).eval(), num_examples(micro_batches[0])
     culprits = []
     for micro, batch in enumerate(micro_batches):
         start = first_position(micro, run.rank, run.world_size, size)
         for row in range(size):
-            alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
-            if not torch.isfinite(unwrapped(**alone, num_items_in_batch=1).loss):
+            if not torch.isfinite(unwrapped(**one_example(batch, row), num_items_in_batch=1).loss):
                 culprits.append(start + row)
     instances = size * len(micro_batches) * run.world_size
     return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))

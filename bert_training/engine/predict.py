@@ -32,6 +32,8 @@ def outputs_by_length(
 ) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor], ModelOutput]]:
     """Run the model in evaluation mode over all rows, sorted from long to short so that batches need little padding.
 
+    How a batch is filled is up to the features (``Features.by_length``).
+
     Args:
         model: unwrapped, or as prepared by Accelerate; it is left in evaluation mode.
         run: if given, its processes share the batches, and a progress bar is shown; if None, this process computes
@@ -42,8 +44,7 @@ def outputs_by_length(
         For every batch: the indices of its rows in ``features`` (B,), the batch on ``device``, and the outputs.
     """
     model.eval()
-    order = np.argsort(-features.lengths, kind="stable")
-    batches = [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
+    batches = features.by_length(batch_size)
     own = deal_batches(batches, run) if run else [(indices, False) for indices in batches]
     with run.progress(len(own), "evaluating") if run else nullcontext() as bar:
         for indices, is_filler in own:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.controls import ControlArguments
+from bert_training.flags.long_texts import settled_windows
 from bert_training.flags.natures import (
     AFTERWARDS,
     CARD,
@@ -19,6 +20,8 @@ from bert_training.flags.natures import (
     flag,
 )
 from tokenization.errors import UserError
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 
 
 @dataclass
@@ -95,6 +98,15 @@ class FineTuningArguments(ControlArguments):
         )
 
 
+def names_in(value: list[str] | str | None) -> tuple[str, ...]:
+    """The names that a flag such as --label_column gives, one or several."""
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type", "id_column", "weight_column",
+               "group_column", "delimiter")  # fmt: skip
+
+
 @dataclass
 class ClassArguments(FineTuningArguments):
     """The flags of the scripts that learn classes."""
@@ -138,13 +150,58 @@ class GlueArguments(ClassArguments):
         FIXED | EVALUATION,
         nargs="+",
     )
-    label_column: str | None = flag(
-        None, "Of your own data, the name of the column with the label. Default: as for the text.", FIXED | EVALUATION
-    )
-    problem_type: Literal["single_label", "regression"] | None = flag(
+    id_column: str | None = flag(
         None,
-        "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "
-        "data, classes, unless a label such as 2.5 can only be a score.",
+        "Of your own data, the name of the column that identifies a row in the files of predictions. Default: that of "
+        "the model's training, or id, idx or index.",
+        FIXED | AFTERWARDS,
+    )
+    weight_column: str | None = flag(
+        None, "Of your own training data, the name of the column with the weight of each row in the loss.", FIXED
+    )
+    group_column: str | None = flag(
+        None,
+        "The name of the column that says which rows belong together, such as those of one author: "
+        "--validation_split and --folds keep them on one side.",
+        FIXED,
+    )
+    delimiter: str | None = flag(
+        None,
+        "What separates the cells of your own .csv files: comma, semicolon, tab or pipe, or the character itself. "
+        "Default: as in the model's training, or the comma.",
+        FIXED | DATA | EVALUATION,
+    )
+    validation_split: float | None = flag(
+        None,
+        "Hold out this share of your own training data for validation, such as 0.1, with as many rows of each class "
+        "as that is. 0: train without validation data.",
+        FIXED,
+    )
+    folds: int | None = flag(
+        None,
+        "Cross-validation: train this many times, each time with another part of your own training data held out.",
+        FIXED,
+    )
+    fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | SERIES)
+    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED)
+    label_column: list[str] | str | None = flag(
+        None,
+        "Of your own data, the name of the column with the label; or, for several labels a text, the names of their "
+        "columns, which hold 0 or 1. Default: as for the text.",
+        FIXED | EVALUATION,
+        nargs="+",
+    )
+    label_separator: str | None = flag(
+        None,
+        "Of your own data with several labels a text: what stands between the labels of a cell, such as '|'. Default: "
+        "as for the text; lists in JSON or on the Hub need none.",
+        FIXED | EVALUATION,
+    )
+    problem_type: Literal["single_label", "multi_label", "regression"] | None = flag(
+        None,
+        "Of your own data: whether a text has one class, several labels, or a score. Default: what the model predicts "
+        "or, with training data, several labels for lists, --label_separator or several columns of labels, otherwise "
+        "classes, unless a label such as 2.5 can only be a score.",
         FIXED | EVALUATION,
     )
     max_seq_length: int = flag(
@@ -166,6 +223,25 @@ class GlueArguments(ClassArguments):
         "the model. Labels do not change.",
         AFTERWARDS,
     )
+    long_texts: Literal["cut", "head_tail", "windows"] = flag(
+        "cut",
+        "What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a quarter) and its "
+        "end; or all of it in overlapping windows, whose logits are pooled.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    doc_stride: int | None = flag(
+        None,
+        "Of windows, tokens from the start of one to the start of the next. Default: three quarters of a window.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    window_pooling: Literal["mean", "max"] | None = flag(
+        None,
+        "The logits of a text from those of its windows. Default: mean.",
+        FIXED | CARD | EVALUATION | STORED,
+    )
+    max_windows: int | None = flag(
+        None, "The first windows of a text that are read. Default: 8.", FIXED | CARD | EVALUATION | STORED
+    )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
         False, "Write the predictions for the GLUE server; see bert-repro submission.", AFTERWARDS
@@ -186,27 +262,116 @@ class GlueArguments(ClassArguments):
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise UserError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
         self._check_columns()
+        for name, value in settled_windows(self).items():
+            setattr(self, name, value)
+        self._check_splits()
 
     def _check_columns(self) -> None:
         own = self.dataset_name or self.train_file or self.validation_file or self.test_file
+        training = self.dataset_name or self.train_file
         fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
         refuse_idle(
             self,
-            (self.task_name and fixed, ("text_column", "label_column", "problem_type")),
-            (not own and "without data of your own", ("text_column", "label_column", "problem_type")),
+            (self.task_name and fixed, OF_OWN_DATA),
+            (not own and "without data of your own", OF_OWN_DATA),
+            (not training and "without training data", ("weight_column", "group_column")),
+            (self.dataset_name and "with --dataset_name", ("delimiter",)),
         )
+        if self.delimiter is not None:
+            self.delimiter = delimiter_of(self.delimiter)
         columns = self.text_column or []
         if len(columns) > 2 or len({*columns}) < len(columns):
             raise UserError(
                 f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
             )
-        if self.label_column in columns:
-            raise UserError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
+        for name in names_in(self.label_column):
+            if name in columns:
+                raise UserError(f"--label_column {name} is one of --text_column; a label is no text")
+        given: dict[str, str | None] = {name: name for name in (*columns, *names_in(self.label_column))}
+        for flag_name in ("id_column", "weight_column", "group_column"):
+            name = getattr(self, flag_name)
+            # The rows of one text may belong together; everything else in two places is a mistake.
+            of_text = flag_name == "group_column" and name in columns
+            if name is not None and name in given.values() and not of_text:
+                raise UserError(f"--{flag_name} {name} is named by another flag as well; a column is one thing only")
+            given[flag_name] = None if flag_name == "id_column" else name  # an id may be the group, too
+        self._check_several_labels()
+
+    def _check_several_labels(self) -> None:
+        """Check the flags of several labels a text."""
+        names = names_in(self.label_column)
+        if len(names) == 1:
+            (self.label_column,) = names  # as records have it
+        if len({*names}) < len(names):
+            raise UserError(f"--label_column takes different names; got {' '.join(map(repr, names))}")
+        several = f"--label_column {' '.join(names)}" if len(names) > 1 else ""
+        given = several or ("--label_separator" if self.label_separator is not None else "")
+        if given and self.problem_type in ("single_label", "regression"):
+            raise UserError(
+                f"{given} is for several labels a text, but --problem_type {self.problem_type} gives a text one; leave "
+                "one of them out" + (", or name one column" if several else "")
+            )
+        refuse_idle(self, (several and "with a column for each label", ("label_separator",)))
+        separator = self.label_separator
+        if separator is not None and (not separator or set(separator) & set("\t\r\n\0")):
+            raise UserError(
+                f"--label_separator: expected a mark such as '|' that is no tab and no line end, got {separator!r}"
+            )
+
+    def _check_splits(self) -> None:
+        """The flags that divide the training data; they fill in --split_seed, which a series keeps for all seeds."""
+        training = self.dataset_name or self.train_file
+        holds_out = self.validation_split or self.folds
+        refuse_idle(
+            self,
+            (self.task_name and "with --task_name, whose splits are fixed", ("validation_split", "folds")),
+            (self.validation_file and "with --validation_file", ("validation_split", "folds")),
+            (not training and "without training data of your own", ("validation_split", "folds")),
+            (not self.folds and "without --folds", ("fold",)),
+            (not holds_out and "without --validation_split or --folds", ("group_column", "split_seed")),
+        )
+        if self.validation_split is not None and not 0 <= self.validation_split < 1:
+            raise UserError(
+                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
+            )
+        if self.folds is not None:
+            at_least(self, 2, "folds")
+            if self.validation_split is not None:
+                raise UserError("--folds holds out every part in turn; drop --validation_split")
+            if self.seeds is not None or self.paper:
+                raise UserError(
+                    f"--folds is a series of its own; drop {'--paper' if self.paper else '--seeds'}, or give the "
+                    "command once for each --seed"
+                )
+        if self.fold is not None and not 1 <= self.fold <= (self.folds or 0):
+            raise UserError(f"--fold must be from 1 to {self.folds}; got {self.fold}")
+        if self.validation_split == 0:
+            without = "--validation_split 0 trains without validation data"
+            if self.load_best_model_at_end or self.many_runs:
+                flags = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
+                raise UserError(f"{without}, so {flags} has nothing to compare; give a share such as 0.1")
+            refuse_idle(
+                self,
+                (f"as {without}", ("eval_steps", "max_eval_samples")),
+            )
+        if holds_out and self.split_seed is None:
+            self.split_seed = self.seed
 
     @property
     def many_runs(self) -> bool:
-        """Whether this command is a series of runs: also with --paper."""
-        return self.paper or super().many_runs
+        """Whether this command is a series of runs: also with --paper, and with --folds unless it names one."""
+        folds = self.folds is not None and self.fold is None
+        return self.paper or folds or super().many_runs
+
+
+def delimiter_of(word: str) -> str:
+    """The character that --delimiter names. Raises ValueError for any other."""
+    character = DELIMITERS.get(word.lower(), word)
+    if character not in DELIMITERS.values():
+        raise UserError(
+            f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}"
+        )
+    return character
 
 
 @dataclass
@@ -323,6 +488,11 @@ class SwagArguments(FineTuningArguments):
     """The flags of run_swag.py."""
 
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
+    delimiter: str | None = flag(
+        None,
+        "What separates the cells of .csv files: comma, semicolon, tab or pipe, or the character. Default: the comma.",
+        FIXED | DATA | EVALUATION,
+    )
     max_seq_length: int = flag(
         128,
         "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
@@ -330,3 +500,10 @@ class SwagArguments(FineTuningArguments):
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        files = self.train_file or self.validation_file or self.test_file
+        refuse_idle(self, (not files and "without files of your own", ("delimiter",)))
+        if self.delimiter is not None:
+            self.delimiter = delimiter_of(self.delimiter)

@@ -10,7 +10,7 @@ from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INS
 from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
-from bert_training.flags.recipes import recipe_defaults
+from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -24,6 +24,8 @@ CONFIG_SIZES = {
     "base": (12, 768),
     "large": (24, 1024),
 }
+
+ROUNDED_TO = (8, 16, 32, 64, 128)
 
 
 @dataclass
@@ -39,9 +41,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     mixture: list[float] | None = flag(
         None,
         "How much of the training comes from each file of --train_file, as in 0.7 0.3: weights of instances, divided "
-        "by their sum. Default: all files are one text, each document once an epoch.",
+        "by their sum. Without numbers, with --recipe adapt: nine tenths from the first file. Default: all files are "
+        "one text, each document once an epoch.",
         FIXED | CARD,
         nargs="+",
+        may_be_empty=True,
     )
     validation_file: list[str] = flag(
         [],
@@ -84,10 +88,33 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     model_name_or_path: str | None = flag(
         None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
     )
-    recipe: Literal["paper", "fast"] = flag(
+    extend_vocab: str | None = flag(
+        None,
+        "New pieces for the vocabulary of --model_name_or_path: how many to choose from the training text, or a file "
+        "with one word a line.",
+        FIXED | CARD | START,
+    )
+    pad_vocab_to_multiple_of: int | None = flag(
+        None,
+        "Round the rows of the embeddings up to a multiple of this number, which makes products of matrices faster.",
+        FIXED | CARD,
+        choices=ROUNDED_TO,
+    )
+    max_position_embeddings: int | None = flag(
+        None, "Give the network of --model_name_or_path more positions, at least as many as it has.", FIXED | CARD
+    )
+    new_weights: Literal["derived", "random"] = flag(
+        "derived",
+        "How the weights begin that --model_name_or_path lacks. derived: rows of new pieces as the mean of the pieces "
+        "that they were, new positions as copies, a head for masked words from the embeddings, and output biases from "
+        "counts of the training text. random: the control.",
+        FIXED | CARD,
+    )
+    recipe: Literal["paper", "fast", "adapt"] = flag(
         "paper",
         "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
-        "in a few hours (bert_training/flags/recipes.py); the script prints them.",
+        "in a few hours. adapt: gentle ones for the further training of a published model on text of a domain. The "
+        "script prints them; bert_training/flags/recipes.py has the reasons.",
         FREE | CARD,
     )
     objective: str = flag(
@@ -119,6 +146,13 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     max_predictions_per_seq: int | None = flag(
         None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
+    )
+    probe: list[str] = flag(
+        [],
+        "Labelled tables, as run_glue.py reads them, or builtin: at each evaluation, a logistic regression on the "
+        "frozen vectors of their texts says what the model is worth for them. The training stays the same.",
+        FREE,
+        nargs="+",
     )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
     eval_words: int = flag(
@@ -198,6 +232,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mixture == []:
+            self.mixture = self._mixture_of_recipe()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
         at_least(self, 0, "muon_learning_rate")
@@ -238,10 +274,13 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         check_mixtures(vars(self), phases_of(vars(self)))
         if self.config_name and self.model_name_or_path:
             raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.recipe == "adapt" and not self.model_name_or_path:
+            raise UserError("--recipe adapt trains a model further; name it with --model_name_or_path")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
             raise UserError("--cased is the same as --do_lower_case false; give one of them")
+        self._check_extension()
         no_masks = not objective_of(vars(self)).masks and f"under --objective {self.objective}, which masks nothing"
         refuse_idle(
             self,
@@ -254,9 +293,48 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
+            (
+                not self.model_name_or_path and "without --model_name_or_path",
+                ("max_position_embeddings", "new_weights"),
+            ),
             (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
         )
+
+    @property
+    def new_pieces(self) -> int | None:
+        """How many new pieces --extend_vocab asks for; None if it names a file, or is not given."""
+        return int(self.extend_vocab) if self.extend_vocab and self.extend_vocab.isdecimal() else None
+
+    def _check_extension(self) -> None:
+        if self.extend_vocab is None:
+            return
+        if not self.model_name_or_path:
+            other = "--config_name makes new weights" if self.config_name else "there are none"
+            raise UserError(
+                f"--extend_vocab extends the vocabulary of weights that are given, but {other}; give "
+                "--model_name_or_path, or learn a vocabulary of the right size with --vocab_size"
+            )
+        if self.vocab_size != type(self).vocab_size:
+            raise UserError(
+                "--vocab_size is the size of a vocabulary that is learnt, and --extend_vocab the number of pieces to "
+                "add to one that is given; leave out --vocab_size"
+            )
+        if self.new_pieces == 0 or not self.extend_vocab or self.extend_vocab.startswith("-"):
+            raise UserError(
+                f"--extend_vocab must be a number of at least 1, or a file with one word a line; got "
+                f"{self.extend_vocab!r}"
+            )
+
+    def _mixture_of_recipe(self) -> list[float]:
+        """The shares of the files if --mixture has no numbers."""
+        others = len(self.train_file) - 1
+        if self.recipe != "adapt" or others < 1:
+            raise UserError(
+                "--mixture: expected a weight for each file of --train_file, got none; only with --recipe adapt and at "
+                "least two files it needs no numbers"
+            )
+        return [1 - GENERAL_SHARE, *[GENERAL_SHARE / others] * others]
 
     def _reads_rows(self) -> bool:
         files = (*self.train_file, *self.validation_file)

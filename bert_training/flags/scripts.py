@@ -119,7 +119,11 @@ SCRIPTS = {
             "eval_mnli_mm_accuracy",
             "eval_accuracy",
             "eval_f1",
+            "eval_f1_micro",
             "eval_f1_macro",
+            "eval_subset_accuracy",
+            "eval_average_precision_micro",
+            "eval_average_precision_macro",
         ),
     ),
     "run_squad.py": Script(

@@ -7,14 +7,13 @@ from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.json_files import read_object
-from bert_training.flags.pretraining import CONFIG_SIZES
+from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.flags.shared import SharedArguments
 from bert_training.networks.config_checks import accepted, check_claims
 from bert_training.networks.vocabularies import say
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
-ROUNDED_TO = (8, 16, 32, 64, 128)
 # The sizes of Google's vocabularies, which are not rounded up: English (uncased, cased), Chinese, multilingual (two).
 PUBLISHED_SIZES = (30522, 28996, 21128, 119547, 105879)
 
@@ -115,7 +114,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
         raise UserError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
             "use the tokenizer that the model was trained with; for tokens that you have added, save the model after "
-            "resize_token_embeddings(len(tokenizer))"
+            "resize_token_embeddings(len(tokenizer)); for new pieces, give it to run_pretraining.py first, or "
+            "extend the folder of the model with bert-repro vocabulary --extend"
         )
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.

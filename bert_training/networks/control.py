@@ -102,6 +102,8 @@ def _divisor(given: Count | None, own: Callable[[], Count]) -> torch.Tensor:
 
 
 def _loss(logits: torch.Tensor, labels: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    if labels.is_floating_point() and labels.dim() == 2:  # several labels a text
+        return F.binary_cross_entropy_with_logits(logits.float(), labels.float(), reduction="sum") / count
     if labels.is_floating_point():
         return F.mse_loss(logits.squeeze(-1).float(), labels.float(), reduction="sum") / count
     return _cross_entropy(logits, labels, count)

@@ -197,7 +197,7 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
         find_old_files(weights)
     else:
         checkpoint_config(weights, quiet=True)  # whether it is a BERT at all comes first
-    own = _tokenizer_of(weights)
+    own = weights_tokenizer(weights)
     if own is not None:
         check_rows(tokenizer, tokenizer_name, own, weights)
         return tokenizer
@@ -219,7 +219,7 @@ def _same_place(one: str, other: str) -> bool:
     return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
 
 
-def _tokenizer_of(weights: str) -> PreTrainedTokenizerBase | None:
+def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     """The tokenizer beside the weights of a checkpoint; None if there is none."""
     if is_old_checkpoint(weights):
         files = find_old_files(weights)

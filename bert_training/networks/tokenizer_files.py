@@ -26,12 +26,12 @@ from bert_training.networks.vocabularies import (
     never_produced,
     rules,
     say,
-    use_words,
     words_of_the_user,
 )
 from tokenization import load_vocab
 from tokenization.bert_tokenizer import forget_calls
 from tokenization.errors import UserError
+from tokenization.extend_vocabulary import put_pieces
 from tokenization.fingerprint import tokenizer_sha256
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -199,7 +199,7 @@ def _take_words(path: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> 
     words = words_of_the_user(path, pieces, tokenizer)
     if not words:
         return
-    use_words(tokenizer, words)
+    put_pieces(tokenizer, words)
     if quiet:
         return
     say(f"{path}: words in {named(words)}, which {TOKENIZER} calls unused; they are used, and saved in both files")

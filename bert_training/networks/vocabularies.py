@@ -5,19 +5,16 @@ A network knows only numbers. With another piece in a row it computes on, and no
 
 import itertools
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.errors import UserError
+from tokenization.extend_vocabulary import UNUSED
 from tokenization.wordpiece import BLANKS
 
-# Google's vocabularies have such rows, which its documentation advises to fill with words of one's own.
-UNUSED = re.compile(r"[\[<]unused[ _-]?\d+[\]>]", re.IGNORECASE)
 NAMED = 10
 SETTINGS = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
 
@@ -120,22 +117,6 @@ def words_of_the_user(path: Path, pieces: Sequence[str], tokenizer: PreTrainedTo
             "tokenizer.json calls [unused...] may hold other pieces, words that are nowhere else in the vocabulary"
         )
     return compared.words
-
-
-def use_words(tokenizer: PreTrainedTokenizerBase, words: Mapping[int, str]) -> None:
-    """Put words into rows of a tokenizer's vocabulary."""
-    backend = tokenizer.backend_tokenizer
-    old = backend.model
-    pieces = {row: piece for piece, row in backend.get_vocab(with_added_tokens=False).items()} | dict(words)
-    vocabulary = {piece: row for row, piece in pieces.items()}
-    backend.model = WordPiece(
-        vocabulary,
-        unk_token=old.unk_token,
-        max_input_chars_per_word=old.max_input_chars_per_word,
-        continuing_subword_prefix=old.continuing_subword_prefix,
-    )
-    if hasattr(tokenizer, "_vocab"):
-        tokenizer._vocab = vocabulary
 
 
 def never_produced(tokenizer: PreTrainedTokenizerBase, words: Mapping[int, str]) -> dict[int, str]:

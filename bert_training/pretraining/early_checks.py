@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.files.links import refuse_links
@@ -11,10 +13,12 @@ from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
-from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import corpus_folders
+from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
+from bert_training.pretraining.new_pieces import check_extension
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "validation_split", "mixture")
@@ -31,7 +35,7 @@ def check_early(args: PretrainingArguments) -> None:
     Raises:
         ValueError: one of them is wrong.
     """
-    check_unfinished(args)
+    begun = check_unfinished(args)
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)
     else:
@@ -39,8 +43,9 @@ def check_early(args: PretrainingArguments) -> None:
         check_length(bert_config(args.config_name or "mini", 1), length)
     if args.tokenizer_name:
         tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
-        if args.model_name_or_path and not is_old_checkpoint(args.model_name_or_path):  # whose tensors are read once
-            check_fit(checkpoint_config(args.model_name_or_path, quiet=True), tokenizer, 1, quiet=True)
+        check_extension(args, tokenizer, begun)
+        if args.model_name_or_path:
+            _check_weights(args, args.model_name_or_path, tokenizer)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
     for name in corpus_folders(vars(args)):
@@ -51,8 +56,21 @@ def check_early(args: PretrainingArguments) -> None:
         check_text(args.validation_file, objective_of(vars(args)), args.text_column)
 
 
-def check_unfinished(args: PretrainingArguments) -> None:
+def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that the network can have the rows and the positions that the flags ask for."""
+    if is_old_checkpoint(weights):  # whose tensors are read once
+        config = find_old_files(weights).config
+        check_positions(args, config)
+        return
+    config = checkpoint_config(weights, quiet=True)
+    check_fit(sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer)), tokenizer, 1, quiet=True)
+
+
+def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
     """Check that the flags that decide the vocabulary and the corpus are those of the run that is resumed.
+
+    Returns:
+        What run.json says of that run; {} if none is resumed.
 
     Raises:
         ValueError: they are not, so that its corpus and its checkpoints would be refused when a vocabulary was learnt.
@@ -60,14 +78,14 @@ def check_unfinished(args: PretrainingArguments) -> None:
     folder = Path(args.output_dir)
     begun = any(folder.glob("corpus/train*/manifest.json")) or any(folder.glob("checkpoint-[0-9]*"))
     if not args.resume_from_checkpoint or not begun or not (folder / "run.json").is_file():
-        return
+        return {}
     try:
-        flags = read_facts(folder)["flags"]
+        facts = read_facts(folder)
     except ValueError:  # the start of the run has warned of it, and nothing else needs it
-        return
+        return {}
     defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(args)}
-    then = defaults | flags  # earlier versions had fewer flags
-    names = [*OF_CORPUS] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
+    then = defaults | facts["flags"]  # earlier versions had fewer flags
+    names = [*OF_CORPUS, "extend_vocab"] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
     if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
         names += ["cased", "do_lower_case"]
     changed = [f"{name} {then[name]} -> {now}" for name in names if then[name] != (now := getattr(args, name))]
@@ -76,3 +94,4 @@ def check_unfinished(args: PretrainingArguments) -> None:
             f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
             f"({', '.join(changed)}); give the same flags, or another --output_dir"
         )
+    return facts

@@ -8,7 +8,9 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.networks.new_rows import size_config
 from bert_training.networks.pretrained import checkpoint_config
+from bert_training.pretraining.derived_weights import derive_weights, new_pieces_of, sized_config
 from bert_training.pretraining.masking import check_masking
 from tokenization.special_tokens import check_special_tokens
 
@@ -35,10 +37,13 @@ def build_pretraining_network(
         check_special_tokens(tokenizer)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)
-        check_fit(config, tokenizer, args.max_seq_length)
+        origins = new_pieces_of(args, tokenizer)
+        sized = sized_config(args, config, tokenizer, origins)
+        check_fit(sized, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
         before, config.is_decoder = config.is_decoder, left_to_right
         model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), config=config)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
+        model, new = derive_weights(run, model, sized, tokenizer, origins, new)
         run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
         if before != left_to_right:
             ways = ("left to right", "in both directions")
@@ -49,6 +54,7 @@ def build_pretraining_network(
         config.is_decoder = left_to_right
         if args.initializer_range is not None:
             config.initializer_range = args.initializer_range
+        size_config(config, len(tokenizer), {}, args.pad_vocab_to_multiple_of)
         check_fit(config, tokenizer, args.max_seq_length)
         model = cls(config)
     if args.model_impl == "repro":

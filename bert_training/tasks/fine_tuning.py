@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
-from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
@@ -127,6 +127,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     names = config_labels(checkpoint_config)
     # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
     other_classes = names and set(names) != set(model.config.label2id or {})
+    other_classes = other_classes or _gives_several(checkpoint_config) != _gives_several(model.config)
     classifier = getattr(model, "classifier", None)
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
         draw_classifier(classifier, model.config.initializer_range)
@@ -135,6 +136,10 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
         return ""
     classes = names or [f"{checkpoint_config.num_labels} classes"]
     return f", in place of the checkpoint's head for {', '.join(classes)}"
+
+
+def _gives_several(config: PretrainedConfig) -> bool:
+    return config.problem_type == "multi_label_classification"
 
 
 def choose_encoder(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:

@@ -22,6 +22,7 @@ from bert_training.engine.finished import read_facts, read_results
 from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
+from bert_training.flags.long_texts import without_idle
 from bert_training.flags.natures import STORED, Dataclass, natures
 from bert_training.flags.scripts import SCRIPTS, script_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
@@ -108,7 +109,7 @@ def _problem(value: object, kind: Any) -> str | None:
     """What a flag of this type must be, in words; None if the value is that."""
     if kind is bool:
         return None if isinstance(value, bool) else "true or false"
-    if kind is int:
+    if kind in (int, int | None):
         return None if type(value) is int and value > 0 else "a positive whole number"
     literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     choices = [choice for literal in literals for choice in get_args(literal)]
@@ -135,6 +136,8 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)
+    if "long_texts" in stored_names(cls):
+        found = without_idle(found, given)
     return {name: value for name, value in found.items() if name in stored_names(cls)}
 
 
@@ -147,7 +150,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
     places = [folder] if asked else []
     if asked and asked != "auto":
         places.append(Path(asked).parent)
-    if given.get("seeds") is not None or given.get("paper"):  # a series continues without being asked
+    series = given.get("folds") and not given.get("fold")
+    if given.get("seeds") is not None or given.get("paper") or series:  # a series continues without being asked
         places += sorted(path.parent for path in folder.glob("*/run.json"))
     for place in places:
         if (place / "run.json").is_file():
@@ -192,6 +196,8 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
+        if value is None:  # a flag of windows, for texts that are now read without
+            continue
         run.say(
             f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
             f"--{_words(name, stored[name])} feeds it as in its training"

@@ -29,7 +29,7 @@ from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut, whole_lengths
 from bert_training.tasks.prediction_files import as_ids, check_ids
 from bert_training.tasks.task_data import files_or_hub, sample_limit
 from tokenization.errors import UserError
@@ -37,9 +37,7 @@ from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 INDEX = ("", "id", "index", "ind")
-GIVE_FILES = (
-    "give --train_file and --validation_file in SWAG's layout (.csv, .tsv, .jsonl: sent1, sent2, ending0, ..., label)"
-)
+GIVE_FILES = "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
 
 
 @dataclass
@@ -137,7 +135,9 @@ def load_data(args: SwagArguments) -> SwagData:
     """
     files = files_or_hub(args, GIVE_FILES, "examples")
     if files:
-        splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
+        splits = {
+            split: read_swag(path, labelled=split != "test", delimiter=args.delimiter) for split, path in files.items()
+        }
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
@@ -152,18 +152,21 @@ def load_data(args: SwagArguments) -> SwagData:
     return SwagData(args.dataset_name or "custom", splits)
 
 
-def read_swag(path: str | Path, labelled: bool = True) -> SwagExamples:
+def read_swag(path: str | Path, labelled: bool = True, delimiter: str | None = None) -> SwagExamples:
     """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
         labelled: if False, the label column may be absent, or contain -1 or nothing.
+        delimiter: what separates the cells of a .csv; the comma by default.
 
     Raises:
         ValueError: with file and line, if the file is not such a table.
     """
     may_be_null = () if labelled else (LABEL,)
     with unchanged(path):
-        table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
+        table = read_table(
+            path, lambda header: find_columns(header, labelled), may_be_null=may_be_null, delimiter=delimiter
+        )
         facts = {"source": str(path), "sha256": sha256(Path(path))}
     return _examples(table.columns, table.where, labelled, facts)
 
@@ -235,7 +238,7 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     check_room(max_length, tokenizer, 2)
     found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
     for split, part in data.splits.items():
-        refuse_alike(split, part.cut, max_length)
+        refuse_alike(split, part.cut, f"--max_seq_length {max_length}")
     return found
 
 
@@ -243,11 +246,15 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     cut: dict[int, None] = {}  # the numbers of the examples, each once
+    lengths: list[int] = []  # of all pairs, uncut
     for start in range(0, len(examples), 5_000):
         part = slice(start, start + 5_000)
-        encoded = tokenizer(
+        pairs = (
             [context for context in examples.contexts[part] for _ in range(choices)],
             [ending for endings in examples.endings[part] for ending in endings],
+        )
+        encoded = tokenizer(
+            *pairs,
             truncation="longest_first",
             max_length=max_length,
             split_special_tokens=True,
@@ -258,8 +265,12 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
             rows = encoded[name]
             column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
         cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded))
+        lengths += whole_lengths(encoded, tokenizer, pairs)
     alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
-    examples.cut = summarise_cut([*cut], len(examples), examples.where, alike)
+    counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
+    examples.cut = summarise_cut(
+        [*cut], len(examples), examples.where, alike, **counts, longest=max(lengths, default=0)
+    )
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)

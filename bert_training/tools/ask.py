@@ -1,7 +1,11 @@
-"""Ask a fine-tuned model questions about a text.
+"""Ask a fine-tuned model questions about a text, or what a text is.
 
     bert-repro ask --model runs/squad --question "Who wrote it?" --context "It was written by Ada."
     bert-repro ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
+    bert-repro ask --model runs/own --text "Please close the window." "Is it raining?"
+
+A model of run_glue.py says of each --text, in a line with one JSON object, its class or score, or its labels, and their
+probabilities; labels are those whose probability reaches the threshold that run_glue.py has stored with the model.
 
 A context file contains one or more contexts, separated by blank lines. For every question and context, in their order,
 a line with one JSON object is printed: the answer, its score (the softmax over the n-best spans), its first character
@@ -42,6 +46,7 @@ from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
+from bert_training.tools import ask_labels
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
@@ -157,20 +162,38 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return model, tokenizer
 
 
+def print_labels(name: str, texts: Sequence[str], second: str | None) -> None:
+    """Print what a model of run_glue.py says of each text."""
+    model, tokenizer = ask_labels.load(name)
+    for warning in coverage(tokenizer, texts).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
+        print(warning, file=sys.stderr)
+    for record in ask_labels.judge(model, tokenizer, texts, second, warn=lambda text: print(text, file=sys.stderr)):
+        print(json.dumps(record, ensure_ascii=False))
+
+
 def main(argv: list[str] | None = None) -> None:
     """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
     parser = command_parser("ask", __doc__)
     parser.add_argument(
         "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
     )
-    parser.add_argument("--question", required=True, nargs="+", help="One or more questions, each in quotes.")
-    source = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("--question", nargs="+", help="One or more questions, each in quotes.")
+    ask_labels.add_flags(parser)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--context", help="The text that contains the answer.")
     source.add_argument("--context_file", help="A UTF-8 text file of contexts that are separated by blank lines.")
     parser.add_argument(
         "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this number."
     )
     args = parser.parse_args(argv)
+    in_text, given = ("context", "context_file"), {name for name, value in vars(args).items() if value is not None}
+    if args.text:
+        if others := given - {"model", "text", "second_text"}:
+            parser.error(f"--{min(others)} is for questions; leave it out, or --text")
+        print_labels(args.model, args.text, args.second_text)
+        return
+    if not args.question or not given & {*in_text} or args.second_text is not None:
+        parser.error("give --question with --context or --context_file, or --text")
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
     model, tokenizer = load(args.model)
     for warning in coverage(tokenizer, contexts).warnings("the contexts", OTHER_VOCABULARY, KEEP_ACCENTS):

@@ -1,6 +1,10 @@
-"""Learn a WordPiece vocabulary from files and save it as a tokenizer folder.
+"""Learn a WordPiece vocabulary from files, or extend that of a tokenizer or a model, and save it in a folder.
 
 bert-repro vocabulary --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
+bert-repro vocabulary --extend MODEL --extend_vocab 2000 --train_file domain.txt --output_dir extended
+bert-repro vocabulary --extend MODEL --extend_vocab words.txt --output_dir extended
+
+If MODEL has weights, the folder gets them too, with rows for the new pieces.
 """
 
 import os
@@ -11,6 +15,7 @@ from typing import Any
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.text_files import FORMS, read_texts
 from bert_training.flags.parsing import command_parser
+from bert_training.tools.extension import add_extension_flags, extend_from_flags
 from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
 
 
@@ -46,8 +51,9 @@ def main(argv: list[str] | None = None) -> None:
         ValueError, OSError: as ``learn_vocabulary`` does.
     """
     parser = command_parser("vocabulary", __doc__)
-    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
-    parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
+    parser.add_argument("--train_file", "--train-file", nargs="+", help=FORMS)
+    parser.add_argument("--vocab_size", "--vocab-size", type=int, help="size of the vocabulary to learn")
+    add_extension_flags(parser)
     parser.add_argument("--output_dir", "--output-dir", required=True)
     parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
     parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
@@ -59,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         "lowered, and if that changes few words of the text",
     )
     parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
-    parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
+    parser.add_argument("--min_frequency", "--min-frequency", type=int, help="default: 2")
     parser.add_argument(
         "--limit_alphabet",
         "--limit-alphabet",
@@ -73,12 +79,20 @@ def main(argv: list[str] | None = None) -> None:
         "--tokenize_chinese_chars",
         "--tokenize-chinese-chars",
         choices=("true", "false"),
-        default="true",
-        help="make each CJK ideograph a word; false: for texts with spaces between their words",
+        help="make each CJK ideograph a word; false: for texts with spaces between their words. Default: true",
     )
     args = parser.parse_args(argv)
     if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
+    if args.extend is not None:
+        extend_from_flags(parser, args)
+        return
+    for name in ("extend_vocab", "pad_vocab_to_multiple_of"):
+        if getattr(args, name) is not None:
+            parser.error(f"--{name} has no effect without --extend; leave it out")
+    for name in ("train_file", "vocab_size"):
+        if getattr(args, name) is None:
+            parser.error(f"the following arguments are required: --{name}")
     if args.cased and args.do_lower_case == "true":
         parser.error("--cased is the same as --do_lower_case false; give one of them")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
@@ -91,8 +105,8 @@ def main(argv: list[str] | None = None) -> None:
         do_lower_case=not args.cased and args.do_lower_case != "false",
         strip_accents=None if args.strip_accents is None else args.strip_accents == "true",
         layout=args.layout,
-        min_frequency=args.min_frequency,
+        min_frequency=2 if args.min_frequency is None else args.min_frequency,
         limit_alphabet=args.limit_alphabet,
-        tokenize_chinese_chars=args.tokenize_chinese_chars == "true",
+        tokenize_chinese_chars=args.tokenize_chinese_chars != "false",
     )
     print(f"{len(pieces)} pieces in {args.output_dir}")

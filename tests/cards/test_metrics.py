@@ -13,6 +13,7 @@ from bert_training.flags.scripts import SCRIPTS
 from bert_training.pretraining.word_loss import WordSums
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification
+from bert_training.tasks.classification import multi_label_scores
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix
 from bert_training.tasks.ner.metrics import span_scores, word_scores
@@ -40,7 +41,12 @@ def glue_results() -> set[str]:
         splits = [split for split in task.files if split.startswith("validation")]
         keys |= {metric_prefix(split) + metric for split in splits for metric in task.metrics}
     own = {f"eval_{name}" for name in detailed_scores("ab", np.eye(2), [0, 1], 2.0)}
-    return keys | {f"eval_{name}" for name in classification.METRICS} | own | {"eval_loss", "eval_temperature"}
+    return (
+        keys
+        | {f"eval_{name}" for name in (*classification.METRICS, *multi_label_scores.METRICS)}
+        | own
+        | {"eval_loss", "eval_temperature"}
+    )
 
 
 def squad_results() -> set[str]:

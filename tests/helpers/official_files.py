@@ -103,8 +103,19 @@ def glue_arguments(**given) -> SimpleNamespace:
         "max_eval_samples",
         "text_column",
         "label_column",
+        "label_separator",
         "problem_type",
         "resume_from_checkpoint",
+    )
+    names += (
+        "id_column",
+        "weight_column",
+        "group_column",
+        "delimiter",
+        "validation_split",
+        "folds",
+        "fold",
+        "split_seed",
     )
     return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
 

@@ -11,10 +11,10 @@ from bert_training.networks.vocabularies import (
     check_rows,
     compare,
     never_produced,
-    use_words,
     words_of_the_user,
 )
 from tokenization import build_tokenizer
+from tokenization.extend_vocabulary import put_pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "b", "##a", "cat", "dog"]
@@ -135,7 +135,7 @@ def test_words_are_whole_pieces_in_every_reader(tmp_path):
     tokenizer = copy.deepcopy(OWN)
     tokenizer.add_tokens(["new"])
     assert tokenizer.tokenize("Zebra, aax new") == ["[UNK]", "[UNK]", "[UNK]", "new"]
-    use_words(tokenizer, {5: "zebra", 6: "##ax"})
+    put_pieces(tokenizer, {5: "zebra", 6: "##ax"})
     tokenizer.save_pretrained(tmp_path)
     for opened in (tokenizer, copy.deepcopy(tokenizer), AutoTokenizer.from_pretrained(tmp_path)):
         assert opened.tokenize("Zebra [MASK] aax new") == ["zebra", "[MASK]", "a", "##ax", "new"]

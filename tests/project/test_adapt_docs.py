@@ -24,7 +24,8 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     monkeypatch.chdir(tmp_path)
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=64)
     save_random_network(tmp_path / "google-bert/bert-base-uncased", tokenizer_folder, config)
-    sentence = "the doctor opened the house . "
+    sentence = "the doctor opened the house . bevacizumab nivolumab . "
+    (tmp_path / "words.txt").write_text("bevacizumab\n")
     for name in ("domain", "wiki", "domain_heldout", "wiki_heldout"):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(sentence * n for n in range(1, 60)) + "\n")
     rows = "text,label\nthe house .,a\nthe doctor .,b\n"
@@ -33,6 +34,6 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     found = commands()
     assert [words[0] for words in found[:4]] == ["run_pretraining.py", "run_glue.py", "run_glue.py", "bert-repro"]
     for program, *words in found:
-        words = ["1" if word == "100" else word for word in words]  # the step to show
+        words = [{"100": "1", "2000": "2"}.get(word, word) for word in words]  # the step to show, the new pieces
         assert not PROGRAMS[program](words + (SHORT if program.endswith(".py") else [])), capsys.readouterr().err
     assert "own_before" in (tmp_path / "report/report.md").read_text()

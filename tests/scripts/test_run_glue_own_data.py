@@ -128,15 +128,12 @@ def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, o
     assert lines(tmp_path / "alone") == lines(tmp_path / "run")
 
 
-def test_a_model_that_gives_several_labels_is_refused(tmp_path, pretrained, capsys):
-    several = {"num_labels": 3, "problem_type": "multi_label_classification"}
+def test_from_a_model_that_gives_several_labels_classes_are_trained_anew(tmp_path, pretrained, capsys):
+    several = {"num_labels": 2, "problem_type": "multi_label_classification"}
     model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", **several)
     path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
-    for more in (["--test_file"], ["--validation_file"], ["--train_file", path, "--validation_file"]):
-        told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", *more, path)
-        assert f"{model}: the model gives a text several labels (problem_type multi_label_classification in its" in told
-    given = [f"--model_name_or_path={model}", f"--train_file={path}", f"--validation_file={path}", "--max_steps=1"]
-    run(tmp_path / "new", *given, "--problem_type=single_label")
+    run(tmp_path / "new", f"--model_name_or_path={model}", f"--train_file={path}", f"--validation_file={path}")
+    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
     assert BertConfig.from_pretrained(tmp_path / "new").problem_type == "single_label_classification"
 
 
@@ -169,7 +166,15 @@ def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys
             "--text_column takes one name, or two different ones for a pair",
         ),
         (["--test_file=x", "--text_column", "a", "--label_column=a"], "--label_column a is one of --text_column"),
-        (["--test_file=x", "--problem_type=multi_label"], "invalid choice: 'multi_label'"),
+        (["--test_file=x", "--problem_type=several"], "invalid choice: 'several'"),
+        (["--test_file=x", "--label_column", "a", "b", "--problem_type=single_label"], "--label_column a b is for sev"),
+        (["--test_file=x", "--label_separator=|", "--problem_type=regression"], "--label_separator is for several la"),
+        (
+            ["--test_file=x", "--label_column", "a", "b", "--label_separator=|"],
+            "no effect with a column for each lab",
+        ),
+        (["--test_file=x", "--label_column", "a", "a"], "--label_column takes different names; got 'a' 'a'"),
+        (["--test_file=x", "--label_separator="], "--label_separator: expected a mark such as '|' that is no tab and"),
     ],
 )
 def test_flags_that_cannot_be_meant_are_refused(capsys, given, expected):

@@ -13,6 +13,9 @@ from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
+REMEDY = (
+    "give --max_seq_length up to 64, the model's maximum, or give --long_texts head_tail or windows, or split the texts"
+)
 PREFIX = "the king walked to the old house by the river . "  # 11 pieces
 
 
@@ -54,25 +57,26 @@ def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_pat
     dev = write(tmp_path / "dev.csv", [("the king", "x"), ("the queen", "y")])
     new = write(tmp_path / "new.csv", [(PREFIX, "x"), (PREFIX + "old", "y")])
     run_glue.main(flags(pretrained, tmp_path, train, dev, "--test_file", new, "--max_seq_length=12"))
-    lines = [line for line in capsys.readouterr().out.splitlines() if "were cut" in line]
+    out = capsys.readouterr().out.splitlines()
+    assert "longest inputs in tokens: train 13, validation 4, test 14 (--max_seq_length 12)" in out
+    lines = [line for line in out if "were cut" in line]
     assert lines == [
         f"warning: train: 1 of 4 examples (25.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{train}:3; give --max_seq_length up to 64, the model's maximum, or split the texts",
+        f"{train}:3; 1 of 26 tokens (3.8 %) are not read; {REMEDY}",
         f"warning: test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{new}:2, after which 2 cannot be told apart; give --max_seq_length up to 64, the model's maximum, or split "
-        "the texts",
+        f"{new}:2, after which 2 cannot be told apart; 3 of 27 tokens (11.1 %) are not read; {REMEDY}",
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
-        "train": {"cut": 1, "examples": 4},
-        "validation": {"cut": 0, "examples": 2},
-        "test": {"cut": 2, "examples": 2},
+        "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},
+        "validation": {"cut": 0, "examples": 2, "longest": 4, "tokens": 8, "tokens_lost": 0},
+        "test": {"cut": 2, "examples": 2, "longest": 14, "tokens": 27, "tokens_lost": 3},
     }
 
 
 def test_at_the_model_s_maximum_only_splitting_helps(pretrained, tmp_path, capsys):
     train = write(tmp_path / "train.csv", [("the king", "x"), (PREFIX * 6, "y")])
     run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=64"))
-    assert "the model reads no more, so split the texts" in capsys.readouterr().out
+    assert "reads no more, so give --long_texts head_tail or windows, or split the texts" in capsys.readouterr().out
 
 
 def refused(capsys, main, argv) -> str:
@@ -126,7 +130,9 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
     out = capsys.readouterr().out
     assert f"train: 2 of 3 examples (66.7 %) are longer than --max_seq_length 16 and were cut, the first: {path}" in out
     assert f"{path}:3, after which 1 cannot be told apart" in out
-    assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {"cut": 2, "examples": 3}
+    assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {
+        "cut": 2, "examples": 3, "longest": 18, "tokens": 80, "tokens_lost": 5,
+    }  # fmt: skip
 
 
 def test_endings_that_the_cut_makes_the_same_are_refused(pretrained, tmp_path, capsys):

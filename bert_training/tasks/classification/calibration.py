@@ -66,8 +66,10 @@ def calibration_scores(
     return values
 
 
-def check_calibrate(asked: bool, splits: Iterable[str], labels: Sequence[str] | None) -> None:
+def check_calibrate(asked: bool, splits: Iterable[str], labels: Sequence[str] | None, several: bool = False) -> None:
     """Raise ValueError if --calibrate is given without validation data, or for data without classes."""
+    if asked and several:
+        raise UserError("--calibrate is for one class a text, and these texts may have several labels; leave it out")
     if asked and labels is None:
         raise UserError("--calibrate: the labels are scores (a regression), which have no probabilities; leave it out")
     if asked and not any(split.startswith("validation") for split in splits):

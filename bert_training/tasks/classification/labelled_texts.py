@@ -13,9 +13,10 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 and what the label, and ``glue`` has the table of the tasks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -24,11 +25,12 @@ from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import by_class, calibration, predictions
+from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
+from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
-from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
     check_flags,
     class_weights_of,
@@ -48,7 +50,8 @@ class Examples:
 
     Attributes:
         texts: one list, or two for pairs, with a text for each row.
-        labels: as in the source until ``encode_labels`` turns them into numbers; None if they are hidden.
+        labels: as in the source until ``encode_labels`` turns them into numbers, or ``multi_label.encode`` if a text
+            has several; None if they are hidden.
         index: the index of each row in the source, or 0, 1, ... if the source has none.
         where: returns the place of a row, counted from 0, for error messages.
         facts: the split's part of run.json.
@@ -57,6 +60,7 @@ class Examples:
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
         weights: the weight of each row in the training loss; None if all are alike.
+        groups: which rows belong together, for ``splits``.
     """
 
     texts: tuple[list[str], ...]
@@ -69,18 +73,31 @@ class Examples:
     cut: CutTexts = CutTexts()
     notes: list[str] = field(default_factory=list)
     weights: list[float] | None = None
+    groups: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.texts[0])
 
     def first(self, count: int | None) -> "Examples":
         """The first ``count`` examples; all of them for None."""
-        labels = None if self.labels is None else self.labels[:count]
-        texts = tuple(column[:count] for column in self.texts)
-        categories = {name: cells[:count] for name, cells in self.categories.items()}
-        weights = None if self.weights is None else self.weights[:count]
+        return self if count is None or count >= len(self) else self.select(range(count))
+
+    def select(self, rows: Sequence[int]) -> "Examples":
+        """The examples with these numbers, in this order."""
+
+        def of(column: list | None) -> Any:
+            return None if column is None else [column[row] for row in rows]
+
         return replace(
-            self, texts=texts, labels=labels, index=self.index[:count], categories=categories, weights=weights
+            self,
+            texts=tuple(map(of, self.texts)),
+            labels=of(self.labels),
+            index=of(self.index),
+            where=lambda row: self.where(rows[row]),
+            categories={name: of(cells) for name, cells in self.categories.items()},
+            weights=of(self.weights),
+            groups=of(self.groups),
+            notes=list(self.notes),
         )
 
 
@@ -99,6 +116,8 @@ class ClassificationData:
     @property
     def problem_type(self) -> ProblemType:
         """The value for ``problem_type`` in the model's config."""
+        if self.task.several_labels:
+            return "multi_label_classification"
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
@@ -126,15 +145,22 @@ class ClassificationData:
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
-        return {"task": self.name, "labels": self.task.labels, "splits": facts} | facts_of(self.class_weights)
+        several = {"several_labels": True} if self.task.several_labels else {}
+        found = {"task": self.name, "labels": self.task.labels, **several, "splits": facts}
+        return found | facts_of(self.class_weights)
 
     def stored_facts(self) -> dict:
         """What the model's config stores, so that later commands read the same columns."""
-        columns = next(iter(self.splits.values())).columns
+        first, separator = next(iter(self.splits.values())), self.task.label_separator
+        columns = first.columns
+        ids = [examples.columns.index for examples in self.splits.values() if examples.columns.index is not None]
         return {
             "texts_per_example": self.texts_per_example,
             "text_columns": list(columns.texts),
-            "label_column": columns.label,
+            "label_column": list(columns.hot) or columns.label,
+            "id_column": ids[0] if ids else None,
+            "delimiter": first.facts.get("delimiter", ","),
+            **({"label_separator": separator} if separator else {}),
         }
 
     def summary(self) -> str:
@@ -142,11 +168,14 @@ class ClassificationData:
         lines = []
         for split, examples in self.splits.items():
             columns = ", ".join(map(repr, examples.columns.names()))
-            lines.append(f"{self.name} {split}: {len(examples):,} examples, {examples.facts['source']} ({columns})")
+            divided = f"; {examples.facts['divided']}" if "divided" in examples.facts else ""
+            source = f"{examples.facts['source']} ({columns}){divided}"
+            lines.append(f"{self.name} {split}: {len(examples):,} examples, {source}")
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
             lines += [f"  {note}" for note in examples.notes]
-        lines.append(f"labels: {', '.join(self.task.labels or ['scores'])}")
+        several = ", several a text" if self.task.several_labels else ""
+        lines.append(f"labels{several}: {', '.join(self.task.labels or ['scores'])}")
         return "\n".join([*lines, *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
@@ -156,8 +185,11 @@ class ClassificationData:
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
+        metrics: Sequence[str] = self.task.metrics
         seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
-        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss", *seen)]
+        if self.task.several_labels:
+            metrics, seen = multi_label_scores.metric_names(self.label_names), []
+        names = [split + metric for split in splits for metric in (*metrics, "loss", *seen)]
         return names, splits[0] + self.task.main_metric if splits else ""
 
     def temperature(self, logits: dict[str, np.ndarray]) -> float:
@@ -170,7 +202,11 @@ class ClassificationData:
         values: dict[str, float] = {}
         for split, examples in self.splits.items():
             if split.startswith("validation"):
-                scores = score_of_constant(self.task, np.asarray(examples.labels), with_macro_f1=self.own)
+                labels = np.asarray(examples.labels)
+                if self.task.several_labels:
+                    scores = multi_label_scores.score_of_constants(labels)
+                else:
+                    scores = score_of_constant(self.task, labels, with_macro_f1=self.own)
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
@@ -195,19 +231,23 @@ def weigh(args: GlueArguments, data: ClassificationData) -> None:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
+def features(
+    data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int, reading: Reading | None = None
+) -> dict[str, Features]:
     """The model's inputs for every split, with labels if there are any.
 
-    If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
+    Args:
+        reading: how longer texts are read; default: they are cut.
 
     Raises:
-        ValueError: the length leaves no room for text, or nothing that differs is left of the training texts.
+        ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
     """
-    tokenizer = text_tokenizer(tokenizer)
+    tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
     check_room(max_length, tokenizer, data.texts_per_example)
-    found = {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+    reading.check(tokenizer, data.texts_per_example)
+    found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
     for split, examples in data.splits.items():
-        refuse_alike(split, examples.cut, max_length)
+        refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
         if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
             raise UserError(
                 f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
@@ -216,25 +256,20 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
     return found
 
 
-def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Features:
-    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
-    cut: list[int] = []
-    for start in range(0, len(examples), 10_000):
-        encoded = tokenizer(
-            *(column[start : start + 10_000] for column in examples.texts),
-            truncation="longest_first",
-            max_length=max_length,
-            split_special_tokens=True,
-            return_token_type_ids=True,
-            return_attention_mask=False,
-        )
-        for name, column in columns.items():
-            column += encoded[name]
-        cut += cut_rows(encoded, start)
-    examples.cut = summarise_cut(cut, len(examples), examples.where, count_alike(columns["input_ids"]))
+def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> Features:
+    read = read_texts(examples.texts, tokenizer, reading)
+    examples.cut = summarise_cut(
+        [row for row, lost in enumerate(read.lost) if lost],
+        len(examples),
+        examples.where,
+        count_alike(read.input_ids),
+        **read.counts(reading),
+    )
+    labels: dict[str, Any] = {}
     if examples.labels is not None:
-        columns["labels"] = examples.labels
-    return Features(columns, tokenizer.pad_token_id)
+        several = isinstance(examples.labels[0], tuple)
+        labels["labels"] = np.asarray(examples.labels, dtype=np.float32) if several else examples.labels
+    return read.features(labels, tokenizer.pad_token_id, reading.in_windows)
 
 
 def weighted_features(data: ClassificationData, features: dict[str, Features]) -> Features | None:
@@ -246,13 +281,22 @@ def weighted_features(data: ClassificationData, features: dict[str, Features]) -
     return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
 
 
-def write_predictions(folder: Path, data: ClassificationData, split: str, logits: np.ndarray) -> Path:
+def write_predictions(
+    folder: Path, data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
+) -> Path:
     """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
+
+    If a text may have several labels, the cells are as in a|b, and ``predictions_<split>.csv`` and ``.jsonl`` have the
+    probability of every label, too.
 
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
     """
     task = data.task
-    if task.labels is None:
+    if thresholds is not None:
+        spelled = multi_label_scores.write_several(
+            folder, split, data.splits[split].index, logits, thresholds, data.label_names, task.label_separator
+        )
+    elif task.labels is None:
         digits = ".3f" if task.files else ".9g"
         spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
     else:

@@ -6,7 +6,8 @@ Files and the Hub go the same way. A cell holds one word or number:
     2.5                  scores; classes with --problem_type single_label
     0.0, 1.0             either, and a flag must decide: pandas writes whole numbers so if another row has none
     nan, None, NA, ...   what programs write if there is no value; refused unless the flag, model or data set names it
-    ["a", "b"]           several labels for one text; refused
+    ["a", "b"]           several labels for one text: multi_label.py
+    a|b                  one class; refused without a flag if it looks like several labels
 """
 
 import math
@@ -81,8 +82,9 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
             isinstance(label, str) and LIST.fullmatch(label.strip())
         ):
             raise UserError(
-                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; several labels for one "
-                "text cannot be learnt, so give each text one label"
+                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; a text has one label "
+                "here; to learn several, give lists in all rows of the training data (.jsonl) without --problem_type, "
+                "or cells such as a|b with --label_separator"
             )
         text = as_text(label)
         if not isinstance(label, str | int | float):
@@ -147,7 +149,7 @@ def infer_task(
     for part in splits.values():
         # Without the flag, labels such as 0.0 together with 0 are refused, unless the model has these classes.
         if part.labels is not None and (problem_type or not training):
-            part.labels = [_as_name(value, names) for value in part.labels]
+            part.labels = [as_name(value, names) for value in part.labels]
     if trained.unnamed and not training:
         _check_unnamed(splits, trained)
     return replace(task, labels=tuple(names), metrics=ACCURACY)
@@ -226,6 +228,7 @@ def _check_classes(examples: Labelled) -> None:
             "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
             "regression for scores, or --problem_type single_label for classes"
         )
+    _refuse_look_alike(examples)
     spelled: dict[str, str] = {}
     for row, value in enumerate(examples.labels or []):
         text = as_text(value)
@@ -235,6 +238,20 @@ def _check_classes(examples: Labelled) -> None:
                 f"{examples.where(row)}: the label {text!r:.60} is {other!r:.60} in another row; write them alike, or "
                 "give --problem_type single_label if these are two classes"
             )
+
+
+def _refuse_look_alike(examples: Labelled) -> None:
+    """Refuse classes that may be several labels each: with "|", or with a mark and a part that is a class alone."""
+    cells = {as_text(label): row for row, label in reversed([*enumerate(examples.labels or [])])}
+    for separator in "|;,":
+        for cell, row in sorted(cells.items(), key=lambda found: found[1]):
+            parts = [part.strip() for part in cell.split(separator)]
+            if len(parts) > 1 and all(parts) and (separator == "|" or any(part in cells for part in parts)):
+                raise UserError(
+                    f"{examples.where(row)}: the label {cell!r:.60} may be one class or the labels "
+                    f"{parts[0]!r:.40} and {parts[1]!r:.40}; give --label_separator "
+                    f"{separator!r} for several labels a text, or --problem_type single_label for one class"
+                )
 
 
 def _check_numbers(part: Labelled) -> None:
@@ -263,6 +280,11 @@ def _names(examples: Labelled) -> list[str]:
     texts = {as_text(value) for value in examples.labels or []}
     if all(NUMBER.fullmatch(text) for text in texts):
         texts = {_whole(text) for text in texts}
+    return names_in_order(texts)
+
+
+def names_in_order(texts: set[str]) -> list[str]:
+    """Names of classes, sorted; whole numbers by their values."""
     return sorted(texts, key=int if all(INTEGER.fullmatch(text) for text in texts) else None)
 
 
@@ -273,7 +295,7 @@ def _whole(text: str) -> str:
     return str(int(float(text)))
 
 
-def _as_name(value: Any, names: Sequence[str]) -> Any:
+def as_name(value: Any, names: Sequence[str]) -> Any:
     """The name that a label stands for: itself, that of a whole number, or that of a class without a name."""
     whole = _whole(as_text(value))
     spellings = (as_text(value), whole, f"LABEL_{whole}")

@@ -21,11 +21,12 @@ from tokenization.errors import UserError
 
 
 def check_classes(args: GlueArguments, task: Task) -> None:
-    """Raise ValueError for a regression, because a network for token classification has only classes."""
-    if args.label_token == "last" and task.labels is None:
+    """Raise ValueError for other than one class a text, because a network for token classification has only classes."""
+    other = "several labels a text" if task.several_labels else "scores (a regression)" if task.labels is None else ""
+    if args.label_token == "last" and other:
         raise UserError(
-            "--label_token last: expected classes, got scores (a regression); leave the flag out or, if it "
-            "comes from the model, give --label_token cls"
+            f"--label_token last: expected classes, got {other}; leave the flag out or, if it comes from the model, "
+            "give --label_token cls"
         )
 
 

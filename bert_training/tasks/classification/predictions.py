@@ -25,7 +25,13 @@ DIGITS = ".7g"  # a float32 has no more
 
 
 def write_probabilities(
-    folder: Path, split: str, ids: Sequence[str], names: Sequence[str], shares: np.ndarray, labels: Sequence[str]
+    folder: Path,
+    split: str,
+    ids: Sequence[str],
+    names: Sequence[str],
+    shares: np.ndarray,
+    labels: Sequence[str],
+    lists: Sequence[list[str]] | None = None,
 ) -> Path:
     """Write the two files of a classification; return the path of the .csv.
 
@@ -33,6 +39,7 @@ def write_probabilities(
         names: of the classes, in the order of the columns of ``shares``.
         shares: the probabilities (rows, classes).
         labels: the predicted label of every row.
+        lists: of several labels a text, the labels of every row, for the .jsonl.
     """
     rows = [[float(f"{share:{DIGITS}}") for share in row] for row in shares]
     header = ["id", "label", *(PREFIX + name for name in names)]
@@ -42,7 +49,7 @@ def write_probabilities(
         split,
         (
             {"id": id_, "label": label, "probabilities": dict(zip(names, row))}
-            for id_, label, row in zip(ids, labels, rows, strict=True)
+            for id_, label, row in zip(ids, labels if lists is None else lists, rows, strict=True)
         ),
     )
     return path

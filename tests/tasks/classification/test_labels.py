@@ -44,7 +44,7 @@ def on_the_hub(monkeypatch, names=None, **splits: list) -> None:
 # --- A cell ------------------------------------------------------------------------------------------------
 
 CELLS = [
-    ([[1], [2, 3]], 0, "got [1]; several labels for one text cannot be learnt, so give each text one label"),
+    ([[1.5], [2.5]], 0, "expected a list of words in 'label', or of the whole numbers of classes, got 1.5 in [1.5]"),
     (["good", None], 1, "expected a label in 'label', got None; fill it in, or leave out the row"),
     ([1.5, math.nan], 1, "expected a label in 'label', got nan; fill it in, or leave out the row"),
     (["good", "bad "], 1, "without spaces around it, got 'bad '"),
@@ -53,7 +53,7 @@ CELLS = [
     (["good", "nan"], 1, "expected a label, got 'nan'; fill it in, or leave out the row, or, if it is a class, give"),
     (["good", ""], 1, "expected a label, got an empty field; fill it in, or leave out the row"),
     ([0.0, 1.0], 0, "the label '0.0' may be a class (pandas writes whole numbers so if another row has none) or a s"),
-    ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; several labels for one text"),
+    ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; a text has one label here"),
     ([b"good", b"bad"], 0, "expected a word or a number in 'label', got b'good'; name another column with --label_c"),
     ([datetime(2024, 1, 3), datetime(2024, 1, 4)], 0, "number in 'label', got datetime.datetime(2024, 1, 3, 0, 0); na"),
 ]
@@ -116,7 +116,7 @@ def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
 def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
     assert "own.csv:3: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
-    assert "several labels for one text cannot be learnt" in told
+    assert "a text has one label here; to learn several, give lists in all rows" in told
 
 
 def test_a_word_in_brackets_is_a_class(tmp_path):
@@ -135,7 +135,7 @@ def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
 def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
     on_the_hub(monkeypatch, train=["a", "b"], more=["a", "b"])
     told = glue_error(dataset_name="x/y")
-    assert "there is training data but nothing to evaluate on, only the splits train, more; save the splits " in told
+    assert "there is training data but nothing to evaluate on, only the splits train, more; hold some of it" in told
     assert told.endswith("give these with --train_file and --validation_file instead of --dataset_name")
     on_the_hub(monkeypatch, test=["a", "b"])
     assert glue_error(dataset_name="x/y").endswith("got test; --do_predict predicts the split test")

@@ -80,7 +80,7 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
         ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', ":2: expected a number as label, got 'x'"),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "a line, got: NaN is no number of JSON"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', ":2: expected a word or a number in 'label'"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', ":1: expected a list of labels in 'label'"),
         ('{"text": "a", "label": "x"}\n{"text": "b", "label": "x "}\n', "without spaces around it, got 'x '"),
         ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
@@ -129,7 +129,9 @@ def test_missing_and_unfit_files_are_refused(tmp_path):
     assert "cannot be read: Is a directory" in glue_error(
         train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv")
     )
-    assert "no.xlsx: expected a file named .tsv, .csv, .jsonl" in glue_error(train_file=str(tmp_path / "no.xlsx"))
+    sheet = glue_error(train_file=str(tmp_path / "no.xlsx"))
+    assert "no.xlsx: expected a file named .csv, .tsv, .jsonl, .json, .parquet" in sheet
+    assert "in the spreadsheet, save the sheet as 'CSV UTF-8'" in sheet
     assert "no such folder" in glue_error(task_name="rte", data_dir=str(tmp_path / "none"))
     folder = write_task(tmp_path / "RTE", "rte")
     (folder / "dev.tsv").unlink()

@@ -1,0 +1,93 @@
+"""New pieces for the vocabulary of the weights that a run begins with (``--extend_vocab``)."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from bert_training.engine.run import Run
+from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
+from bert_training.files.hashing import sha256
+from bert_training.files.json_files import read_object
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks.pretrained import load_tokenizer
+from bert_training.networks.vocabularies import say
+from bert_training.pretraining.held_out import lines_of_side
+from bert_training.pretraining.text import Text
+from tokenization.bert_tokenizer import save_tokenizer_files
+from tokenization.errors import UserError
+from tokenization.extend_vocabulary import check_extendable, extend_vocabulary, read_words, remarks_in_lines
+from tokenization.fingerprint import tokenizer_sha256
+
+RECORD = "new_pieces.json"
+
+
+def check_extension(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, begun: dict[str, Any]) -> None:
+    """Check --extend_vocab before the text is read: the tokenizer and, if there is one, the list of words.
+
+    Args:
+        begun: what run.json says of the run that is resumed; {} for a new one.
+
+    Raises:
+        ValueError: the list cannot be read, is not that with which the run began, or the tokenizer is not one of BERT.
+    """
+    if args.extend_vocab is None:
+        return
+    check_extendable(tokenizer)
+    if args.new_pieces is not None:
+        return
+    if not Path(args.extend_vocab).is_file():
+        raise UserError(
+            f"--extend_vocab {args.extend_vocab}: expected a number of pieces or a file with one word a line; there is "
+            "no such file"
+        )
+    listed = read_words(args.extend_vocab, tokenizer)
+    then = (begun.get("new_pieces") or {}).get("list_sha256")
+    if then not in (None, sha256(Path(args.extend_vocab))):
+        raise UserError(
+            f"--extend_vocab {args.extend_vocab}: the list has changed since the run in {args.output_dir} began; give "
+            "the list that it was started with, or another --output_dir"
+        )
+    for remark in remarks_in_lines(listed.remarks):
+        say(remark)
+
+
+def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
+    """The tokenizer of the weights with new pieces; the first process makes it, and the others find it.
+
+    Raises:
+        ValueError: the text offers fewer pieces than were asked for.
+    """
+    args = run.args
+    base = load_tokenizer(args.tokenizer_name, quiet=True)
+    asked: str | int | None = args.new_pieces
+    if asked is None:
+        asked = sha256(Path(str(args.extend_vocab)))
+    share = 0.0 if args.validation_file else args.validation_split
+    key = json.dumps([asked, tokenizer_sha256(base), text.fingerprint, share])
+    folder = run.output_dir / "corpus" / f"vocabulary-extended-{zlib.crc32(key.encode()):08x}"
+    if not (folder / RECORD).exists():  # it exists after an interruption, and on the other processes
+        run.say("choosing new pieces" if args.new_pieces else f"adding the words of {args.extend_vocab}")
+        new = args.new_pieces or read_words(str(args.extend_vocab), base).pieces
+        extended = extend_vocabulary(base, _training_lines(text, share), new)
+        for line in extended.summary():
+            run.say(line)
+        make_folder(folder.parent)
+        remove_folder(folder)
+        with new_folder(folder) as draft:
+            save_tokenizer_files(extended.tokenizer, draft, base.model_max_length)
+            own = {} if args.new_pieces else {"list_sha256": asked}
+            write_json(draft / RECORD, own | extended.facts())
+    run.add_facts(new_pieces=read_object(folder / RECORD))
+    return load_tokenizer(str(folder), quiet=True)
+
+
+def _training_lines(text: Text, share: float) -> Iterator[str]:
+    """The paragraphs to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
+    lines = lines_of_side(text.lines(), share, held_out=False) if share else text.lines()
+    shown = tqdm(lines, unit=" lines", desc="reading", disable=None)
+    return (line for line in shown if line is not None)

@@ -1,0 +1,318 @@
+"""How texts of any length reach a classifier: cut, as head and tail, or in windows whose logits are pooled.
+
+--max_seq_length 8 has room for 6 of the tokens 0 to 15 of a text:
+
+    cut          [CLS] 0 1  2  3  4  5 [SEP]
+    head_tail    [CLS] 0 1 12 13 14 15 [SEP]     a quarter of 8 from the beginning, the rest from the end
+    windows      [CLS] 0 1  2  3  4  5 [SEP]     --doc_stride 4: a window begins 4 tokens after the one before it
+                 [CLS] 4 5  6  7  8  9 [SEP]
+                 [CLS] 8 9 10 11 12 13 [SEP]
+                 [CLS] 12 13 14 15 [SEP]
+
+A text in windows is one example. Its windows go through the network as rows of one batch, their logits are pooled into
+one row (mean or maximum), and the loss is that of the pooled logits. Whoever wants the logits of texts calls
+``text_logits``, or trains and evaluates a network after ``pool_windows``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from bert_training.engine.batches import NUM_WINDOWS, Features
+from bert_training.engine.predict import outputs_by_length
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.flags.long_texts import head_of
+from bert_training.tasks.cut_texts import cut_rows, encode_whole, whole_lengths
+from bert_training.tasks.stored_flags import stored_flags, stored_length
+from tokenization.errors import UserError
+from tokenization.special_tokens import text_tokenizer
+
+ROWS = ("input_ids", "token_type_ids")
+CHUNK = 1_000  # texts that are tokenised together; the library keeps everything that it cuts off
+Columns = Sequence[Sequence[str]]
+"""The texts, or the first and the second texts of pairs."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The flags that say how a text is read; see ``GlueArguments``."""
+
+    max_seq_length: int
+    long_texts: Literal["cut", "head_tail", "windows"] = "cut"
+    doc_stride: int | None = None
+    window_pooling: Literal["mean", "max"] | None = None
+    max_windows: int | None = None
+    label_token: Literal["cls", "last"] = "cls"
+
+    @classmethod
+    def of_flags(cls, args: GlueArguments) -> "Reading":
+        """As the flags of a run say."""
+        return cls(
+            args.max_seq_length,
+            args.long_texts,
+            args.doc_stride,
+            args.window_pooling,
+            args.max_windows,
+            args.label_token,
+        )
+
+    @classmethod
+    def of_model(cls, config: PretrainedConfig) -> "Reading":
+        """As the model was fine-tuned; texts are cut at its positions if its config does not say.
+
+        Raises:
+            ValueError: what is stored contradicts itself; the folder may come from somebody else.
+        """
+        longest = stored_length(config) or config.max_position_embeddings
+        place = str(config.name_or_path or "config.json")
+        flags: dict[str, Any] = {"max_seq_length": longest} | stored_flags(GlueArguments, config.to_dict(), place)
+        try:
+            return cls.of_flags(GlueArguments(output_dir="none", model_name_or_path="model", **flags))
+        except ValueError as error:
+            raise UserError(f"{place}: the stored flags contradict each other: {error}") from error
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether a long text is read in windows."""
+        return self.long_texts == "windows"
+
+    @property
+    def limit(self) -> str:
+        """The flag beyond which a text loses tokens."""
+        if self.in_windows:
+            return f"--max_windows {self.max_windows}"
+        return f"--max_seq_length {self.max_seq_length}"
+
+    def instead(self, texts: int) -> str:
+        """Ways to read what a plain cut loses, as words of a command; "" if none is left to try."""
+        possible = ["head_tail", *(["windows"] if texts == 1 and self.label_token == "cls" else [])]
+        return f"--long_texts {' or '.join(possible)}" if self.long_texts == "cut" else ""
+
+    def check(self, tokenizer: PreTrainedTokenizerBase, texts: int) -> None:
+        """Raise ValueError if texts, or pairs of ``texts`` = 2, cannot be read in this way."""
+        if self.in_windows and texts == 2:
+            raise UserError(
+                "--long_texts windows reads a single text, not pairs, of which either could be the long one; give "
+                "--long_texts head_tail or cut"
+            )
+        needed = tokenizer.num_special_tokens_to_add(pair=texts == 2) + 4 * texts
+        if self.long_texts == "head_tail" and self.max_seq_length < needed:
+            raise UserError(
+                f"--max_seq_length {self.max_seq_length} leaves no room for the beginning and the end of "
+                f"{'two texts' if texts == 2 else 'a text'} (--long_texts head_tail); give {needed} or more"
+            )
+
+
+class ReadTexts(NamedTuple):
+    """Texts or pairs as rows for the network; all lengths count the special tokens.
+
+    Attributes:
+        input_ids, token_type_ids: for every text its rows: one, or its windows.
+        lengths: the tokens of every text before it is cut.
+        lost: how many of them are in no row.
+        needed: how many rows it takes to read all of it.
+    """
+
+    input_ids: list[list[list[int]]]
+    token_type_ids: list[list[list[int]]]
+    lengths: list[int]
+    lost: list[int]
+    needed: list[int]
+
+    def features(self, columns: dict[str, list], pad_token_id: int, in_windows: bool) -> Features:
+        """The rows as features, with further columns that have an entry for every text."""
+        rows: dict[str, list] = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
+        if in_windows:
+            return WindowFeatures(rows | columns, pad_token_id)
+        return Features({name: [only for (only,) in rows[name]] for name in ROWS} | columns, pad_token_id)
+
+    def counts(self, reading: Reading) -> dict[str, int]:
+        """The counts of ``CutTexts``."""
+        counts = {"tokens": sum(self.lengths), "lost": sum(self.lost), "longest": max(self.lengths)}
+        if reading.in_windows:
+            counts["windows"] = sum(map(len, self.input_ids))
+            counts["in_several"] = sum(len(rows) > 1 for rows in self.input_ids)
+            counts["most_windows"] = max(self.needed)
+        return counts
+
+
+# --- from texts to rows -----------------------------------------------------------------------------------
+
+
+def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+    """Tokenise texts or pairs. A "[SEP]" in a text is read as text.
+
+    Args:
+        tokenizer: the result of ``text_tokenizer``.
+    """
+    read = {"cut": _cut, "head_tail": _head_tail, "windows": _windows}[reading.long_texts]
+    found = ReadTexts([], [], [], [], [])
+    for start in range(0, len(columns[0]), CHUNK):
+        part = read([list(column[start : start + CHUNK]) for column in columns], tokenizer, reading)
+        for name, more in part._asdict().items():
+            getattr(found, name).extend(more)
+    return found
+
+
+def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+    """Of a pair, tokens of the longer text are cut first."""
+    encoded = _encode(columns, tokenizer, reading)
+    lengths = whole_lengths(encoded, tokenizer, columns)
+    lost = [length - len(ids) for length, ids in zip(lengths, encoded["input_ids"])]
+    ids, types = ([[row] for row in encoded[name]] for name in ROWS)
+    return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
+
+
+def _head_tail(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+    """The texts of a pair keep as many tokens as a plain cut leaves them, and each loses the others in its middle."""
+    whole, cut = encode_whole(tokenizer, columns), _encode(columns, tokenizer, reading)
+    rows: dict[str, list[list[list[int]]]] = {name: [[row] for row in cut[name]] for name in ROWS}
+    for number in cut_rows(cut):
+        kept_counts = [cut.sequence_ids(number).count(text) for text in range(len(columns))]
+        texts, kept = whole.sequence_ids(number), []
+        for text, count in enumerate(kept_counts):
+            places, head = [place for place, found in enumerate(texts) if found == text], head_of(count)
+            kept += places if count == len(places) else places[:head] + places[len(places) - (count - head) :]
+        kept = sorted([*kept, *(place for place, found in enumerate(texts) if found is None)])
+        for name in ROWS:
+            rows[name][number] = [[whole[name][number][place] for place in kept]]
+    lengths = list(map(len, whole["input_ids"]))
+    lost = [length - len(ids) for length, (ids,) in zip(lengths, rows["input_ids"])]
+    return ReadTexts(rows["input_ids"], rows["token_type_ids"], lengths, lost, [1] * len(lost))
+
+
+def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+    """The windows of the tokenizers library, of which the first ``max_windows`` are kept."""
+    specials = tokenizer.num_special_tokens_to_add()
+    room = reading.max_seq_length - specials
+    assert reading.doc_stride is not None and reading.max_windows is not None  # settled_windows
+    # What transformers calls the stride is how much neighbours share.
+    encoded = _encode(columns, tokenizer, reading, stride=room - reading.doc_stride, return_overflowing_tokens=True)
+    owners = np.bincount(encoded["overflow_to_sample_mapping"], minlength=len(columns[0]))
+    ends = np.cumsum(owners)
+    found: dict[str, list] = {
+        name: [encoded[name][end - count : end] for count, end in zip(owners, ends)] for name in ROWS
+    }
+    steps = [reading.doc_stride * (len(windows) - 1) for windows in found["input_ids"]]
+    lengths = [step + len(windows[-1]) for step, windows in zip(steps, found["input_ids"])]
+    most = reading.max_windows
+    read = [specials + room + reading.doc_stride * (most - 1) if count > most else np.inf for count in owners]
+    lost = [int(max(0, length - seen)) for length, seen in zip(lengths, read)]
+    ids, types = ([windows[:most] for windows in found[name]] for name in ROWS)
+    return ReadTexts(ids, types, lengths, lost, owners.tolist())
+
+
+def _encode(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading, **options: Any) -> Any:
+    return tokenizer(
+        *columns,
+        truncation="longest_first",
+        max_length=reading.max_seq_length,
+        split_special_tokens=True,
+        return_token_type_ids=True,
+        return_attention_mask=False,
+        **options,
+    )
+
+
+class WindowFeatures(Features):
+    """Texts in windows: an entry of ``input_ids`` is the list of a text's windows.
+
+    A batch has the windows of its texts as rows, (W, L), and ``num_windows`` (B,) says how many belong to each text.
+    """
+
+    def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
+        super().__init__(columns, pad_token_id, seed)
+        self.num_windows = self.lengths
+        # For the order from long to short, and for --group_by_length.
+        self.lengths = np.array([sum(map(len, windows)) for windows in columns["input_ids"]])
+        # The other columns are those of ordinary rows, for which the first windows stand here.
+        others = {name: column for name, column in columns.items() if name not in ROWS}
+        self._others = Features({"input_ids": [windows[0] for windows in columns["input_ids"]]} | others, pad_token_id)
+
+    def by_length(self, batch_size: int) -> list[np.ndarray]:
+        """Batches of at most ``batch_size`` windows, or of one text."""
+        batches: list[list[int]] = []
+        room = 0
+        for index in np.argsort(-self.lengths, kind="stable").tolist():
+            if not batches or self.num_windows[index] > room:
+                batches.append([])
+                room = batch_size
+            batches[-1].append(index)
+            room -= self.num_windows[index]
+        return [np.array(batch) for batch in batches]
+
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
+        """The texts at ``indices``: (W, L) for the columns of tokens, padded to the longest window, (B,) for others."""
+        flat = {name: [window for index in indices for window in self.columns[name][index]] for name in ROWS}
+        windows = Features(flat, self.pad_token_id)
+        counts = torch.from_numpy(self.num_windows[np.asarray(indices)])
+        return self._others.collate(indices) | windows.collate(range(len(windows))) | {NUM_WINDOWS: counts}
+
+
+# --- from logits of windows to logits of texts --------------------------------------------------------------
+
+
+def pooled(logits: torch.Tensor, num_windows: Sequence[int], pooling: str | None) -> torch.Tensor:
+    """The logits of texts (B, C) from those of their windows (W, C); one window is taken as it is."""
+    # A loop over texts and not scatter_reduce, whose order of additions is not fixed on a GPU.
+    parts = logits.split(list(num_windows))
+    return torch.stack([part.amax(0) if pooling == "max" else part.mean(0) for part in parts])
+
+
+def pool_windows(model: PreTrainedModel, pooling: str | None) -> None:
+    """Make a classifier pool the logits of windows before it computes its loss.
+
+    It is this project's network or transformers', and stays one for everybody else: two hooks are added, which are
+    not saved. The loss, its weights and its divisor remain the business of the network.
+    """
+    counts: list[torch.Tensor | None] = [None]
+
+    def remember(_: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        counts[0] = kwargs.pop(NUM_WINDOWS, None)
+        return args, kwargs
+
+    def pool(_: torch.nn.Module, __: tuple, logits: torch.Tensor) -> torch.Tensor:
+        return logits if counts[0] is None else pooled(logits, counts[0].tolist(), pooling)
+
+    model.register_forward_pre_hook(remember, with_kwargs=True)
+    model.get_submodule("classifier").register_forward_hook(pool)
+
+
+def text_logits(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    columns: Columns,
+    reading: Reading | None = None,
+    batch_size: int = 32,
+) -> tuple[np.ndarray, ReadTexts]:
+    """The logits (N, C) of texts or pairs, read as the model was fine-tuned, and how each of them was read.
+
+    Everybody who asks a finished model for the labels of texts calls this.
+
+    Args:
+        model: a classifier of transformers or of this project, in this process alone.
+        columns: N texts or, for pairs, N first and N second texts.
+        reading: default: ``Reading.of_model``.
+        batch_size: rows of one forward pass.
+
+    Raises:
+        ValueError: the texts cannot be read in this way.
+    """
+    reading = reading or Reading.of_model(model.config)
+    tokenizer = text_tokenizer(tokenizer)
+    reading.check(tokenizer, len(columns))
+    read = read_texts(columns, tokenizer, reading)
+    flat = {name: [row for rows in getattr(read, name) for row in rows] for name in ROWS}
+    features = Features(flat, tokenizer.pad_token_id)
+    found = np.empty((len(features), model.config.num_labels or 0), dtype=np.float32)
+    for indices, _, outputs in outputs_by_length(model, features, batch_size, model.device):
+        logits = outputs["logits"].float().cpu().numpy()
+        if reading.label_token == "last":
+            logits = logits[np.arange(len(indices)), features.lengths[indices] - 1]
+        found[indices] = logits
+    counts = [len(rows) for rows in read.input_ids]
+    return pooled(torch.from_numpy(found), counts, reading.window_pooling).numpy(), read

@@ -1,0 +1,245 @@
+"""run_glue.py with several labels a text, from end to end, and what uses its models."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, pipeline
+
+import run_glue
+from bert_training.app import drawing, readings
+from bert_training.app.folder import open_folder
+from bert_training.tasks import fine_tuning
+from bert_training.tools import ask
+from tests.helpers.finished_folders import findings_of, forge
+from tests.helpers.model_folders import edit_json, save_model
+from tests.helpers.same_runs import check_same
+from tests.helpers.torchrun import torchrun
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+NAMES = ("blue", "old", "red")
+SHORT = ("--max_seq_length=16", "--per_device_train_batch_size=8", "--save_steps=0", "--logging_steps=1",
+         "--eval_steps=100")  # fmt: skip
+
+
+def write(folder: Path) -> str:
+    """24 texts; those with "old" have this label and a colour, and some texts have none."""
+    rows = []
+    for number in range(24):
+        words = [
+            word for word, there in (("red", number % 2), ("blue", number % 3 == 0), ("old", number % 4 < 2)) if there
+        ]
+        rows.append({"id": f"r{number}", "text": " ".join(["the", *words, "house"]), "label": words})
+    path = folder / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def run(folder: Path, *argv: str) -> dict:
+    run_glue.main([f"--output_dir={folder}", *SHORT, *argv])
+    return json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+
+
+def losses(folder: Path) -> list[float]:
+    events = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [event["loss"] for event in events if event["event"] == "train"]
+
+
+def predicted(folder: Path) -> list[dict]:
+    return list(map(json.loads, (folder / "predictions_test.jsonl").read_text(encoding="utf-8").splitlines()))
+
+
+def scores(results: dict, prefix: str = "eval_") -> dict:
+    return {name.removeprefix(prefix): value for name, value in results.items() if name.startswith(prefix)}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> str:
+    return write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, pretrained, data) -> Path:
+    folder = tmp_path_factory.mktemp("several") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fine_tuning, "draw_curves", lambda *_: None)
+        run(folder, f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}",
+            f"--test_file={data}", "--max_steps=40", "--learning_rate=3e-3")  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def thresholds(trained) -> list[float]:
+    return BertConfig.from_pretrained(trained).fine_tuning["thresholds"]
+
+
+def test_scores_and_predictions_are_those_of_a_plain_pipeline_with_the_stored_thresholds(trained, data, thresholds):
+    results, config = json.loads((trained / "all_results.json").read_text()), BertConfig.from_pretrained(trained)
+    assert (config.problem_type, tuple(config.id2label.values())) == ("multi_label_classification", NAMES)
+    assert results["eval_f1_micro"] > 0.8 and len(thresholds) == 3
+    assert scores(results, "test_") == scores(results)
+    rows = list(map(json.loads, Path(data).read_text().splitlines()))
+    classify = pipeline("text-classification", model=str(trained), top_k=None)
+    labels, cells = predicted(trained), (trained / "custom.tsv").read_text().splitlines()[1:]
+    for row, found, answer, cell in zip(rows, classify([row["text"] for row in rows]), labels, cells, strict=True):
+        expected = {one["label"]: one["score"] for one in found}
+        assert answer["id"] == row["id"] and answer["probabilities"] == pytest.approx(expected, abs=1e-6)
+        given = [name for name, least in zip(NAMES, thresholds) if answer["probabilities"][name] >= least]
+        assert answer["label"] == given and cell == f"{row['id']}\t{'|'.join(given)}"
+    with open(trained / "predictions_test.csv", newline="") as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["id", "label", "p_blue", "p_old", "p_red"] and len(table) == 25
+    assert table[1][1] == "|".join(labels[0]["label"])
+
+
+def test_the_loss_is_that_of_transformers(trained, data):
+    rows = list(map(json.loads, Path(data).read_text().splitlines()))
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(trained),
+        AutoModelForSequenceClassification.from_pretrained(trained),
+    )
+    labels = torch.tensor([[float(name in row["label"]) for name in NAMES] for row in rows])
+    with torch.no_grad():
+        outputs = model(**tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt"), labels=labels)
+    results = json.loads((trained / "all_results.json").read_text())
+    assert results["eval_loss"] == pytest.approx(float(outputs.loss), abs=1e-5)
+
+
+def test_the_card_shows_how_and_says_what_the_thresholds_are(trained, monkeypatch, capsys):
+    card = (trained / "README.md").read_text()
+    assert "| label | threshold | precision | recall | F1 | average precision | texts |" in card
+    assert (
+        "chosen by F1 on the validation data on which the scores were measured, so these are slightly too good" in card
+    )
+    program = (
+        card.partition("```python\n")[2].partition("```")[0].replace("Return the sum of the elements.", "the red house")
+    )
+    monkeypatch.chdir(trained.parent)
+    exec(program, {})
+    assert capsys.readouterr().out.strip().splitlines()[-1] == "['red']"
+
+
+def test_an_evaluation_takes_the_stored_thresholds(tmp_path, trained, data, capsys):
+    model = shutil.copytree(trained, tmp_path / "model")
+    given = (f"--model_name_or_path={model}", f"--validation_file={data}", f"--test_file={data}")
+    expected = scores(json.loads((trained / "all_results.json").read_text()))
+    assert scores(run(tmp_path / "again", *given)) == expected
+    assert "the thresholds are those stored with the model" in capsys.readouterr().out
+    config = json.loads((model / "config.json").read_text())
+    edit_json(model / "config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [0.0, 1.0, 0.0]})
+    run(tmp_path / "other", *given)
+    assert {tuple(row["label"]) for row in predicted(tmp_path / "other")} == {("blue", "red")}
+    assert "fine_tuning" in json.loads((tmp_path / "other" / "config.json").read_text())
+
+
+def test_a_model_of_the_hub_without_thresholds_gives_labels_from_one_half_on(tmp_path, pretrained, data, capsys):
+    several = {"num_labels": 3, "problem_type": "multi_label_classification", "id2label": dict(enumerate(NAMES))}
+    several["label2id"] = {name: number for number, name in enumerate(NAMES)}
+    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", **several)
+    run(tmp_path / "run", f"--model_name_or_path={model}", f"--validation_file={data}", f"--test_file={data}")
+    assert "from a probability of 0.5 on, because the model stores no thresholds" in capsys.readouterr().out
+    for row in predicted(tmp_path / "run"):
+        assert row["label"] == [name for name, share in row["probabilities"].items() if share >= 0.5]
+    assert "[0.5] * classify.model.config.num_labels" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_ask_and_the_page_give_the_same_labels(trained, thresholds, capsys):
+    texts = ["the red house", "the old blue house"]
+    ask.main(["--model", str(trained), "--text", *texts])
+    records = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert [record["text"] for record in records] == texts
+    opened = open_folder(str(trained))
+    for record in records:
+        found = readings.classify(opened, record["text"])
+        assert {guess.text for guess in found if guess.given} == {*record["labels"]}
+        shares = {guess.text: guess.probability for guess in found}
+        assert record["probabilities"] == pytest.approx(shares, abs=1e-6)
+        assert [guess.threshold for guess in sorted(found, key=lambda guess: guess.text)] == thresholds
+        shown = drawing.labels(found)
+        assert shown.count("✓") == len(record["labels"]) and "Labels: " in shown
+    edit = opened.model.config.fine_tuning | {"thresholds": [2.0, 0.5, 0.5]}
+    opened.model.config.fine_tuning = edit
+    with pytest.raises(ValueError, match=r"expected a number from 0 to 1 for each of the 3 labels"):
+        readings.classify(opened, texts[0])
+
+
+def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pretrained, data):
+    given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}", "--max_steps=4")
+    run(tmp_path / "one", *given)
+    run(tmp_path / "parts", *given, "--per_device_train_batch_size=2", "--gradient_accumulation_steps=4")
+    run(tmp_path / "control", *given, "--model_impl=transformers")
+    for name in ("parts", "control"):
+        assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
+
+
+def test_a_resumed_run_is_the_same_in_every_bit(tmp_path, pretrained, data, monkeypatch):
+    given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}")
+    given = (*given, "--max_steps=6", "--save_steps=2", "--eval_steps=3", "--learning_rate=1e-3",
+             "--load_best_model_at_end", "--metric_for_best_model=f1:red")  # fmt: skip
+    run(tmp_path / "unbroken" / "run", *given)
+    save = fine_tuning.save_checkpoint
+
+    def save_then_stop(run, step, state):
+        save(run, step, state)
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
+        run(tmp_path / "broken" / "run", *given)
+    run(tmp_path / "broken" / "run", *given, "--resume_from_checkpoint=auto")
+    check_same(tmp_path / "unbroken" / "run", tmp_path / "broken" / "run")
+
+
+def test_the_metric_of_a_label_may_decide_and_the_last_token_is_refused(tmp_path, pretrained, data):
+    given = [f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={pretrained}", f"--train_file={data}",
+             f"--validation_file={data}", "--load_best_model_at_end", *SHORT]  # fmt: skip
+    with pytest.raises(ValueError, match=r"expected one of eval_subset_accuracy, .*eval_f1:old.*; got 'f1:green'"):
+        run_glue.main([*given, "--metric_for_best_model=f1:green"])
+    with pytest.raises(ValueError, match="--label_token last: expected classes, got several labels a text"):
+        run_glue.main([*given, "--label_token=last"])
+
+
+def test_a_head_of_classes_does_not_become_one_of_several_labels(tmp_path, pretrained, data, capsys):
+    names = {"id2label": dict(enumerate(NAMES)), "label2id": {name: number for number, name in enumerate(NAMES)}}
+    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", num_labels=3, **names)
+    run(tmp_path / "run", f"--model_name_or_path={model}", f"--train_file={data}", f"--validation_file={data}",
+        "--max_steps=1")  # fmt: skip
+    assert "newly initialised: classifier.bias, classifier.weight, in place of" in capsys.readouterr().out
+
+
+def test_a_series_has_statistics_of_the_scores(tmp_path, pretrained, data, capsys):
+    run_glue.main([f"--output_dir={tmp_path / 'runs'}", *SHORT, f"--model_name_or_path={pretrained}",
+                   f"--train_file={data}", f"--validation_file={data}", "--max_steps=2", "--seeds=2"])  # fmt: skip
+    summary = json.loads((tmp_path / "runs" / "summary.json").read_text())
+    assert set(summary["baselines"]) >= {"eval_f1_micro", "eval_average_precision_macro", "eval_subset_accuracy"}
+    values = [run["results"]["eval_f1_micro"] for run in summary["runs"]]
+    assert len(values) == 2 and f"{np.mean(values):.4f}"[:5] in capsys.readouterr().out.replace("%", "")
+
+
+@pytest.mark.slow
+def test_two_processes_find_the_same_thresholds(tmp_path, pretrained, data):
+    for processes in (1, 2):
+        flags = [f"--output_dir={tmp_path / str(processes)}", f"--model_name_or_path={pretrained}", *SHORT]
+        flags += [f"--train_file={data}", f"--validation_file={data}", f"--test_file={data}", "--max_steps=4"]
+        torchrun("run_glue.py", [*flags, f"--per_device_train_batch_size={8 // processes}"], processes)
+    one, two = (tmp_path / name for name in "12")
+    assert losses(one) == pytest.approx(losses(two), abs=1e-5)
+    first, second = (BertConfig.from_pretrained(folder).fine_tuning["thresholds"] for folder in (one, two))
+    assert first == pytest.approx(second, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_verify_computes_the_scores_again_and_finds_other_thresholds(tmp_path, trained, data):
+    folder = shutil.copytree(trained, tmp_path / "run")
+    assert not [finding for finding in findings_of(folder, evaluate=True) if finding.verdict == "differs"]
+    config = json.loads((folder / "config.json").read_text())
+    edit_json(folder / "config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [0.99, 0.01, 0.5]})
+    forge(folder)
+    told = [finding.claim for finding in findings_of(folder, evaluate=True) if finding.verdict == "differs"]
+    assert "eval_f1_micro" in told and "eval_by_class" in told

@@ -1,0 +1,181 @@
+"""run_pretraining.py with --extend_vocab, --max_position_embeddings, and from a checkpoint without a head."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from bert_training.tools.vocabulary import main as vocabulary
+from modeling_bert_repro import BertForPreTraining
+from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.torchrun import torchrun
+from tokenization import load_vocab
+from tokenization.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+WORDS = ["bevacizumab", "nivolumab", "angiotensin", "hepatitis"]
+SHORT = "--objective mlm --max_seq_length 16 --per_device_train_batch_size 4 --validation_split 0.2 --save_steps 2"
+
+
+@pytest.fixture(scope="module")
+def domain(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("domain") / "domain.txt"
+    lines = [f"the doctor found {WORDS[n % 4]} in the old {WORDS[n % 3]} house .\n" for n in range(80)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def listed(domain) -> Path:
+    path = domain.with_name("words.txt")
+    path.write_text("\n".join(WORDS[:3]))
+    return path
+
+
+def flags(folder: Path, weights: Path, domain: Path, *more: object, steps: int = 4) -> list[str]:
+    own = f"--output_dir {folder} --model_name_or_path {weights} --train_file {domain} --max_steps {steps} {SHORT}"
+    return [*own.split(), *map(str, more)]
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory, pretrained, domain, listed) -> Path:
+    folder = tmp_path_factory.mktemp("adapted") / "run"
+    return pretrain(flags(folder, pretrained, domain, "--extend_vocab", listed, "--pad_vocab_to_multiple_of", 8))
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def equal(one: Path, other: Path) -> bool:
+    first, second = weights_of(one), weights_of(other)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_files_agree_and_the_choice_is_recorded(adapted, pretrained):
+    old, new = (list(load_vocab(folder / "vocab.txt")) for folder in (pretrained, adapted))
+    assert new == old + WORDS[:3]
+    tokenizer = AutoTokenizer.from_pretrained(adapted)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == new
+    rows = -(-len(new) // 8) * 8
+    assert BertConfig.from_pretrained(adapted).vocab_size == rows
+    assert len(weights_of(adapted)["bert.embeddings.word_embeddings.weight"]) == rows
+    assert tokenizer.tokenize("Nivolumab") == ["nivolumab"]
+    recorded = json.loads((adapted / "run.json").read_text())["new_pieces"]
+    assert list(recorded["saved"]) == WORDS[:3] and min(recorded["saved"].values()) > 100
+    assert recorded["pieces_after"] < recorded["pieces_before"] and recorded["appended"] == 3
+
+
+def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(
+    tmp_path, adapted, pretrained, domain, listed, capsys
+):
+    only_tokenizer = tmp_path / "tokenizer"
+    only_tokenizer.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(pretrained / name, only_tokenizer)
+    vocabulary(["--extend", str(only_tokenizer), "--extend_vocab", str(listed), "--output_dir", str(tmp_path / "new")])
+    more = ("--tokenizer_name", tmp_path / "new", "--pad_vocab_to_multiple_of", 8)
+    named = pretrain(flags(tmp_path / "run", pretrained, domain, *more))
+    assert "embeddings of 3 new pieces: the mean" in capsys.readouterr().out
+    assert equal(named, adapted)
+    # With weights, the command makes a model whose rows need no training to be there.
+    made = tmp_path / "model"
+    vocabulary([*f"--extend {pretrained} --extend_vocab 3 --train_file {domain} --output_dir {made}".split()])
+    assert "BertForPreTraining" in capsys.readouterr().out
+    rows = weights_of(made)["bert.embeddings.word_embeddings.weight"]
+    assert len(rows) == len(load_vocab(made / "vocab.txt")) == len(load_vocab(pretrained / "vocab.txt")) + 3
+    assert (made / "new_pieces.json").is_file()
+    pretrain(flags(tmp_path / "continued", made, domain, steps=1))
+
+
+def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, adapted, pretrained, domain, listed):
+    begun = tmp_path / "run"
+    shutil.copytree(adapted, begun, ignore=shutil.ignore_patterns("all_results.json", "hashes.json", "checkpoint-4"))
+    own = tmp_path / "words.txt"
+    shutil.copy(listed, own)
+    again = ["--pad_vocab_to_multiple_of", "8", "--resume_from_checkpoint", "auto"]
+    for other in ("2", own):
+        with pytest.raises(UserError, match=r"extend_vocab .* -> "):
+            pretrain(flags(begun, pretrained, domain, "--extend_vocab", other, *again))
+    kept = listed.read_text()
+    listed.write_text("\n".join(WORDS))
+    try:
+        with pytest.raises(UserError, match="the list has changed since"):
+            pretrain(flags(begun, pretrained, domain, "--extend_vocab", listed, *again))
+    finally:
+        listed.write_text(kept)
+    pretrain(flags(begun, pretrained, domain, "--extend_vocab", listed, *again))
+    assert equal(begun, adapted)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--config_name makes new weights"),
+        ("--extend_vocab 3", "give --model_name_or_path"),
+        ("--extend_vocab 3 --model_name_or_path M --vocab_size 99", "leave out --vocab_size"),
+        ("--extend_vocab 0 --model_name_or_path M", "at least 1, or a file"),
+        ("--max_position_embeddings 99", "no effect without --model_name_or_path"),
+    ],
+)
+def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
+    with pytest.raises(SystemExit):
+        pretrain(["--output_dir", str(tmp_path / "run"), *given.split()])
+    assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--extend_vocab", 500), r"offers 500 new pieces, but only \d+ "),
+        (("--extend_vocab", "nothing.txt"), "there is no such file"),
+        (("--max_position_embeddings", 63), "has 64 positions, and only more"),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(tmp_path, pretrained, domain, given, message):
+    with pytest.raises(UserError, match=message):
+        pretrain(flags(tmp_path / "run", pretrained, domain, *given))
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock", "run.lock"}
+
+
+def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
+    more = ("--max_position_embeddings", 80, "--extend_vocab", 2, "--model_impl", "transformers", "--learning_rate", 0)
+    folder = pretrain(flags(tmp_path / "run", pretrained, domain, *more, steps=1))
+    old, new = (weights_of(path)["bert.embeddings.position_embeddings.weight"] for path in (pretrained, folder))
+    assert torch.equal(new[:64], old) and torch.equal(new[64:], old[:16])
+    assert AutoTokenizer.from_pretrained(folder).model_max_length == 80
+    assert BertConfig.from_pretrained(folder).max_position_embeddings == 80
+
+
+def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tmp_path, pretrained, domain, capsys):
+    shutil.copytree(pretrained, tmp_path / "encoder")
+    BertModel.from_pretrained(pretrained).save_pretrained(tmp_path / "encoder")
+    run = ("--learning_rate", 0)
+    made = pretrain(flags(tmp_path / "made", tmp_path / "encoder", domain, *run, steps=1))
+    assert "has no head that predicts words; it begins with one made" in capsys.readouterr().out
+    head = BertForPreTraining.from_pretrained(made).cls.predictions
+    assert torch.equal(head.transform.dense.weight.diagonal().unique(), torch.tensor([0.5]))
+    rows = load_vocab(made / "vocab.txt")
+    difference = (head.bias[rows["the"]] - head.bias[rows["doctor"]]).detach()
+    assert float(difference.exp()) == pytest.approx(2, rel=0.02), "its bias is not the logarithm of counts"
+    drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
+    losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
+    assert losses[0] < losses[1] - 1
+
+
+@pytest.mark.slow
+def test_two_processes_choose_the_same_pieces(tmp_path, pretrained, domain):
+    more = ("--extend_vocab", 2, "--dropout", 0)
+    one = pretrain(flags(tmp_path / "one", pretrained, domain, *more))
+    both = flags(tmp_path / "two", pretrained, domain, *more)
+    both[both.index("--per_device_train_batch_size") + 1] = "2"
+    torchrun("run_pretraining.py", both)
+    for name in ("vocab.txt", "tokenizer.json"):
+        assert (one / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    first, second = weights_of(one), weights_of(tmp_path / "two")
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=1e-4, atol=1e-5)

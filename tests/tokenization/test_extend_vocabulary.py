@@ -1,0 +1,155 @@
+"""tokenization/extend_vocabulary.py: which pieces extend a vocabulary, and that every file has them."""
+
+import random
+from collections import Counter
+
+import pytest
+from transformers import AutoTokenizer
+
+from tokenization import build_tokenizer, load_vocab
+from tokenization.errors import UserError
+from tokenization.extend_vocabulary import (
+    choose_pieces,
+    extend_vocabulary,
+    put_pieces,
+    read_words,
+    split_piece,
+    wordpieces,
+)
+
+LETTERS = "abcdefghij"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "[unused0]", *LETTERS, *(f"##{letter}" for letter in LETTERS), "[unused1]", "abc", "##de"]
+BASE = build_tokenizer(PIECES)
+# abcde: abc ##de; fade: f ##a ##de; chad: c ##h ##a ##d
+TEXT = ["abcde fade, abcde", "fade abcde chad", "Abcde fade xyz"]
+
+
+def split(text: str) -> list[str]:
+    return BASE.tokenize(text)
+
+
+def test_the_pieces_that_save_most_come_first_and_fill_the_unused_rows():
+    extended = extend_vocabulary(BASE, TEXT, 2)
+    assert [(new.piece, new.row, new.saved, new.old) for new in extended.pieces] == [
+        ("fade", 5, 6, ["f", "##a", "##de"]),
+        ("abcde", 26, 4, ["abc", "##de"]),
+    ]
+    assert (extended.filled, extended.before, extended.after, extended.words) == (2, 23, 13, 10)
+    assert len(extended.tokenizer) == len(BASE)
+    assert extended.tokenizer.tokenize("a fade Abcde") == ["a", "fade", "abcde"]
+    assert split("fade") == ["f", "##a", "##de"], "the tokenizer itself has changed"
+    assert extended.counts["fade"] == 3
+    assert "fade (saves 6, was f ##a ##de)" in extended.summary()[0]
+
+
+def test_savings_are_those_of_the_tokenizer_and_the_order_is_fixed():
+    """Words that share parts, so that a piece may end inside of another piece."""
+    generator = random.Random(0)
+    words = Counter("".join(generator.choices("abcde", k=generator.randint(2, 9))) for _ in range(400))
+    text = list(words.elements())
+    known = set(wordpieces(BASE))
+    chosen = choose_pieces(words, known, 60)
+    for piece, saved in chosen:
+        before = sum(count * len(split_piece(word, known)) for word, count in words.items())
+        known.add(piece)
+        assert before - sum(count * len(split_piece(word, known)) for word, count in words.items()) == saved > 1
+    shuffled = list(words.items())
+    generator.shuffle(shuffled)
+    assert choose_pieces(dict(shuffled), set(wordpieces(BASE)), 60) == chosen
+    extended = extend_vocabulary(BASE, text, 60)
+    assert sum(len(extended.tokenizer.tokenize(word)) for word in text) == extended.after
+    assert sum(len(split(word)) for word in text) == extended.before
+
+
+def test_equal_savings_whole_words_first_then_the_alphabet():
+    found = choose_pieces({"cab": 1, "fab": 1, "dig": 2, "big": 2}, set(wordpieces(BASE)), 3)
+    assert found == [("big", 4), ("dig", 4), ("##ab", 2)]
+
+
+def test_a_piece_that_splits_other_words_further_saves_less():
+    """abc would save six pieces, but abcde would be abc ##d ##e instead of ab ##cde, four times."""
+    known = {"ab", "##c", "##cde", "##d", "##e"}
+    assert choose_pieces({"abc": 6, "abcde": 4}, known, 1) == [("abcde", 4)]
+
+
+def test_a_text_that_offers_too_little():
+    with pytest.raises(UserError, match=r"offers 5 new pieces, but only 2 .* ask for at most 2"):
+        extend_vocabulary(BASE, TEXT, 5)
+
+
+def test_every_reader_of_the_saved_folder_has_the_pieces(tmp_path):
+    base = build_tokenizer(PIECES)
+    base.add_special_tokens({"extra_special_tokens": ["[E1]"]})  # behind the vocabulary
+    extended = extend_vocabulary(base, TEXT * 2, 3).tokenizer
+    extended.save_pretrained(tmp_path)
+    opened = AutoTokenizer.from_pretrained(tmp_path)
+    assert list(load_vocab(tmp_path / "vocab.txt")) == list(extended.convert_ids_to_tokens(range(len(extended))))
+    for text in ("fade [E1] abcde", "chad,chad"):
+        assert opened(text)["input_ids"] == extended(text)["input_ids"] != base(text)["input_ids"]
+    assert opened.convert_tokens_to_ids("[E1]") == len(PIECES) == base.convert_tokens_to_ids("[E1]")
+    assert [token.content for token in opened.added_tokens_decoder.values()] == [*SPECIAL, "[E1]"]
+
+
+def test_a_list_of_words(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("Fade\n\nabc\nbig cab\nbig-cab\n##ig\n\u200d\nzyx\n", encoding="utf-8")
+    pieces, remarks = read_words(path, BASE)
+    assert pieces == ["fade", "##ig", "zyx"]
+    assert [remark.removeprefix(f"{path}:") for remark in remarks] == [
+        "1: 'Fade' becomes the piece 'fade', as the tokenizer reads it",
+        "3: 'abc' is left out: it is a piece already",
+        "4: 'big cab' is left out: it has white space, and a piece is one word",
+        "5: 'big-cab' is left out: the tokenizer splits it into big - cab before it looks for pieces",
+        "7: '\\u200d' is left out: the tokenizer removes all of its characters",
+    ]
+    extended = extend_vocabulary(BASE, ["fade zyx big", "zyx"], pieces)
+    assert [(new.piece, new.saved, new.old) for new in extended.pieces] == [
+        ("fade", 2, ["f", "##a", "##de"]),
+        ("##ig", 1, ["##i", "##g"]),
+        ("zyx", 0, ["[UNK]"]),
+    ]
+    assert "1 of the new pieces save nothing" in extended.summary()[-1]
+    assert [new.saved for new in extend_vocabulary(BASE, None, pieces).pieces] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("fade\ncaf\xe9\n".encode("latin-1"), r"words\.txt:2: expected UTF-8 text, got byte 0xe9"),
+        ("fade\n".encode("utf-16-le"), r"words\.txt:1: holds a NUL byte"),
+        ("fade\nca\ufffd".encode(), r"words\.txt:2: expected a word in UTF-8, got 'ca\\ufffd'"),
+        (b"fade\nchad\nfade\n", r"words\.txt:3: expected each word once, but 'fade' is already in line 1"),
+        (b"fade\nFADE\n", r"words\.txt:2: .*'FADE', which the tokenizer reads as 'fade', is already in line 1"),
+        (b"fade\n" + b"a" * 101, r"words\.txt:2: expected a word of at most 100 characters, got 101"),
+        (b"abc\na b\n", r"words\.txt: expected words .* found none; for example, .*:1: 'abc' is left out"),
+        (b"\n\n", "found none; the file is empty"),
+    ],
+)
+def test_a_list_that_is_refused(tmp_path, content, message):
+    (tmp_path / "words.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_words(tmp_path / "words.txt", BASE)
+
+
+def test_cased_and_chinese_vocabularies(tmp_path):
+    cased = build_tokenizer([*SPECIAL, "工", "##作", "A", "##b", "a", "##a"], do_lower_case=False)
+    path = tmp_path / "words.txt"
+    path.write_text("Ab\nab\n工作\n", encoding="utf-8")
+    pieces, remarks = read_words(path, cased)
+    assert pieces == ["Ab", "ab"] and "splits it into 工 作" in remarks[0]
+    segmented = build_tokenizer(["[UNK]", "工", "##作"], do_lower_case=False, tokenize_chinese_chars=False)
+    assert extend_vocabulary(segmented, ["工作 工作"], 1).pieces[0].piece == "工作"
+
+
+def test_only_wordpiece_tokenizers_of_bert(tmp_path):
+    other = build_tokenizer(PIECES)
+    other.backend_tokenizer.normalizer = None
+    with pytest.raises(UserError, match="expected a WordPiece tokenizer of BERT"):
+        extend_vocabulary(other, TEXT, 1)
+
+
+def test_a_piece_may_fill_any_row():
+    tokenizer = build_tokenizer(PIECES)
+    put_pieces(tokenizer, {5: "big"})
+    assert tokenizer("big", add_special_tokens=False)["input_ids"] == [5]
