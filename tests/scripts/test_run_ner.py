@@ -176,7 +176,7 @@ FEATURES = ["--feature_based", "weighted_sum_all", "--lstm_size", "12", "--learn
 
 def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
     folder = tmp_path / "run"
-    more = ["--max_steps", "30", "--eval_steps", "30", "--mixed_precision", "bf16"]
+    more = ["--max_steps", "50", "--eval_steps", "50", "--mixed_precision", "bf16"]
     more += ["--lstm_size", "64", "--learning_rate", "3e-2", "--max_grad_norm", "0"]
     run_ner.main(flags(checkpoint, files, folder, *FEATURES, *more))
     results = read(folder, "all_results.json")
