@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 
-import torch
 import transformers
 
 from bert_training.app.folder import open_folder
@@ -26,8 +25,6 @@ from bert_training.flags.parsing import command_parser
 from tokenization.errors import UserError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-STOP_SECONDS = 30
-STUCK_SECONDS = 120  # in which a worker must have imported torch
 BACKLOG = 256
 
 
@@ -102,27 +99,11 @@ def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, 
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    from bert_training.app.service import Settings
-    from bert_training.app.service_limits import CONNECTIONS, IDLE_SECONDS, TimedProtocol
+    from bert_training.app.service import Settings, server_config
 
-    config = uvicorn.Config(
-        Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue),
-        factory=True,
-        http=TimedProtocol,
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        workers=args.workers,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=int(IDLE_SECONDS),
-        timeout_graceful_shutdown=STOP_SECONDS,
-        timeout_worker_healthcheck=STUCK_SECONDS,
-    )
+    settings = Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers)
+    config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // args.workers))
         Multiprocess(config, [listener]).run()
         return
     # Uvicorn ends with the signal that stopped it, and finds this handler, so that the exit status is 0.

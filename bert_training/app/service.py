@@ -7,6 +7,8 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+import torch
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
@@ -14,10 +16,13 @@ from starlette.exceptions import HTTPException
 
 from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
-from bert_training.app.service_limits import App, Limits, Metrics
+from bert_training.app.service_limits import BROKEN, CONNECTIONS, IDLE_SECONDS, App, Limits, Metrics, TimedProtocol
 from bert_training.app.service_readers import Full, Readers
 from bert_training.app.service_requests import BODIES, Asked, Vectors
 from tokenization.errors import UserError
+
+STOP_SECONDS = 30  # for what has begun when the service is stopped
+STUCK_SECONDS = 120  # in which a worker must have imported torch
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,12 @@ class Settings:
     batch_size: int = 1
     wait_s: float = 0.005
     most: int = 256
+    workers: int = 1
 
     def __call__(self) -> App:
         """The application, made in the process that serves it."""
         forget_tokens()
+        torch.set_num_threads(max(1, torch.get_num_threads() // self.workers))
         return make_service(open_folder(self.folder), self)
 
 
@@ -50,6 +57,7 @@ def make_service(opened: OpenedModel, settings: Settings) -> App:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(UserError, _refused)
     app.add_exception_handler(Full, _full)
+    app.add_exception_handler(Exception, _broken)
 
     async def answers(asked: Asked) -> JSONResponse:
         found = await readers.read(list(asked.readings()))
@@ -83,6 +91,14 @@ def make_service(opened: OpenedModel, settings: Settings) -> App:
         return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
 
     return Limits(app, metrics, settings.hosts)
+
+
+def server_config(app: Any, **options: Any) -> uvicorn.Config:
+    """How uvicorn serves the application; it logs nothing of a request."""
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False, "proxy_headers": False}
+    limits = {"limit_concurrency": CONNECTIONS, "timeout_keep_alive": int(IDLE_SECONDS)}
+    stops = {"timeout_graceful_shutdown": STOP_SECONDS, "timeout_worker_healthcheck": STUCK_SECONDS}
+    return uvicorn.Config(app, http=TimedProtocol, ws="none", lifespan="off", **quiet, **limits, **stops, **options)
 
 
 def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
@@ -120,7 +136,10 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     if any(one["type"] == "json_invalid" for one in found):
         return _error(400, "the body is not JSON in UTF-8")
     # The first part of a place is "body", and the second the class if there are two.
-    lines = [f"{'.'.join(str(part)[:40] for part in one['loc'][1:]) or 'body'}: {one['msg'][:200]}" for one in found]
+    lines = [
+        f"{'.'.join(str(part)[:40] for part in one['loc'][1:]) or 'body'}: {one['msg'].removeprefix('Value error, ')[:200]}"
+        for one in found
+    ]
     return _error(422, "; ".join(dict.fromkeys(lines[:4])))
 
 
@@ -136,3 +155,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
 async def _full(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Full)
     return _error(503, "too many texts are waiting; try again later", retry_after=str(error.seconds))
+
+
+async def _broken(_: Request, error: Exception) -> JSONResponse:
+    return _error(500, BROKEN)

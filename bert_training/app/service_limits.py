@@ -25,6 +25,7 @@ IDLE_SECONDS = 5.0  # without a complete request, after which a connection is cl
 ANSWER_SECONDS = 120.0  # for a request and its answer, after which the connection is closed
 CONNECTIONS = 256
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+BROKEN = "this is a mistake of the service; its log says more"
 PATHS = ("/predict", "/embed", "/health", "/metrics", "/docs", "/openapi.json")
 
 
@@ -92,7 +93,7 @@ class Limits:
         except Exception as error:  # the service lives, and what went wrong is logged without the text
             _log(event="error", error=type(error).__name__, at=_place(error))
             if not status:
-                await _refuse(noting, 500, "this is a mistake of the service; its log says more")
+                await _refuse(noting, 500, BROKEN)
         finally:
             seconds = time.perf_counter() - began
             path = scope["path"] if scope["path"] in PATHS else "other"
