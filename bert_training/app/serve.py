@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     with _listening(args.host, args.port) as listener:
         if not local:
             print(
-                f"warning: --host {args.host}: whoever reaches this address may use the model; there is no password and "
+                f"warning: --host {args.host}: who reaches this address may use the model; there is no password and "
                 "no encryption. Put a proxy that has both before it",
                 file=sys.stderr,
             )
@@ -59,8 +59,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--batch_size",
         type=int,
         default=1,
-        help="Texts of simultaneous requests that share a forward pass. 1 gives every text the digits of bert-repro ask; "
-        "more is faster, and changes probabilities by less than 0.00001.",
+        help="Texts of simultaneous requests that share a forward pass. 1 gives every text the digits that it has "
+        "elsewhere; more is faster, and changes probabilities by less than 0.00001.",
     )
     parser.add_argument(
         "--max_wait_ms", type=float, default=5.0, help="The longest that a text waits for others of its batch."

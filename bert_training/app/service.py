@@ -95,10 +95,21 @@ def make_service(opened: OpenedModel, settings: Settings) -> App:
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
     """How uvicorn serves the application; it logs nothing of a request."""
-    quiet = {"log_level": "warning", "access_log": False, "server_header": False, "proxy_headers": False}
-    limits = {"limit_concurrency": CONNECTIONS, "timeout_keep_alive": int(IDLE_SECONDS)}
-    stops = {"timeout_graceful_shutdown": STOP_SECONDS, "timeout_worker_healthcheck": STUCK_SECONDS}
-    return uvicorn.Config(app, http=TimedProtocol, ws="none", lifespan="off", **quiet, **limits, **stops, **options)
+    return uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=int(IDLE_SECONDS),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_worker_healthcheck=STUCK_SECONDS,
+        **options,
+    )
 
 
 def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
@@ -108,9 +119,11 @@ def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
         for path, methods in schema["paths"].items()
         for method, route in methods.items()
     ]
+    shown: list[type[Asked]] = list(dict.fromkeys([*bodies, Vectors]))
     parts = [
-        f"<h2>{html.escape(str(body.__doc__))}</h2><pre>{html.escape(json.dumps(body.model_json_schema(), indent=2))}</pre>"
-        for body in dict.fromkeys((*bodies, Vectors))
+        f"<h2>{html.escape(str(body.__doc__))}</h2>"
+        f"<pre>{html.escape(json.dumps(body.model_json_schema(), indent=2))}</pre>"
+        for body in shown
     ]
     title = html.escape(name)
     return (
@@ -136,11 +149,11 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     if any(one["type"] == "json_invalid" for one in found):
         return _error(400, "the body is not JSON in UTF-8")
     # The first part of a place is "body", and the second the class if there are two.
-    lines = [
-        f"{'.'.join(str(part)[:40] for part in one['loc'][1:]) or 'body'}: {one['msg'].removeprefix('Value error, ')[:200]}"
-        for one in found
-    ]
-    return _error(422, "; ".join(dict.fromkeys(lines[:4])))
+    lines = []
+    for one in found[:4]:
+        place = ".".join(str(part)[:40] for part in one["loc"][1:]) or "body"
+        lines.append(f"{place}: {one['msg'].removeprefix('Value error, ')[:200]}")
+    return _error(422, "; ".join(lines))
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:

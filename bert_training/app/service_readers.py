@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel
@@ -89,7 +89,7 @@ class Readers:
         # Every thread has a tokenizer of its own: the library sets truncation and padding in it before each call.
         if not hasattr(self._own, "opened"):
             tokenizer = copy.deepcopy(self._opened.tokenizer)
-            self._own.opened = dataclasses.replace(self._opened, model=network, tokenizer=tokenizer)
+            self._own.opened = dataclasses.replace(self._opened, model=cast(Any, network), tokenizer=tokenizer)
         return self._own.opened
 
 

@@ -86,8 +86,11 @@ class Classes(Asked):
 
     def readings(self) -> Iterator[Reading]:
         """One for each text or pair."""
-        for text, second in self.pairs or [(text, self.second_text) for text in self.texts or [str(self.text)]]:
-            yield partial(_classes, text=text, second=second)
+        for pair in self.pairs or ():
+            yield partial(_classes, text=pair[0], second=pair[1])
+        if not self.pairs:
+            for text in self.texts or [str(self.text)]:
+                yield partial(_classes, text=text, second=self.second_text)
 
 
 def _classes(opened: OpenedModel, text: str, second: str | None) -> dict[str, Any]:

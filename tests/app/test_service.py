@@ -18,12 +18,13 @@ import pytest
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
 
-from bert_training.__main__ import main
-from bert_training.app import readings, serve, service, service_limits
-from bert_training.app.folder import open_folder
-from bert_training.app.service import Settings, make_service, server_config
-from bert_training.app.service_limits import LARGEST_BODY
-from tests.helpers.model_folders import save_model
+from bert_training.__main__ import main  # noqa: E402
+from bert_training.app import readings, serve, service, service_limits  # noqa: E402
+from bert_training.app.folder import open_folder  # noqa: E402
+from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
+from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
+from tests.helpers.model_folders import save_model  # noqa: E402
+from tests.helpers.repository import ROOT  # noqa: E402
 
 TEXT, OTHER = "the old doctor opened a small red house", "he went home ."
 NAMES = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
@@ -347,3 +348,12 @@ def test_other_machines_are_let_in_with_a_warning_alone(opened, capsys, monkeypa
     monkeypatch.setattr(serve, "_serve", lambda args, listener, hosts: let_in.append(hosts))
     assert main(["serve", str(opened("classes").folder), "--port", "0", "--host", host]) == 0
     assert let_in == [hosts] and ("no password" in capsys.readouterr().err) == (hosts is None)
+
+
+def test_the_image_is_pinned_and_runs_without_root():
+    text = (ROOT / "examples" / "Dockerfile").read_text()
+    assert len(re.findall(r"^FROM python:3\.\d+\.\d+-slim-bookworm(?: AS build)?$", text, re.MULTILINE)) == 2
+    last = text.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER [1-9]\d+$", last, re.MULTILINE) and "HEALTHCHECK" in last and " torch\n" not in last
+    missing = [name for line in re.findall(r"^COPY ([^-].*) \S+$", text, re.MULTILINE) for name in line.split()]
+    assert missing and all(list(ROOT.glob(name)) for name in missing)
