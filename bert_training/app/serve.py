@@ -1,7 +1,7 @@
 """Serve a finished model over HTTP.
 
     bert-repro serve runs/own
-    curl -s http://127.0.0.1:8000/predict --json '{"text": "Please close the window."}'
+    curl -s http://127.0.0.1:8000/predict -H 'content-type: application/json' -d '{"text": "Please close the window."}'
 
 POST /predict says what the model's head can say: classes, names, answers, masked words, next sentences, endings; POST
 /embed gives vectors of texts. The answers are those of `bert-repro ask` and `bert-repro app`. /docs describes the

@@ -39,6 +39,7 @@ HEADS = {
     "several labels": ("BertForSequenceClassification", SEVERAL | {"fine_tuning": {"thresholds": [0.9, 0.1, 0.5]}}),
     "score": ("BertForSequenceClassification", {"id2label": {0: "score"}, "problem_type": "regression"}),
     "names": ("BertForTokenClassification", {"id2label": NAMES}),
+    "last token": ("BertForTokenClassification", LABELS | {"fine_tuning": {"label_token": "last"}, "is_decoder": True}),
     "answers": ("BertForQuestionAnswering", WINDOWS),
     "no answers": ("BertForQuestionAnswering", WINDOWS | {"null_score_diff_threshold": -1000.0}),
     "pretrained": ("BertForPreTraining", {}),
@@ -176,7 +177,7 @@ def post(port, body):
         return response.status, json.loads(response.read())
 
 
-@pytest.mark.parametrize("head", ["classes", "names", "answers", "encoder"])
+@pytest.mark.parametrize("head", ["classes", "last token", "answers", "encoder"])
 def test_simultaneous_requests_share_forward_passes_and_get_their_own_answers(opened, head):
     words, passes = f"{TEXT} and walked to the river".split(), []
     texts = [" ".join(words[: 2 + number % 11]) for number in range(16)]
