@@ -304,13 +304,14 @@ def test_slow_and_half_closed_clients_are_left(opened, monkeypatch):
 
 def test_sigterm_lets_it_finish_what_it_has(opened, monkeypatch):
     """The command ends with 0, after the answer to a request that came before the signal."""
-    ports, answered, listening, classify = [], [], serve._listening, readings.classify
+    ports, clients, answered, listening, classify = [], [], [], serve._listening, readings.classify
 
     def noted(*address):
         listener = listening(*address)
         port = listener.getsockname()[1]
         ports.append(port)
-        threading.Thread(target=lambda: answered.append(post(port, {"texts": [TEXT] * 20}))).start()
+        clients.append(threading.Thread(target=lambda: answered.append(post(port, {"texts": [TEXT] * 20}))))
+        clients[0].start()
         return listener
 
     def classified(*texts):
@@ -324,6 +325,7 @@ def test_sigterm_lets_it_finish_what_it_has(opened, monkeypatch):
     monkeypatch.setattr(readings, "classify", classified)
     monkeypatch.setattr(service, "forget_tokens", lambda: None)
     assert main(["serve", str(opened("classes").folder), "--port", "0"]) == 0
+    clients[0].join()
     assert [(status, len(content["answers"])) for status, content in answered] == [(200, 20)]
 
 
