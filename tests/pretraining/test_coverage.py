@@ -104,6 +104,12 @@ def instances(path, documents, tokenizer, objective):
     return PretrainingInstances(build_corpus(documents, tokenizer, path), tokenizer, settings)
 
 
+def test_the_remedy_suits_the_flags():
+    assert remedies(arguments(model_name_or_path="m"))[0] == "begin with a model of this language"
+    assert "no --tokenizer_name" in remedies(arguments(tokenizer_name="t"))[0]
+    assert "--vocab_size" in remedies(arguments())[0]
+
+
 def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):
     args = arguments(tokenizer_name="t")
     good = instances(tmp_path / "good", [["ให้ ว่า. ให้."] * 300, ["ให้. ว่า.", "the"]], tokenizer, "mlm")
