@@ -11,7 +11,13 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import _manifest_checksum
-from bert_training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
+from bert_training.pretraining.coverage import (
+    check_beginning,
+    check_predictable,
+    coverage_of_corpus,
+    record_coverage,
+    remedies,
+)
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
 from tokenization.coverage import coverage

@@ -17,6 +17,7 @@ def commands() -> list[list[str]]:
     """The words of every command of the page, from the name of the program on."""
     blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "adapt.md").read_text(encoding="utf-8"), re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    lines = [command.strip() for line in lines for command in line.split("&&")]
     return [shlex.split(line, comments=True)[line.startswith("python ") :] for line in lines]
 
 
