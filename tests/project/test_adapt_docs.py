@@ -29,7 +29,7 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     (tmp_path / "words.txt").write_text("bevacizumab\n")
     for name in ("domain", "wiki", "domain_heldout", "wiki_heldout"):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(sentence * n for n in range(1, 60)) + "\n")
-    rows = "text,label\nthe house .,a\nthe doctor .,b\n"
+    rows = "text,label\n" + "".join(f"the house {n} .,a\nthe doctor {n} .,b\n" for n in range(5))
     (tmp_path / "a.csv").write_text(rows)
     (tmp_path / "b.csv").write_text(rows + "the river .,a\n")
     found = commands()
