@@ -134,7 +134,8 @@ def main(argv: list[str] | None = None) -> None:
     if done == 0:
         run.log(event="corpus", unigram_entropy=unigram_entropy(corpora.train, mean_shares(vars(args))))
         if counted:
-            run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} of {len(tokenizer):,} rows")
+            rows = f"{counted:,} of {len(tokenizer):,} rows"
+            run.say(f"initial weights from counts of the training text, with embeddings of {rows}")
         if args.model_name_or_path and args.eval_steps:
             evaluate(run, 0, model, held_out, words_and_files, phases[0].length, speed)
         if args.eval_steps:
