@@ -11,7 +11,13 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Corpus, build_corpus
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import _manifest_checksum
-from bert_training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
+from bert_training.pretraining.coverage import (
+    check_beginning,
+    check_predictable,
+    coverage_of_corpus,
+    record_coverage,
+    remedies,
+)
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
 from tokenization.coverage import coverage
@@ -92,6 +98,12 @@ def test_only_the_beginning_is_read(tokenizer):
 def instances(path, documents, tokenizer, objective):
     settings = InstanceSettings(seed=0, max_seq_length=16, objective=objective, fixed=True)
     return PretrainingInstances(build_corpus(documents, tokenizer, path), tokenizer, settings)
+
+
+def test_the_remedy_suits_the_flags():
+    assert remedies(arguments(model_name_or_path="m"))[0] == "begin with a model of this language"
+    assert "no --tokenizer_name" in remedies(arguments(tokenizer_name="t"))[0]
+    assert "--vocab_size" in remedies(arguments())[0]
 
 
 def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):
