@@ -256,7 +256,7 @@ def _another_separator(kind: str, delimiter: str, header: str, separator: str, h
     if kind == ".csv" and has_flag:
         return (
             f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; give "
-            f"--delimiter {NAMES[separator]}"
+            f"--delimiter {NAMES[separator]} (a flag of run_glue.py and run_swag.py), or save it with {ours}"
         )
     remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
     if kind != ".csv" and (has_flag or separator == ","):
