@@ -211,7 +211,6 @@ def test_packages_and_opsets_that_are_not_there(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.tried("onnxruntime", "`bert-repro export`: a finished model in float32 and in 8 bits")
 @pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
 @pytest.mark.parametrize("name", [name for name in export.HEADS if name != "BertForPreTraining"])
 def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property):
