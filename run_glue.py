@@ -9,10 +9,11 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
-pairs) and --label_column name; labels such as 2.5 are scores, lists are several labels a text:
+Your own .csv, .tsv (never quoted), .jsonl, .json or .parquet with the columns `text` and `label`, or those that
+--text_column (two for pairs) and --label_column name; labels such as 2.5 are scores, lists are several labels a
+text. One file is enough (--folds 5 instead is a cross-validation):
 
-    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
+    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_split 0.1 --output_dir runs/own
 
 Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
 search over learning rates. If the command is stopped, start it again, and it continues:
@@ -25,6 +26,7 @@ For random weights, give --config_name mini --tokenizer_name runs/mini. docs/cla
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
+import functools
 import sys
 from typing import Any
 
@@ -50,6 +52,7 @@ from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
 from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
 from bert_training.tasks.classification.thresholds import (
     Thresholds,
     chosen_thresholds,
@@ -80,11 +83,22 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
-    labelled_texts.weigh(args, data)
-    calibration.check_calibrate(args.calibrate, [*data.splits], data.task.labels, data.task.several_labels)
-    series = series_of(args, data)
-    features = labelled_texts.features(data, tokenizer, args.max_seq_length, Reading.of_flags(args))
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
+    parts = divided(data, args)
+    for part in parts.values():
+        labelled_texts.weigh(args, part)
+        calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
+    series = series_of(args, *parts.values())
+
+    @functools.lru_cache(maxsize=1)
+    def features(fold: int | None) -> dict[str, Features]:
+        return labelled_texts.features(parts[fold], tokenizer, args.max_seq_length, Reading.of_flags(args))
+
+    features(next(iter(parts)))  # its mistakes, too, are found before a run begins
+    run_all(
+        args,
+        series,
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold)),
+    )
 
 
 def run_one(

@@ -41,6 +41,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
+from bert_training.cards.probes import in_words as in_words_of_probes
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -83,6 +84,7 @@ from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
+from bert_training.tasks.classification import probes
 from tokenization.train_wordpiece import train_wordpiece
 
 
@@ -96,6 +98,7 @@ def main(argv: list[str] | None = None) -> None:
 
     announce_recipe(run)
     check_early(args)
+    probed = probes.read_tables(args.probe)
     text = checked_text(run)
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -112,6 +115,8 @@ def main(argv: list[str] | None = None) -> None:
     total_steps = phases[-1].stop
     streams = phase_streams(phases, train, run.world_size)
     origin = record_origin(run, text, corpora, model, initial_weights, phases)
+    useful = probes.tokenised(probed, tokenizer)
+    probes.record_probes(run, useful)
     record_used_tokens(run, train)
     record_mixture(run, text, phases, train)
     note_single_characters(run, corpora.train, tokenizer)
@@ -132,6 +137,8 @@ def main(argv: list[str] | None = None) -> None:
             run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
         if args.model_name_or_path and args.eval_steps:
             evaluate(run, 0, model, held_out, words_and_files, phases[0].length, speed)
+        if args.eval_steps:
+            log_probes(run, 0, model, useful)
 
     batches = phase_batches(run, phases, streams, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
@@ -144,11 +151,13 @@ def main(argv: list[str] | None = None) -> None:
         note_new_epochs(run, phases, streams, step.index)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, words_and_files, length, speed)
+            log_probes(run, step.index, model, useful)
             log_diagnosis(run, *corpora.train)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, words_and_files, phases[-1].length, speed)
+    results |= log_probes(run, total_steps, model, useful)
     log_diagnosis(run, *corpora.train)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
@@ -267,6 +276,17 @@ def evaluate(
     for line in words_and_files.in_words(results):
         run.say(line)
     return results
+
+
+def log_probes(
+    run: Run[PretrainingArguments], step: int, model: torch.nn.Module, useful: list[probes.Probe]
+) -> dict[str, float]:
+    """Record and print what the encoder is worth for the tables of --probe; returns the scores."""
+    scores = probes.score_probes(run, model, useful)
+    if scores:
+        run.log(event="probe", step=step, **scores)
+        run.say(f"step {step}: {in_words_of_probes(scores)}")
+    return scores
 
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:

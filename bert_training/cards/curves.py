@@ -3,19 +3,21 @@
     bert-repro curves RUN_FOLDER...
 
 On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
-held-out scores, and beside them the nats a word of the held-out text or, of several held-out files, of each: if that of
-a general text rises, the model forgets. The grey line is the unigram entropy of the training text: the loss of a model
-that knows only how often each piece occurs. A masked language model has learnt from context if its held-out loss is
-below this line.
+held-out scores. Beside them are the nats a word of the held-out text or, of several held-out files, of each (if that of
+a general text rises, the model forgets), and the scores of probes, if there are any. The grey line is the unigram
+entropy of the training text: the loss of a model that knows only how often each piece occurs. A masked language model
+has learnt from context if its held-out loss is below this line.
 """
 
 import argparse
 import importlib.util
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
+from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
 from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
@@ -111,7 +113,10 @@ def draw_curves(folder: str | Path) -> Path | None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
     words = word_curves(events)
-    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words))
+    probes = {
+        label: (steps, [100 * value for value in values]) for label, (steps, values) in probe_curves(events).items()
+    }
+    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words) + bool(probes))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
@@ -125,7 +130,9 @@ def draw_curves(folder: str | Path) -> Path | None:
     if by_label:
         draw_scores(axes[1], by_label)
     if words:
-        draw_curves_of(axes[-1], words, "Held-out text, nats a word")
+        draw_curves_of(axes[1 + bool(by_label)], words, "Held-out text, nats a word")
+    if probes:
+        draw_curves_of(axes[-1], probes, "Probes: accuracy, per cent")
     save_figure(figure, folder / CURVES)
     return folder / CURVES
 
@@ -248,7 +255,9 @@ def draw_scores(axis: "Axes", by_label: dict[str, Curve]) -> None:
 def draw_curves_of(axis: "Axes", by_label: dict[str, Curve], title: str) -> None:
     """Draw a curve for each label, with the last value behind it."""
     ends = []
-    for (label, (steps, values)), colour in zip(by_label.items(), (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY)):
+    for (label, (steps, values)), colour in zip(
+        by_label.items(), itertools.cycle((VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY))
+    ):
         axis.plot(steps, values, color=colour, linewidth=1.8, marker="o", markersize=4, clip_on=False)
         shown = label if len(label) <= 24 else f"{label[:23]}\N{HORIZONTAL ELLIPSIS}"
         ends.append((steps[-1], values[-1], f"{shown} {values[-1]:.2f}", colour))

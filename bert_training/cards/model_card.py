@@ -21,6 +21,7 @@ from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
+from bert_training.cards.probes import probe_table
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -83,6 +84,11 @@ class Card:
         return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in self.datasets)
 
     @property
+    def not_evaluated(self) -> bool:
+        """Whether a fine-tuning was given no validation data, by --validation_split 0."""
+        return not self.script.pretrains and self.flags.get("validation_split") == 0
+
+    @property
     def only_evaluated(self) -> bool:
         """Whether the run trained nothing, because it was given no training data."""
         return self.metrics.get("train_steps") == 0
@@ -116,6 +122,8 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if by_label := labels_table(card.metrics, card.run.get("thresholds")):
         results += f"\n\n{by_label}"
+    if table := probe_table(_events(card), card.run.get("probes", {})):
+        results += f"\n\n{table}"
     if (card.folder / CURVES).exists():
         results += PICTURE
     if "thresholds" not in card.run:  # of several labels a text, labels_table says more
@@ -214,7 +222,10 @@ def data_used(card: Card) -> str:
     if counts := run.get("questions"):
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
-        lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
+        divided = f" ({plain(facts['divided'])})" if split != "train" and facts.get("divided") else ""
+        lines.append(f"Examples, {plain(split)}: {facts['examples']:,}{divided}.")
+    if card.not_evaluated:
+        lines.append("No data was kept for validation (`--validation_split 0`).")
     if weights := run["data"].get("weights_of_classes") if isinstance(run.get("data"), dict) else None:
         named = ", ".join(f"{plain(name)} {weight:.4g}" for name, weight in weights["weights"].items())
         lines.append(f"Weights of the classes in the training loss: {named}.")
@@ -247,6 +258,8 @@ def tags_explained(scheme: str) -> str:
 def results_table(card: Card) -> str:
     """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
     metrics = card.metrics
+    if card.not_evaluated and not set(METRICS) & set(metrics):
+        return "None: it was trained without validation data."
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
@@ -311,7 +324,10 @@ def limits(card: Card) -> str:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
         if averaged := metrics.get("averaged_evaluations"):
             when = f"with the mean of the weights at the last {averaged} evaluations"
-        lines.append(f"The results were measured on validation data, {when}.{untested}")
+        if card.not_evaluated:
+            lines.append(f"Nobody knows how good it is: it was trained without validation data.{untested}")
+        else:
+            lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append(
@@ -320,13 +336,17 @@ def limits(card: Card) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def _events(card: Card) -> list[dict]:
+    records = card.folder / "metrics.jsonl"
+    return read_events(records) if records.exists() else []
+
+
 def unigram_comparison(card: Card) -> list[str]:
     """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown.
 
     Counted initial weights already do so. For them it says whether the model has learnt more.
     """
-    records = card.folder / "metrics.jsonl"
-    events = read_events(records) if records.exists() else []
+    events = _events(card)
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     loss = card.metrics.get("eval_mlm_loss")
     if entropy is None or loss is None:

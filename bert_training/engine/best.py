@@ -138,6 +138,8 @@ def deciding_metric(args: FineTuningArguments, names: list[str], default: str, t
         if args.load_best_model_at_end or asked or args.many_runs:
             raise UserError("there is nothing from which to choose the best, as nothing is trained: give training data")
         return default
+    if not names and asked is None:  # there is nothing to evaluate on; the flags say so
+        return default
     name = default if asked is None else "eval_" + asked.removeprefix("eval_")
     if name not in names:
         listed = names if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"and {len(names) - MOST_NAMES} more"]

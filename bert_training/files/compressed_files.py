@@ -189,7 +189,7 @@ def decoded(path: str | os.PathLike[str], content: bytes) -> str:
 def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> UserError:
     return UserError(
         f"{where}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
-        "convert the file to UTF-8"
+        "convert the file to UTF-8 (a spreadsheet saves 'CSV UTF-8'; or iconv -f latin1 -t utf-8)"
     )
 
 

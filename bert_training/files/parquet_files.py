@@ -39,10 +39,7 @@ def text_rows(
             file contradicts itself.
         pyarrow.ArrowException, OSError: it is not a Parquet file, or damaged.
     """
-    import pyarrow.parquet
-
-    items = _length_of_end(file) // 8 + 64  # in any list there, as each item has some bytes
-    table = pyarrow.parquet.ParquetFile(file, thrift_container_size_limit=min(items, 1_000_000))
+    table = _opened(file)
     names = table.schema_arrow.names
     if names.count(column) != 1:
         raise UserError(
@@ -67,6 +64,18 @@ def text_rows(
         if count > most:
             raise _too_much(path, size, most)
         yield from values
+
+
+def column_names(file: IO[bytes]) -> list[str]:
+    """The names of the columns. Raises ArrowException or OSError if it is not a Parquet file, or damaged."""
+    return list(_opened(file).schema_arrow.names)
+
+
+def _opened(file: IO[bytes]) -> Any:
+    import pyarrow.parquet
+
+    items = _length_of_end(file) // 8 + 64  # in any list there, as each item has some bytes
+    return pyarrow.parquet.ParquetFile(file, thrift_container_size_limit=min(items, 1_000_000))
 
 
 def _length_of_end(file: IO[bytes]) -> int:

@@ -21,6 +21,8 @@ from bert_training.flags.natures import (
 )
 from tokenization.errors import UserError
 
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
+
 
 @dataclass
 class FineTuningArguments(ControlArguments):
@@ -101,7 +103,8 @@ def names_in(value: list[str] | str | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
-OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type")
+OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type", "id_column", "weight_column",
+               "group_column", "delimiter")  # fmt: skip
 
 
 @dataclass
@@ -147,6 +150,40 @@ class GlueArguments(ClassArguments):
         FIXED | EVALUATION,
         nargs="+",
     )
+    id_column: str | None = flag(
+        None,
+        "Of your own data, the name of the column that identifies a row in the files of predictions. Default: that of "
+        "the model's training, or id, idx or index.",
+        FIXED | AFTERWARDS,
+    )
+    weight_column: str | None = flag(
+        None, "Of your own training data, the name of the column with the weight of each row in the loss.", FIXED
+    )
+    group_column: str | None = flag(
+        None,
+        "The name of the column that says which rows belong together, such as those of one author: "
+        "--validation_split and --folds keep them on one side.",
+        FIXED,
+    )
+    delimiter: str | None = flag(
+        None,
+        "What separates the cells of your own .csv files: comma, semicolon, tab or pipe, or the character itself. "
+        "Default: as in the model's training, or the comma.",
+        FIXED | DATA | EVALUATION,
+    )
+    validation_split: float | None = flag(
+        None,
+        "Hold out this share of your own training data for validation, such as 0.1, with as many rows of each class "
+        "as that is. 0: train without validation data.",
+        FIXED,
+    )
+    folds: int | None = flag(
+        None,
+        "Cross-validation: train this many times, each time with another part of your own training data held out.",
+        FIXED,
+    )
+    fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | SERIES)
+    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED)
     label_column: list[str] | str | None = flag(
         None,
         "Of your own data, the name of the column with the label; or, for several labels a text, the names of their "
@@ -227,15 +264,21 @@ class GlueArguments(ClassArguments):
         self._check_columns()
         for name, value in settled_windows(self).items():
             setattr(self, name, value)
+        self._check_splits()
 
     def _check_columns(self) -> None:
         own = self.dataset_name or self.train_file or self.validation_file or self.test_file
+        training = self.dataset_name or self.train_file
         fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
         refuse_idle(
             self,
             (self.task_name and fixed, OF_OWN_DATA),
             (not own and "without data of your own", OF_OWN_DATA),
+            (not training and "without training data", ("weight_column", "group_column")),
+            (self.dataset_name and "with --dataset_name", ("delimiter",)),
         )
+        if self.delimiter is not None:
+            self.delimiter = delimiter_of(self.delimiter)
         columns = self.text_column or []
         if len(columns) > 2 or len({*columns}) < len(columns):
             raise UserError(
@@ -244,6 +287,14 @@ class GlueArguments(ClassArguments):
         for name in names_in(self.label_column):
             if name in columns:
                 raise UserError(f"--label_column {name} is one of --text_column; a label is no text")
+        given: dict[str, str | None] = {name: name for name in (*columns, *names_in(self.label_column))}
+        for flag_name in ("id_column", "weight_column", "group_column"):
+            name = getattr(self, flag_name)
+            # The rows of one text may belong together; everything else in two places is a mistake.
+            of_text = flag_name == "group_column" and name in columns
+            if name is not None and name in given.values() and not of_text:
+                raise UserError(f"--{flag_name} {name} is named by another flag as well; a column is one thing only")
+            given[flag_name] = None if flag_name == "id_column" else name  # an id may be the group, too
         self._check_several_labels()
 
     def _check_several_labels(self) -> None:
@@ -267,10 +318,60 @@ class GlueArguments(ClassArguments):
                 f"--label_separator: expected a mark such as '|' that is no tab and no line end, got {separator!r}"
             )
 
+    def _check_splits(self) -> None:
+        """The flags that divide the training data; they fill in --split_seed, which a series keeps for all seeds."""
+        training = self.dataset_name or self.train_file
+        holds_out = self.validation_split or self.folds
+        refuse_idle(
+            self,
+            (self.task_name and "with --task_name, whose splits are fixed", ("validation_split", "folds")),
+            (self.validation_file and "with --validation_file", ("validation_split", "folds")),
+            (not training and "without training data of your own", ("validation_split", "folds")),
+            (not self.folds and "without --folds", ("fold",)),
+            (not holds_out and "without --validation_split or --folds", ("group_column", "split_seed")),
+        )
+        if self.validation_split is not None and not 0 <= self.validation_split < 1:
+            raise UserError(
+                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
+            )
+        if self.folds is not None:
+            at_least(self, 2, "folds")
+            if self.validation_split is not None:
+                raise UserError("--folds holds out every part in turn; drop --validation_split")
+            if self.seeds is not None or self.paper:
+                raise UserError(
+                    f"--folds is a series of its own; drop {'--paper' if self.paper else '--seeds'}, or give the "
+                    "command once for each --seed"
+                )
+        if self.fold is not None and not 1 <= self.fold <= (self.folds or 0):
+            raise UserError(f"--fold must be from 1 to {self.folds}; got {self.fold}")
+        if self.validation_split == 0:
+            without = "--validation_split 0 trains without validation data"
+            if self.load_best_model_at_end or self.many_runs:
+                flags = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
+                raise UserError(f"{without}, so {flags} has nothing to compare; give a share such as 0.1")
+            refuse_idle(
+                self,
+                (f"as {without}", ("eval_steps", "max_eval_samples")),
+            )
+        if holds_out and self.split_seed is None:
+            self.split_seed = self.seed
+
     @property
     def many_runs(self) -> bool:
-        """Whether this command is a series of runs: also with --paper."""
-        return self.paper or super().many_runs
+        """Whether this command is a series of runs: also with --paper, and with --folds unless it names one."""
+        folds = self.folds is not None and self.fold is None
+        return self.paper or folds or super().many_runs
+
+
+def delimiter_of(word: str) -> str:
+    """The character that --delimiter names. Raises ValueError for any other."""
+    character = DELIMITERS.get(word.lower(), word)
+    if character not in DELIMITERS.values():
+        raise UserError(
+            f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}"
+        )
+    return character
 
 
 @dataclass
@@ -387,6 +488,11 @@ class SwagArguments(FineTuningArguments):
     """The flags of run_swag.py."""
 
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
+    delimiter: str | None = flag(
+        None,
+        "What separates the cells of .csv files: comma, semicolon, tab or pipe, or the character. Default: the comma.",
+        FIXED | DATA | EVALUATION,
+    )
     max_seq_length: int = flag(
         128,
         "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
@@ -394,3 +500,10 @@ class SwagArguments(FineTuningArguments):
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        files = self.train_file or self.validation_file or self.test_file
+        refuse_idle(self, (not files and "without files of your own", ("delimiter",)))
+        if self.delimiter is not None:
+            self.delimiter = delimiter_of(self.delimiter)

@@ -19,10 +19,15 @@ Flags = TypeVar("Flags", bound=Dataclass)
 
 
 class _Parser(HfArgumentParser):
-    """A parser that accepts the metadata of a flag, of which "nature" is not an option of argparse."""
+    """A parser that accepts the metadata of a flag, of which some are not options of argparse.
+
+    These are "nature", and "may_be_empty" for a list that may have no values, which HfArgumentParser does not know.
+    """
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         options.pop("nature", None)
+        if options.pop("may_be_empty", False):
+            options["nargs"] = "*"
         return super().add_argument(*names, **options)
 
 

@@ -10,7 +10,7 @@ from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INS
 from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
-from bert_training.flags.recipes import recipe_defaults
+from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -41,9 +41,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     mixture: list[float] | None = flag(
         None,
         "How much of the training comes from each file of --train_file, as in 0.7 0.3: weights of instances, divided "
-        "by their sum. Default: all files are one text, each document once an epoch.",
+        "by their sum. Without numbers, with --recipe adapt: nine tenths from the first file. Default: all files are "
+        "one text, each document once an epoch.",
         FIXED | CARD,
         nargs="+",
+        may_be_empty=True,
     )
     validation_file: list[str] = flag(
         [],
@@ -108,10 +110,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "counts of the training text. random: the control.",
         FIXED | CARD,
     )
-    recipe: Literal["paper", "fast"] = flag(
+    recipe: Literal["paper", "fast", "adapt"] = flag(
         "paper",
         "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
-        "in a few hours (bert_training/flags/recipes.py); the script prints them.",
+        "in a few hours. adapt: gentle ones for the further training of a published model on text of a domain. The "
+        "script prints them; bert_training/flags/recipes.py has the reasons.",
         FREE | CARD,
     )
     objective: str = flag(
@@ -143,6 +146,13 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     max_predictions_per_seq: int | None = flag(
         None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
+    )
+    probe: list[str] = flag(
+        [],
+        "Labelled tables, as run_glue.py reads them, or builtin: at each evaluation, a logistic regression on the "
+        "frozen vectors of their texts says what the model is worth for them. The training stays the same.",
+        FREE,
+        nargs="+",
     )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
     eval_words: int = flag(
@@ -222,6 +232,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mixture == []:
+            self.mixture = self._mixture_of_recipe()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
         at_least(self, 0, "muon_learning_rate")
@@ -262,6 +274,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         check_mixtures(vars(self), phases_of(vars(self)))
         if self.config_name and self.model_name_or_path:
             raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.recipe == "adapt" and not self.model_name_or_path:
+            raise UserError("--recipe adapt trains a model further; name it with --model_name_or_path")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
         if self.cased and self.do_lower_case:
@@ -311,6 +325,16 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
                 f"--extend_vocab must be a number of at least 1, or a file with one word a line; got "
                 f"{self.extend_vocab!r}"
             )
+
+    def _mixture_of_recipe(self) -> list[float]:
+        """The shares of the files if --mixture has no numbers."""
+        others = len(self.train_file) - 1
+        if self.recipe != "adapt" or others < 1:
+            raise UserError(
+                "--mixture: expected a weight for each file of --train_file, got none; only with --recipe adapt and at "
+                "least two files it needs no numbers"
+            )
+        return [1 - GENERAL_SHARE, *[GENERAL_SHARE / others] * others]
 
     def _reads_rows(self) -> bool:
         files = (*self.train_file, *self.validation_file)

@@ -71,7 +71,7 @@ def planned_phases(
     try:
         return with_steps(phases, steps)
     except ValueError as error:
-        if args.recipe == "paper" or args.max_steps > 0:
+        if args.recipe != "fast" or args.max_steps > 0:
             raise
         raise UserError(
             f"--recipe fast: {args.num_train_epochs:g} epochs of this text are {steps} optimiser steps, too few for "

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
+from bert_training.cards.probes import not_more_useful
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
@@ -205,6 +206,6 @@ def log_diagnosis(run: Run[PretrainingArguments], *corpora: Corpus) -> None:
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
     if step < 2 * before:  # a diagnosis is repeated only when the run has twice as many steps
         return
-    if text := diagnosis(run.facts, events, *corpora):
+    if text := diagnosis(run.facts, events, *corpora) or not_more_useful(events, run.facts.get("probes", {})):
         run.log(event="doctor", step=step, text=text)
         run.say(f"doctor: {text}")

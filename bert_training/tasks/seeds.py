@@ -1,4 +1,4 @@
-"""A single run, or a series of runs with statistics: ``--seeds N``, ``--paper``, ``--compare_to DIR``.
+"""A single run, or a series of runs with statistics: ``--seeds N``, ``--folds N``, ``--paper``, ``--compare_to DIR``.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -51,25 +51,37 @@ class Series:
         name: the name of the task or of the data.
         facts: the description of the data, as in run.json; "splits" has an entry for each split.
         metric: the key of the results by which the best run is chosen.
-        baselines: for each key of the results that is in the table, the score of a model with constant predictions.
+        baselines: for each key of the results that is in the table, the score of a model with constant predictions; of
+            folds, their mean.
+        folds: what the runs on each fold have; empty if all runs have the same data.
     """
 
     name: str
     facts: dict
     metric: str
     baselines: dict[str, float]
+    folds: tuple["Series", ...] = ()
+
+    def of(self, number: int | None) -> "Series":
+        """What the runs on the fold of this number, from 1, have in common."""
+        return self.folds[number - 1] if self.folds and number else self
 
 
-def series_of(args: FineTuningArguments, data: TaskData) -> Series:
-    """The series of the runs that the flags ask for on this data.
+def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
+    """The series of the runs that the flags ask for on this data, or on that of each fold.
 
     Raises:
         ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
     """
-    if "train" not in data.splits:
+    first = data[0]
+    if "train" not in first.splits:
         refuse_without_training(args)
-    metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
-    return Series(data.name, data.facts(), metric, data.baselines())
+    metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
+    each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
+    if len(each) == 1:
+        return each[0]
+    baselines = {name: float(np.mean([one.baselines[name] for one in each])) for name in each[0].baselines}
+    return Series(first.name, each[0].facts, metric, baselines, tuple(each))
 
 
 def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None:
@@ -108,7 +120,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     _check_summary(folder, plans)
     if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
         lock_output_dir(folder)
-    earlier = [results_of_finished(plan, series, weights) for plan in plans]
+    earlier = [results_of_finished(plan, series.of(_fold(plan)), weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
@@ -118,7 +130,9 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
-        runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
+        fold = {"fold": _fold(plan)} if series.folds else {}
+        one = {"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate} | fold
+        runs.append(one | {"results": results})
     summary = summarise(runs, series)
     if other:
         shared = [name for name in summary["baselines"] if name in other["baselines"]]
@@ -157,6 +171,11 @@ def planned_runs(args: Args) -> list[Args]:
             "--gradient_accumulation_steps x processes); change one of these"
         )
     plans = []
+    for fold in range(1, (getattr(args, "folds", None) or 0) + 1):
+        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
+        plans.append(dataclasses.replace(args, **places, resume_from_checkpoint="auto", compare_to=None))
+    if plans:
+        return plans
     for rate in PAPER_RATES if paper else (args.learning_rate,):
         for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
             name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
@@ -169,6 +188,10 @@ def planned_runs(args: Args) -> list[Args]:
             plan |= {"paper": False} if paper else {}
             plans.append(dataclasses.replace(args, **plan))
     return plans
+
+
+def _fold(plan: FineTuningArguments) -> int | None:
+    return getattr(plan, "fold", None)
 
 
 def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
@@ -217,11 +240,12 @@ def summarise(runs: list[dict], series: Series) -> dict:
     # A run that an older version has finished may lack a result of today.
     constant = {name: one for name, one in series.baselines.items() if all(name in run["results"] for run in runs)}
     metric = series.metric
+    constants = {name: [series.of(run.get("fold")).baselines[name] for run in runs] for name in constant}
     by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
-        group = [run["results"] for run in runs if run["learning_rate"] == rate]
-        values = {name: [results[name] for results in group] for name in constant}
-        metrics = {name: statistics(values[name], constant[name]) for name in constant}
+        group = [number for number, run in enumerate(runs) if run["learning_rate"] == rate]
+        values = {name: [runs[number]["results"][name] for number in group] for name in constant}
+        metrics = {name: statistics(values[name], [constants[name][number] for number in group]) for name in constant}
         by_rate.append({"learning_rate": rate, "metrics": metrics})
     best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
     best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
@@ -229,12 +253,12 @@ def summarise(runs: list[dict], series: Series) -> dict:
     return facts | {"settings": by_rate, "best": best, "runs": runs}
 
 
-def statistics(values: list[float | None], constant: float) -> dict:
-    """Statistics of one metric over runs that differ in the seed only.
+def statistics(values: list[float | None], constant: float | Sequence[float]) -> dict:
+    """Statistics of one metric over runs that differ in the seed, or in the fold, only.
 
     Args:
         values: one per run; None (the correlation of constant predictions) counts as 0.
-        constant: the score of constant predictions. A run that is not better is degenerate.
+        constant: the score of constant predictions, or that of each run. A run that is not better is degenerate.
 
     Returns:
         n (the number of runs), mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence
@@ -249,7 +273,7 @@ def statistics(values: list[float | None], constant: float) -> dict:
         "median": float(np.median(known)),
         "max": float(known.max()),
         "interval": mean_interval(known),
-        "degenerate": float(np.mean(known <= constant + 1e-9)),
+        "degenerate": float(np.mean(known <= np.asarray(constant) + 1e-9)),
         "undefined": sum(value is None for value in values),
     }
 
@@ -305,7 +329,9 @@ def t_test(values: Sequence[float] | np.ndarray) -> float | None:
 
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     unique = all(len({run["seed"] for run in runs}) == len(runs) for runs in (ours, theirs))
-    keys = ("seed",) if unique else ("learning_rate", "seed")
+    keys: tuple[str, ...] = ("seed",) if unique else ("learning_rate", "seed")
+    if all("fold" in run for run in (*ours, *theirs)):
+        keys = ("fold",)
     partners = {tuple(run[key] for key in keys): run for run in theirs}
     return [(run, partners[key]) for run in ours if (key := tuple(run[name] for name in keys)) in partners]
 
@@ -313,14 +339,16 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
-        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
+        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
     other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
         raise UserError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
-    runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
+    runs: list[dict] = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
+    if series.folds:
+        runs = [run | {"fold": _fold(plan)} for run, plan in zip(runs, plans)]
     if not _pairs(runs, other["runs"]):
         raise UserError(
             f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
@@ -330,6 +358,8 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
 
 def _validation(series: Series) -> dict:
     """What identifies the examples that the runs are evaluated on."""
+    if series.folds:
+        return {f"fold {number}": _validation(one) for number, one in enumerate(series.folds, 1)}
     facts = series.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
     names = ("examples", "sha256", "fingerprint")
@@ -362,7 +392,9 @@ def table(summary: dict) -> str:
             row = [f"{one_rate['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
             rows.append([*row, _interval(values["interval"]), f"{values['degenerate']:.0%}"])
     best, metric = summary["best"], summary["metric"]
-    lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
+    lines = [*_aligned(rows), *_undefined(summary)]
+    if not any("fold" in run for run in summary["runs"]):  # the best of the folds is that with the easiest rows
+        lines.append(f"best on {metric}: {best['folder']}, {_number(best[metric])}")
     if "comparison" in summary:
         compared = dict(summary["comparison"])
         lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]

@@ -150,7 +150,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
     places = [folder] if asked else []
     if asked and asked != "auto":
         places.append(Path(asked).parent)
-    if given.get("seeds") is not None or given.get("paper"):  # a series continues without being asked
+    series = given.get("folds") and not given.get("fold")
+    if given.get("seeds") is not None or given.get("paper") or series:  # a series continues without being asked
         places += sorted(path.parent for path in folder.glob("*/run.json"))
     for place in places:
         if (place / "run.json").is_file():

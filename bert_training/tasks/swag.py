@@ -37,9 +37,7 @@ from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 INDEX = ("", "id", "index", "ind")
-GIVE_FILES = (
-    "give --train_file and --validation_file in SWAG's layout (.csv, .tsv, .jsonl: sent1, sent2, ending0, ..., label)"
-)
+GIVE_FILES = "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
 
 
 @dataclass
@@ -137,7 +135,9 @@ def load_data(args: SwagArguments) -> SwagData:
     """
     files = files_or_hub(args, GIVE_FILES, "examples")
     if files:
-        splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
+        splits = {
+            split: read_swag(path, labelled=split != "test", delimiter=args.delimiter) for split, path in files.items()
+        }
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
@@ -152,18 +152,21 @@ def load_data(args: SwagArguments) -> SwagData:
     return SwagData(args.dataset_name or "custom", splits)
 
 
-def read_swag(path: str | Path, labelled: bool = True) -> SwagExamples:
+def read_swag(path: str | Path, labelled: bool = True, delimiter: str | None = None) -> SwagExamples:
     """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
         labelled: if False, the label column may be absent, or contain -1 or nothing.
+        delimiter: what separates the cells of a .csv; the comma by default.
 
     Raises:
         ValueError: with file and line, if the file is not such a table.
     """
     may_be_null = () if labelled else (LABEL,)
     with unchanged(path):
-        table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
+        table = read_table(
+            path, lambda header: find_columns(header, labelled), may_be_null=may_be_null, delimiter=delimiter
+        )
         facts = {"source": str(path), "sha256": sha256(Path(path))}
     return _examples(table.columns, table.where, labelled, facts)
 

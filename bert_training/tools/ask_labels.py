@@ -18,21 +18,19 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from bert_training.engine.batches import Features
-from bert_training.engine.predict import logits_of, predict_alone
 from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import class_in, load_network
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.tasks.classification.calibration import probabilities as softmax
+from bert_training.tasks.classification.long_texts import text_logits
 from bert_training.tasks.classification.multi_label_scores import labels_of
 from bert_training.tasks.classification.thresholds import USUAL, probabilities, stored_thresholds
-from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_facts
-from bert_training.tasks.cut_texts import check_room, cut_rows
-from bert_training.tasks.stored_flags import stored_length
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_facts, stored_temperature
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens, text_tokenizer
+from tokenization.special_tokens import check_special_tokens
 
 
 def judge(
@@ -48,32 +46,22 @@ def judge(
     Args:
         model: a BertForSequenceClassification, of this project or of transformers.
         second: the second text of every pair, for a model that was trained on pairs.
-        warn: is called with a line for every text that is cut at the length of the training.
+        warn: is called with a line for every text of which a part is not read.
 
     Raises:
-        ValueError: a text is empty, or the model was trained on pairs and gets one text, or the reverse.
+        ValueError: a text is empty or cannot be read as in the training, or the model was trained on pairs and gets
+            one text, or the reverse.
     """
-    config = model.config
-    _check_texts(texts, second, stored_facts(config).get("texts_per_example"))
-    length = min(stored_length(config) or config.max_position_embeddings, config.max_position_embeddings)
-    check_room(length, tokenizer, 1 if second is None else 2)
-    pairs = () if second is None else ([second] * len(texts),)
-    options = {"truncation": "longest_first", "max_length": length, "split_special_tokens": True}
-    coded = text_tokenizer(tokenizer)(
-        list(texts), *pairs, return_token_type_ids=True, return_attention_mask=False, **options
-    )
-    for number in cut_rows(coded):
-        warn(f"warning: the text {texts[number]!r:.60} is longer than the {length} tokens of the training, and is cut")
-    columns = {name: coded[name] for name in ("input_ids", "token_type_ids")}
-    features = Features(columns, tokenizer.pad_token_id)
-    rows = predict_alone(model, features, batch_size, model.device, lambda outputs: _as_tokens(logits_of(outputs)))
-    for text, logits in zip(texts, rows["logits"]):
-        yield {"text": text} | ({} if second is None else {"second_text": second}) | _says(config, logits[0])
-
-
-def _as_tokens(outputs: dict[str, Any]) -> dict[str, Any]:
-    """(B, C) as (B, 1, C): ``predict_alone`` expects a dimension for tokens."""
-    return {name: values[:, None] for name, values in outputs.items()}
+    _check_texts(texts, second, stored_facts(model.config).get("texts_per_example"))
+    columns = [list(texts)] if second is None else [list(texts), [second] * len(texts)]
+    logits, read = text_logits(model, tokenizer, columns, batch_size=batch_size)
+    for text, length, lost in zip(texts, read.lengths, read.lost):
+        if lost:
+            warn(
+                f"warning: the text {text!r:.60} has {length:,} tokens, of which {lost:,} are not read, as in training"
+            )
+    for text, of_text in zip(texts, logits):
+        yield {"text": text} | ({} if second is None else {"second_text": second}) | _says(model.config, of_text)
 
 
 def _says(config: Any, logits: np.ndarray) -> dict[str, Any]:
@@ -87,8 +75,7 @@ def _says(config: Any, logits: np.ndarray) -> dict[str, Any]:
         return {"labels": labels_of(shares, thresholds, names), "probabilities": _rounded(names, shares)}
     if len(names) == 1 or config.problem_type == "regression":
         return {"score": round(float(logits[0]), 6)}
-    shares = np.exp(logits.astype(np.float64) - logits.max())
-    shares /= shares.sum()
+    (shares,) = softmax(logits[None], stored_temperature(config))
     return {"label": names[int(shares.argmax())], "probabilities": _rounded(names, shares)}
 
 

@@ -3,6 +3,7 @@
     bert-repro plan --config_name base --hours 6
     bert-repro plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
     bert-repro plan --config_name mini --hours 1 --recipe fast
+    bert-repro plan --recipe adapt --config_name base --hours 2
     bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
 The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
@@ -38,6 +39,8 @@ TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for eva
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
 SHORT = 0.01  # a plan for less than this share of them is short: for it, the fast recipe is proposed
 PAPER_PHASES = "128:0.9,512:0.1"
+ADAPT_BATCH = 32  # the default of run_pretraining.py
+PIECES_A_WORD = 1.3  # of English, with Google's vocabulary
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -110,12 +113,15 @@ def timed_run(
     return records, results, facts
 
 
-def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts) -> str:
+def plan_text(
+    hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts, recipe: str = "paper"
+) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
     Args:
         phases: without their steps, as `phases_of` returns them.
         records, results, facts: as `timed_run` returns them.
+        recipe: of the planned training.
 
     Raises:
         ValueError: not even one step of each phase fits.
@@ -145,15 +151,28 @@ def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: 
         f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
         f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
         "models' 256 million sequences.",
-        f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}"
-        + (" --recipe fast" if facts["flags"].get("recipe") == "fast" else ""),
+        _flags(facts["flags"]["config_name"], total_steps, parts, recipe),
     ]
-    if sequences < SHORT * PUBLISHED and facts["flags"].get("recipe") != "fast":
+    if recipe == "adapt":
+        words = round(tokens / PIECES_A_WORD)
+        lines.append(
+            f"They hold about {words:,} words: your text once if it has so many, three times if it has {words // 3:,}."
+        )
+    elif sequences < SHORT * PUBLISHED and recipe != "fast":
         lines.append(
             f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
             "(lab/notes/speedrun.md); give it to this command, too, to plan with it."
         )
     return "\n".join(lines)
+
+
+def _flags(config_name: str, total_steps: int, parts: Sequence[str], recipe: str) -> str:
+    """The flags of the planned training; to adapt a model, those of a folder with this config.json, if it is one."""
+    name = f"--config_name {config_name}"
+    if recipe == "adapt":
+        name = f"--model_name_or_path {config_name if Path(config_name).is_dir() else 'CHECKPOINT'}"
+    chosen = "" if recipe == "paper" else f" --recipe {recipe}"
+    return f"Flags: {name} --max_steps {total_steps} --phases {','.join(parts)}{chosen}"
 
 
 def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list[str], dict[int, float]]:
@@ -194,13 +213,20 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
         help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
     )
     parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
-    parser.add_argument("--recipe", choices=("paper", "fast"), default="paper", help="as in run_pretraining.py (paper)")
     parser.add_argument(
-        "--phases",
-        help=f"as in run_pretraining.py; default: {PAPER_PHASES}, and with --recipe fast those of the recipe",
+        "--recipe",
+        choices=("paper", "fast", "adapt"),
+        default="paper",
+        help="as in run_pretraining.py (paper); for adapt, --config_name is the size or the folder of the model",
     )
     parser.add_argument(
-        "--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8, and with --recipe fast its own)"
+        "--phases",
+        help=f"as in run_pretraining.py; default: {PAPER_PHASES}; those of --recipe fast; 128:1 for adapt",
+    )
+    parser.add_argument(
+        "--per_device_train_batch_size",
+        type=int,
+        help="as in run_pretraining.py (8; 64 with --recipe fast; 32 with adapt)",
     )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     arguments = parser.parse_args(argv[:separator])
@@ -208,17 +234,19 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
         raise UserError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.vocab_size < 16:
         raise UserError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
-    fast = arguments.recipe == "fast"
     if arguments.phases is None:
-        arguments.phases = short_to_long(128, -1) if fast else PAPER_PHASES
+        arguments.phases = {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(arguments.recipe, PAPER_PHASES)
     if arguments.per_device_train_batch_size is None:
-        arguments.per_device_train_batch_size = FAST["per_device_train_batch_size"] if fast else 8
+        sizes = {"fast": FAST["per_device_train_batch_size"], "adapt": ADAPT_BATCH}
+        arguments.per_device_train_batch_size = sizes.get(arguments.recipe, 8)
     if "@" in arguments.phases:
         raise UserError(
             f"--phases {arguments.phases}: no mixture changes the time of a step; leave out @ and its weights"
         )
     phases = phases_of(vars(arguments))
     launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
-    script_flags = ["--recipe", arguments.recipe, *argv[separator + 1 :]]
+    # A step of new weights of the same shape takes as long as one of the model that is to be adapted.
+    timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
+    script_flags = ["--recipe", *timed, *argv[separator + 1 :]]
     records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
-    print(plan_text(arguments.hours, phases, records, results, facts))
+    print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe))

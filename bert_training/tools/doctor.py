@@ -14,6 +14,7 @@ margin is needed because a model also learns from positions and lengths: models 
 
 from pathlib import Path
 
+from bert_training.cards.probes import not_more_useful
 from bert_training.files.records import read_events
 from bert_training.flags.parsing import command_parser
 from bert_training.pretraining.corpora import open_training_corpora
@@ -28,5 +29,6 @@ def main(argv: list[str] | None = None) -> None:
     folder = parser.parse_args(argv).folder
     facts = read_pretraining_facts(folder)
     corpora = open_training_corpora(folder, facts["flags"], verify=False)
-    text = diagnosis(facts, read_events(folder / "metrics.jsonl"), *corpora)
+    events = read_events(folder / "metrics.jsonl")
+    text = diagnosis(facts, events, *corpora) or not_more_useful(events, facts.get("probes", {}))
     print(text or "the loss is below that of a model without context, or there are too few steps yet to tell")

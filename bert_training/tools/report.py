@@ -151,7 +151,7 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
     seen: dict[tuple, Path] = {}
     for run in runs:
         seed = run.facts["flags"].get("seed")
-        key = (run.task, run.start_label, seed)
+        key = (run.task, run.start_label, seed, run.facts["flags"].get("fold"))
         if key in seen:
             raise UserError(
                 f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "

@@ -100,7 +100,8 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
     named = {}
     for title, prefix in (("training data", "train"), ("evaluation data", "validation")):
         parts = [part for split, part in splits.items() if split.startswith(prefix) and isinstance(part, dict)]
-        hashes = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
+        names = ("file_sha256", "sha256", "fingerprint")  # the folds of a file are averaged
+        hashes = [next((str(part[name]) for name in names if part.get(name)), "")[:8] for part in parts]
         named[title] = " and ".join(hashes)
     if not all(named.values()):
         named |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}

@@ -41,6 +41,8 @@ MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.jso
 # Another processor, another number of threads or another version of torch rounds otherwise. A prediction that is
 # almost a tie may then change.
 LOSS_TOLERANCE, SCORE_TOLERANCE = 1e-3, 5e-3
+# One step that changes nothing, for scripts that read the data to evaluate on from the training data.
+NO_TRAINING = ("--learning_rate=0", "--warmup_steps=0", "--weight_decay=0", "--max_steps=1")
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -100,7 +102,9 @@ def sources(run: dict, given: list[Path]) -> list[Source]:
     for split, facts in ((data or {}).get("splits") or {}).items():
         own = flags.get(f"{split.split('_')[0]}_file")
         name = own or (facts.get("source") if flags.get("data_dir") else None)
-        if name and "sha256" in facts:
+        if name and "divided" in facts:  # a part of the file of training data
+            listed.append(Source(split, name, facts["file_sha256"], given))
+        elif name and "sha256" in facts:
             listed.append(Source(split, name, facts["sha256"], given))
     return listed
 
@@ -131,7 +135,12 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         yield unknown(claim, without_weights(folder))
         return
     pretraining = SCRIPTS[run["script"]].pretrains
-    needed = [one for one in data if pretraining or one.split.startswith("validation")]
+    if run["flags"].get("validation_split") == 0 and not pretraining:
+        yield unknown(claim, "it was trained without validation data (--validation_split 0)")
+        return
+    divides = not pretraining and any(run["flags"].get(name) for name in ("validation_split", "folds"))
+    part = "train" if divides else "validation"  # the part held out is found again in the training data
+    needed = [one for one in data if pretraining or one.split.startswith(part)]
     if not needed or any(one.path is None for one in needed):
         yield unknown(claim, "the data is not at hand as a file that has the SHA-256 in run.json")
         return
@@ -140,11 +149,16 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         return
     for one in needed:
         test = [other for other in data if other.split.startswith("test") and other.path]
-        paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
-        recorded_prefix = metric_prefix(one.split)
+        own = (
+            [*NO_TRAINING, f"--train_file={one.path}", *_split_flags(run)]
+            if divides
+            else [f"--validation_file={one.path}"]
+        )
+        paths = [*own, *(f"--test_file={other.path}" for other in test)]
+        recorded_prefix = "eval_" if divides else metric_prefix(one.split)
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
         scored = any(name.startswith("test_") for name in results)
-        paths = paths if scored else paths[:1]
+        paths = paths if scored else own
         flags = [*evaluation_flags(run), *paths]
         yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
 
@@ -178,18 +192,16 @@ def evaluation_flags(run: dict) -> list[str]:
     return given
 
 
+def _split_flags(run: dict) -> list[str]:
+    """The flags that say which part of the training data a fine-tuning held out, as words of a command."""
+    names = ("validation_split", "folds", "fold", "split_seed", "group_column")
+    return [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
+
+
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
     """The flags of a run of one step whose learning rate is 0, because the script does not evaluate without one."""
     flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]].arguments)}
-    given = [
-        "--learning_rate=0",
-        "--warmup_steps=0",
-        "--weight_decay=0",
-        "--max_steps=1",
-        "--eval_steps=0",
-        "--peak_tflops=1",
-        *evaluation_flags(run),
-    ]
+    given = [*NO_TRAINING, "--eval_steps=0", "--peak_tflops=1", *evaluation_flags(run)]
     held_out = [str(one.path) for one in data if one.split == "validation"]
     if not held_out and flags.get("validation_split") != defaults["validation_split"]:
         given.append(f"--validation_split={flags['validation_split']}")

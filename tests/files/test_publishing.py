@@ -25,6 +25,7 @@ NASTY = [
 ]
 ROOTS = ["/", "/home/anna/", "~/", "../", "./", "", "C:\\Users\\", "\\\\host\\", "file:///", "hf://"]
 NO_PATHS = ("objective", "hub_model_id", "dataset_config_name", "text_column", "label_column", "phases", "task_name")
+NO_PATHS += ("id_column", "weight_column", "group_column")
 METRICS = {"eval_loss": 1.0, "eval_accuracy": 0.5, "eval_f1": 0.5, "train_steps": 2}
 
 

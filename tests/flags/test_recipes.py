@@ -7,7 +7,7 @@ import pytest
 
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import CONFIG_SIZES, PretrainingArguments
-from bert_training.flags.recipes import in_words, initial_range, peak_rate, recipe_defaults, short_to_long
+from bert_training.flags.recipes import adapt_rate, in_words, initial_range, peak_rate, recipe_defaults, short_to_long
 
 
 def parse(*flags: str) -> PretrainingArguments:
@@ -27,6 +27,7 @@ def test_without_a_recipe_every_default_is_that_of_its_flag():
             "report_to": ["none"],
             "train_file": [],
             "validation_file": [],
+            "probe": [],
             "max_seq_length": 128,
         }
         assert args.recipe_choices() == {}
@@ -40,6 +41,27 @@ def test_the_fast_recipe_of_the_default_size():
     assert (args.warmup_steps, args.per_device_train_batch_size) == (0.1, 64)
     assert (args.phases, args.max_seq_length) == ("32:0.4,64:0.4,128:0.2", 128)
     assert (args.initial_weights, parse().initial_weights) == ("counted", "random")
+
+
+def test_the_recipe_to_adapt_a_model(tmp_path):
+    """5e-5 at 768 units, and in inverse proportion to them: 1e-4 at 384."""
+    assert [adapt_rate(size) for size in (768, 384, 1024, 128, 4096)] == [5e-5, 1e-4, 3.75e-5, 2e-4, 2e-5]
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 384}))
+    args = parse("--recipe", "adapt", "--model_name_or_path", str(tmp_path))
+    assert (args.objective, args.whole_word_mask, args.warmup_steps, args.learning_rate) == ("mlm", True, 0.06, 1e-4)
+    assert args.dropout is None
+    given = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "mlm_nsp")
+    assert (given.objective, given.learning_rate) == ("mlm_nsp", 5e-5)
+
+
+def test_a_mixture_without_numbers_is_a_tenth_of_general_text(capsys):
+    files = ["--train_file", "law.txt", "wiki.txt", "books.txt", "--mixture"]
+    adapts = ["--recipe", "adapt", "--model_name_or_path", "on/hub"]
+    assert parse(*adapts, *files).mixture == [0.9, 0.05, 0.05]
+    for flags in (files, [*adapts, "--train_file", "law.txt", "--mixture"]):
+        with pytest.raises(SystemExit):
+            parse(*flags)
+        assert "--mixture: expected a weight for each file of --train_file, got none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -141,6 +163,7 @@ def test_the_choices_can_be_told_from_the_flags_alone():
     ("flags", "message"),
     [
         ("--recipe slow", "invalid choice: 'slow'"),
+        ("--recipe adapt", "--recipe adapt trains a model further; name it with --model_name_or_path"),
         ("--dropout 1", "--dropout must be at least 0 and below 1; got 1.0"),
         ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
         ("--initializer_range 0", "--initializer_range must lie between 0 and 1; got 0.0"),

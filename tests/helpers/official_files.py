@@ -107,6 +107,16 @@ def glue_arguments(**given) -> SimpleNamespace:
         "problem_type",
         "resume_from_checkpoint",
     )
+    names += (
+        "id_column",
+        "weight_column",
+        "group_column",
+        "delimiter",
+        "validation_split",
+        "folds",
+        "fold",
+        "split_seed",
+    )
     return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
 
 

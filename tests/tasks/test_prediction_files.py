@@ -115,7 +115,7 @@ def choices(ids: list, split: str, tmp_path) -> swag.SwagData:
     path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
     good = write(tmp_path, json.dumps(rows[0]) + "\n", "good.jsonl")
     files = {"train_file": good, "validation_file": good, f"{split}_file": path}
-    names = ("test_file", "dataset_name", "dataset_config_name", "max_train_samples", "max_eval_samples")
+    names = ("delimiter", "test_file", "dataset_name", "dataset_config_name", "max_train_samples", "max_eval_samples")
     return swag.load_data(SimpleNamespace(**(dict.fromkeys(names) | files)))
 
 

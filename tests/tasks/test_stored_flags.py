@@ -51,13 +51,19 @@ def evaluate(script: str, model, data, folder, *more: str) -> dict:
 
 
 TAGS = {"mixed_tags", "tag_scheme", "tag_names", "label_column"}
-COLUMNS = ("text_column", "label_column", "label_separator", "problem_type")  # stored as what they were found to be
+COLUMNS = (
+    "text_column",
+    "label_column",
+    "label_separator",
+    "problem_type",
+    "delimiter",
+)  # stored as what they were found to be
 
 
 def test_which_flags_are_stored():
     """All flags of nature EVALUATION but those of the evaluation itself, and those that describe the data."""
-    for cls, data in ((GlueArguments, {"task_name", *COLUMNS}), (NerArguments, TAGS), (SwagArguments, set()),
-                      (SquadArguments, {"null_score_diff_threshold"})):  # fmt: skip
+    for cls, data in ((GlueArguments, {"task_name", *COLUMNS}), (NerArguments, TAGS),
+                      (SwagArguments, {"delimiter"}), (SquadArguments, {"null_score_diff_threshold"})):  # fmt: skip
         of_evaluation = {name for name, nature in natures(cls).items() if nature & EVALUATION}
         assert of_evaluation - NO_DATA - data == set(stored_names(cls))
 

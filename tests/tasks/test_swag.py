@@ -24,7 +24,7 @@ swims away.,"says ""no"".",0
 
 
 def flags(**given) -> SimpleNamespace:
-    names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
+    names = ("delimiter", "train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
     return SimpleNamespace(**(dict.fromkeys((*names, "max_train_samples", "max_eval_samples")) | given))
 
 
@@ -209,3 +209,11 @@ def test_a_table_with_another_separator_is_named_as_such(tmp_path):
         ValueError, match=r"expected names of columns separated by commas, got .*, which has semicolons"
     ):
         swag.read_swag(path)
+
+
+def test_a_flag_names_what_separates_the_cells(tmp_path):
+    path = write(tmp_path, "sent1;ending0;ending1;label\nIt, there;a, b;c;1\n")
+    with pytest.raises(ValueError, match="which has semicolons; give --delimiter semicolon"):
+        swag.load_data(flags(validation_file=path))
+    part = swag.load_data(flags(validation_file=path, delimiter=";")).splits["validation"]
+    assert (part.contexts, part.endings, part.labels) == (["It, there"], [["a, b", "c"]], [1])

@@ -50,12 +50,22 @@ def test_the_number_of_steps_that_fit_into_the_time():
 def test_the_fast_recipe_is_proposed_where_the_hours_are_short(recipe, hours, proposed):
     """A second for 64 sequences: 6 hours are 0.5 % of the published 256 million sequences, 200 hours are 17 %."""
     phases = phases_of(FLAGS | {"phases": "128:1:32"})
-    facts = FACTS | {"flags": {"config_name": "base", "recipe": recipe}}
-    text = budget.plan_text(hours, phases, records(_128=1.0), {"peak_memory_gb": 1}, facts)
+    facts = FACTS | {"flags": {"config_name": "base"}}
+    text = budget.plan_text(hours, phases, records(_128=1.0), {"peak_memory_gb": 1}, facts, recipe)
     line = "This is less than 1% of the published training. --recipe fast is made for such short trainings"
     assert (line in text) == proposed
     flags = next(line for line in text.splitlines() if line.startswith("Flags: "))
     assert flags.endswith("--recipe fast") == (recipe == "fast")
+
+
+def test_a_plan_to_adapt_a_model_names_it_and_the_words_that_fit(tmp_path):
+    """A second for 32 sequences of 128 pieces, 1.3 a word."""
+    phases, facts = phases_of(FLAGS | {"phases": "128:1:32"}), FACTS | {"flags": {"config_name": str(tmp_path)}}
+    text = budget.plan_text(2, phases, records(_128=1.0), {"peak_memory_gb": 1}, facts, "adapt")
+    steps = int(2 * 3600 * 0.97)
+    assert f"They hold about {round(steps * facts['processes'] * 32 * 128 / 1.3):,} words" in text
+    flags = next(line for line in text.splitlines() if line.startswith("Flags: "))
+    assert flags == f"Flags: --model_name_or_path {tmp_path} --max_steps {steps} --phases 128:1:32x1 --recipe adapt"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +74,7 @@ def test_the_fast_recipe_is_proposed_where_the_hours_are_short(recipe, hours, pr
         ([], "128:0.500000000:8x1,512:0.500000000:8x1"),
         (["--recipe", "fast"], "32:0.333333333:64x1,64:0.333333333:64x1,128:0.333333333:64x1"),
         (["--recipe", "fast", "--phases", "64:1:4"], "64:1.000000000:4x1"),
+        (["--recipe", "adapt"], "128:1.000000000:32x1"),
     ],
 )
 def test_a_plan_with_a_recipe_times_the_steps_of_the_recipe(flags, phases):
@@ -76,7 +87,9 @@ def test_a_plan_with_a_recipe_times_the_steps_of_the_recipe(flags, phases):
 
     with pytest.raises(ValueError, match="enough"):
         budget.main(["--hours", "1", "--vocab_size", "50", *flags], start)
-    assert started[:2] == ["--recipe", "fast" if flags else "paper"]
+    adapts = "adapt" in flags  # timed with new weights
+    assert started[:2] == ["--recipe", "paper" if adapts or not flags else "fast"]
+    assert (started[2:4] == ["--objective", "mlm"]) == adapts
     assert started[started.index("--phases") + 1] == phases
 
 

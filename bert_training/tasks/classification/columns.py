@@ -13,7 +13,8 @@ from bert_training.tasks.classification.glue import OWN_LABELS, OWN_TEXTS, Task
 from bert_training.tasks.classification.labels import NUMBER
 from tokenization.errors import UserError
 
-INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
+IDS = ("index", "id", "idx")
+INDEX_COLUMNS = ("", *IDS, "guid", "uid", "row", "__index_level_0__")
 NAME_THE_TEXT = "name the text with --text_column (two names for a pair)"
 
 
@@ -22,6 +23,7 @@ class Columns:
     """The names of the columns to read; the name of the label or the index is None if the file does not have it.
 
     Attributes:
+        weight, group: those that flags name, in training data.
         guessed: the text has no usual name, and is the only column that remains.
         hot: the columns of 0 and 1, one for each label; then there is no other label.
     """
@@ -31,35 +33,44 @@ class Columns:
     index: str | None
     categories: tuple[str, ...] = ()
     guessed: bool = False
+    weight: str | None = None
+    group: str | None = None
     hot: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """All names, without None."""
-        found = (*self.texts, self.label, *self.hot, self.index, *self.categories)
-        return [name for name in found if name is not None]
+        others = (self.label, *self.hot, self.index, self.weight, self.group, *self.categories)
+        return list(dict.fromkeys([*self.texts, *(name for name in others if name is not None)]))
 
 
-def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
+def find_columns(task: Task, header: list[str], labelled: bool, training: bool = False) -> Columns:
     """The task's columns in a header.
 
     If the user's own data has none of the usual names, the one column that is neither label nor index is the text.
 
     Args:
         labelled: whether there must be a label.
+        training: whether there must be the columns of weights and groups, if flags name them.
 
     Raises:
         ValueError: the header lacks a column, or several columns may be the one.
     """
+    named, everything = task.named, header
     hot = _hot(task, header, labelled)
-    header = [name for name in header if name not in hot]
+    header = [name for name in everything if name not in (*named.columns, *hot)]
     label = None if hot else _label(task, header, labelled)
     texts = _texts(task, header, label)
     guessed = texts is None
     if texts is None:
         texts = _remaining(task, header, label)
-    index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
     categories = tuple(name for name in task.categories if name in header)
-    return Columns(texts, label, None if index in (*texts, label) else index, categories, guessed, hot)
+    index = _index(task, everything, (*texts, label), labelled)
+    if training:
+        for flag, name in (("weight_column", named.weight), ("group_column", named.group)):
+            if name is not None and name not in everything:
+                raise _no_such_column(flag, name, everything)
+    weight, group = (named.weight, named.group) if training else (None, None)
+    return Columns(texts, label, index, categories, guessed, weight, group, hot)
 
 
 def _hot(task: Task, header: list[str], labelled: bool) -> tuple[str, ...]:
@@ -73,6 +84,29 @@ def _hot(task: Task, header: list[str], labelled: bool) -> tuple[str, ...]:
             f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         )
     return () if missing else wanted
+
+
+def _index(task: Task, header: list[str], taken: tuple[str | None, ...], labelled: bool) -> str | None:
+    """The column that identifies the rows: the one of the flag, of the model's training, or of a usual name.
+
+    Raises:
+        ValueError: of data to predict, the column of the flag is missing, or several have a usual name.
+    """
+    named = task.named
+    if named.id is not None:
+        if named.id not in header and not labelled:
+            raise _no_such_column("id_column", named.id, header)
+        return named.id if named.id in header else None
+    if named.trained_id in header and named.trained_id not in taken:
+        return named.trained_id
+    found = [name for name in header if name.lower() in IDS and name not in taken and name not in named.columns]
+    if len(found) > 1 and not labelled and not task.files:
+        raise UserError(f"{len(found)} candidates for the id of a row: {_listed(found)}; name it with --id_column")
+    return found[0] if found else None
+
+
+def _no_such_column(flag: str, name: str, header: list[str]) -> UserError:
+    return UserError(f"--{flag} {name}: there is no such column, only {_listed(header)}; correct the name")
 
 
 def _label(task: Task, header: list[str], labelled: bool) -> str | None:

@@ -26,6 +26,29 @@ ENTAILMENT = ("entailment", "not_entailment")
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
+@dataclass(frozen=True)
+class Named:
+    """What flags say of the user's own tables besides the text and the label.
+
+    Attributes:
+        id, weight, group: the names of the columns that identify a row, weigh it, and say what belongs together.
+        delimiter: what separates the cells of a .csv.
+        trained_id, trained_delimiter: those of the model's training, which need not be there.
+    """
+
+    id: str | None = None
+    weight: str | None = None
+    group: str | None = None
+    delimiter: str | None = None
+    trained_id: str | None = None
+    trained_delimiter: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are named, which can be neither text nor label."""
+        return tuple(name for name in (self.id, self.weight, self.group) if name is not None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
@@ -51,6 +74,7 @@ class Task:
         label_separator: what stands between the labels of a cell, if these are no lists.
         hot_columns: the columns of 0 and 1 that flags name, one for each label.
         trained_hot: those that the model was trained on.
+        named: of the user's own data, what flags say of the other columns and of the files.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
@@ -74,6 +98,7 @@ class Task:
     label_separator: str | None = None
     hot_columns: tuple[str, ...] = ()
     trained_hot: tuple[str, ...] = ()
+    named: Named = Named()
     title: str = ""
 
     @property

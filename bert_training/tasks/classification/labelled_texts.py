@@ -60,6 +60,7 @@ class Examples:
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
         weights: the weight of each row in the training loss; None if all are alike.
+        groups: which rows belong together, for ``splits``.
     """
 
     texts: tuple[list[str], ...]
@@ -72,18 +73,31 @@ class Examples:
     cut: CutTexts = CutTexts()
     notes: list[str] = field(default_factory=list)
     weights: list[float] | None = None
+    groups: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.texts[0])
 
     def first(self, count: int | None) -> "Examples":
         """The first ``count`` examples; all of them for None."""
-        labels = None if self.labels is None else self.labels[:count]
-        texts = tuple(column[:count] for column in self.texts)
-        categories = {name: cells[:count] for name, cells in self.categories.items()}
-        weights = None if self.weights is None else self.weights[:count]
+        return self if count is None or count >= len(self) else self.select(range(count))
+
+    def select(self, rows: Sequence[int]) -> "Examples":
+        """The examples with these numbers, in this order."""
+
+        def of(column: list | None) -> Any:
+            return None if column is None else [column[row] for row in rows]
+
         return replace(
-            self, texts=texts, labels=labels, index=self.index[:count], categories=categories, weights=weights
+            self,
+            texts=tuple(map(of, self.texts)),
+            labels=of(self.labels),
+            index=of(self.index),
+            where=lambda row: self.where(rows[row]),
+            categories={name: of(cells) for name, cells in self.categories.items()},
+            weights=of(self.weights),
+            groups=of(self.groups),
+            notes=list(self.notes),
         )
 
 
@@ -137,11 +151,15 @@ class ClassificationData:
 
     def stored_facts(self) -> dict:
         """What the model's config stores, so that later commands read the same columns."""
-        columns, separator = next(iter(self.splits.values())).columns, self.task.label_separator
+        first, separator = next(iter(self.splits.values())), self.task.label_separator
+        columns = first.columns
+        ids = [examples.columns.index for examples in self.splits.values() if examples.columns.index is not None]
         return {
             "texts_per_example": self.texts_per_example,
             "text_columns": list(columns.texts),
             "label_column": list(columns.hot) or columns.label,
+            "id_column": ids[0] if ids else None,
+            "delimiter": first.facts.get("delimiter", ","),
             **({"label_separator": separator} if separator else {}),
         }
 
@@ -150,7 +168,9 @@ class ClassificationData:
         lines = []
         for split, examples in self.splits.items():
             columns = ", ".join(map(repr, examples.columns.names()))
-            lines.append(f"{self.name} {split}: {len(examples):,} examples, {examples.facts['source']} ({columns})")
+            divided = f"; {examples.facts['divided']}" if "divided" in examples.facts else ""
+            source = f"{examples.facts['source']} ({columns}){divided}"
+            lines.append(f"{self.name} {split}: {len(examples):,} examples, {source}")
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
             lines += [f"  {note}" for note in examples.notes]

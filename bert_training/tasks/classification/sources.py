@@ -5,6 +5,7 @@ They are read from the official files (``--task_name``, ``--data_dir``), from th
 alone, or ``--dataset_name``), or they belong to a built-in task, which is the default.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,16 +26,19 @@ from bert_training.tasks.classification.glue import (
     GLUE_TASKS,
     OWN_LABELS,
     OWN_TEXTS,
+    Named,
     Task,
 )
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.classification.labels import (
     FILL_IN,
+    NUMBER,
     check_cells,
     encode_labels,
     infer_task,
     known_test_labels,
 )
+from bert_training.tasks.classification.splits import check_divided
 from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
@@ -139,6 +143,9 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         label_separator=separator,
         hot_columns=hot,
         trained_hot=trained_hot,
+        named=Named(
+            args.id_column, args.weight_column, args.group_column, args.delimiter, trained.id_column, trained.delimiter
+        ),
     )
 
 
@@ -207,18 +214,23 @@ def in_order(task: Task, names: tuple[str, ...]) -> Task:
 
 
 def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
-    """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use."""
+    """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use.
+
+    A split that ``splits.divided`` will divide keeps all samples until then.
+    """
     if args.do_predict and not data.to_predict:
         raise UserError("--do_predict: there is no test split; give --test_file, or drop the flag")
-    if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
-        raise UserError("there is training data but nothing to evaluate on; give --validation_file")
+    check_divided(args, [*data.splits], "")
+    if args.id_column is not None and not any(part.columns.index == args.id_column for part in data.splits.values()):
+        raise UserError(f"--id_column {args.id_column}: no file has such a column; correct the name")
     for split, examples in data.splits.items():
         if examples.labels is not None:
             to_predict = split.startswith("test")
             one = known_test_labels if to_predict else encode_labels
             several = multi_label.known_several if to_predict else multi_label.encode
             examples.labels = (several if data.task.several_labels else one)(examples, data.task)
-        data.splits[split] = examples.first(sample_limit(args, split))
+        whole = split == "train" and (args.folds or args.validation_split)
+        data.splits[split] = examples.first(None if whole else sample_limit(args, split))
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
         for label in data.task.labels or ():
@@ -240,30 +252,46 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
 # --- sources ---------------------------------------------------------------------------------------------
 
 
-def read_examples(task: Task, path: str | Path, labelled: bool, may_be_labelled: bool = False) -> Examples:
+def read_examples(
+    task: Task, path: str | Path, labelled: bool, may_be_labelled: bool = False, training: bool = False
+) -> Examples:
     """Read one file in the layout of ``task``.
 
     Unless ``labelled``, a label column is ignored: in the official files to predict it contains placeholders.
 
     Args:
         may_be_labelled: whether the labels are read where they are there, with null for a hidden one.
+        training: whether weights and groups are read, if flags name their columns.
 
     Raises:
         ValueError: with file and line: a column is missing, or a cell holds no text or label.
     """
-    read = labelled or may_be_labelled
+    read, named = labelled or may_be_labelled, task.named
+    columns = Columns((), None, None)
 
     def chosen(header: list[str]) -> list[str]:
-        columns = find_columns(task, header, labelled)
+        nonlocal columns
+        columns = find_columns(task, header, labelled, training)
         return [name for name in columns.names() if read or name != columns.label]
 
     hot = task.hot_columns or task.trained_hot
 
     with unchanged(path):
         hidden = () if labelled else (*task.label_columns, *hot)
-        table = read_table(path, chosen, task.header, task.ragged_share, may_be_null=hidden)
+        table = read_table(
+            path,
+            chosen,
+            task.header,
+            task.ragged_share,
+            may_be_null=hidden,
+            delimiter=named.delimiter,
+            usual_delimiter=named.trained_delimiter or ",",
+        )
         facts: dict = {"source": str(path), "sha256": sha256(table.path)}
-    columns = find_columns(task, list(table.columns), labelled)
+    if columns.label not in table.columns:
+        columns = replace(columns, label=None)
+    if kind_of(path) == ".csv" and table.delimiter != ",":
+        facts["delimiter"] = table.delimiter
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
     may_be_empty = bool(task.files) and kind_of(Path(path)) == ".tsv"
@@ -288,14 +316,16 @@ def _examples(
             all rows.
     """
     texts = tuple(table[name] for name in columns.texts)
-    empty = []
+    empty = set()
     for name, column in zip(columns.texts, texts):
-        for row, text in enumerate(column):
-            problem = text_problem(text)
-            if problem and may_be_empty and isinstance(text, str):
-                empty.append(row)
-            elif problem:
+        problems = {row: problem for row, text in enumerate(column) if (problem := text_problem(text))}
+        blank = {row for row in problems if isinstance(column[row], str)}
+        for row, problem in problems.items():
+            if row not in blank:
                 raise UserError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
+            if len(blank) == len(column) and not may_be_empty:
+                raise UserError(f"{where(row)}: expected text in {name!r}, {problem}, as in all rows; {NAME_THE_TEXT}")
+        empty |= blank
     if columns.guessed and (value := not_texts(texts[0])):
         raise UserError(
             f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
@@ -304,10 +334,45 @@ def _examples(
     labels = _labels(task, table, columns, where, labelled)
     index = as_ids(table[columns.index] if columns.index else range(len(texts[0])))
     categories = {name: table[name] for name in columns.categories}
-    notes = (
-        [f"empty texts are kept, as in the official release: {len(empty)}, first {where(empty[0])}"] if empty else []
+    weights = _weights(table[columns.weight], columns.weight, where) if columns.weight is not None else None
+    groups = _groups(table[columns.group], columns.group, where) if columns.group is not None else None
+    notes = []
+    if empty and may_be_empty:
+        notes = [f"empty texts are kept, as in the official release: {len(empty)}, first {where(min(empty))}"]
+    elif empty:
+        facts["empty_texts"] = len(empty)
+        notes = [
+            f"warning: {len(empty)} of {len(texts[0])} rows have an empty text, of which the model can tell nothing, "
+            f"the first: {where(min(empty))}; they are kept: fill them in, or leave out the rows"
+        ]
+    return Examples(
+        texts, labels, index, where, facts, columns, categories, notes=notes, weights=weights, groups=groups
     )
-    return Examples(texts, labels, index, where, facts, columns, categories, notes=notes)
+
+
+def _weights(cells: list, column: str, where: Callable[[int], str]) -> list[float]:
+    """The weights of rows. Raises ValueError, with the row, unless they are numbers of at least 0, not all 0."""
+    weights = []
+    for row, cell in enumerate(cells):
+        text = str(cell).strip()
+        value = float(text) if NUMBER.fullmatch(text) and not isinstance(cell, bool) else math.nan
+        if not 0 <= value < math.inf:
+            raise UserError(
+                f"{where(row)}: expected a weight of at least 0 in {column!r}, got {text[:60]!r}; correct it"
+            )
+        weights.append(value)
+    if not any(weights):
+        raise UserError(f"{where(0)}: this and all other weights in {column!r} are 0, so nothing would be learnt")
+    return weights
+
+
+def _groups(cells: list, column: str, where: Callable[[int], str]) -> list[str]:
+    """The groups of rows. Raises ValueError, with the row, if one has none."""
+    groups = as_ids(cells)
+    for row, group in enumerate(groups):
+        if not group.strip():
+            raise UserError(f"{where(row)}: expected a group in {column!r}, got an empty field; {FILL_IN}")
+    return groups
 
 
 def _labels(
@@ -364,9 +429,11 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     """
     if task.files and "train" not in task.files and "train" in files:
         raise UserError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
+    if task.named.delimiter and not any(kind_of(path).lower() in (".csv", ".tsv") for path in files.values()):
+        raise UserError("--delimiter has no effect without a .csv file; leave it out")
     splits: dict[str, Examples] = {}
     for split, path in files.items():
-        examples = read_examples(task, path, split != "test", may_be_labelled=split == "test")
+        examples = read_examples(task, path, split != "test", split == "test", training=split == "train")
         task = _with_columns(task, examples)
         matched = split + "_matched"
         splits[matched if task.files and matched in task.files else split] = examples
@@ -424,20 +491,28 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
         for split in wanted
         if split in named and (not split.startswith("test") or args.do_predict or "train" not in wanted)
     }
-    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in named):
+    divides = args.folds is not None or args.validation_split is not None
+    validates = any(split.startswith("validation") for split in named)
+    if "train" in chosen and "test" in dataset and not validates and not divides:
         chosen["validation"] = "test"
     splits = {}
     for split, of_hub in chosen.items():
         source = f"{dataset_name} {config or ''} {of_hub}"
-        splits[split] = _hub_examples(task, dataset[of_hub], source, not split.startswith("test"))
+        labelled, training = not split.startswith("test"), split == "train"
+        splits[split] = _hub_examples(task, dataset[of_hub], source, labelled, training)
         task = _with_columns(task, splits[split])
     if not splits:
         predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
         raise UserError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
-    if args.dataset_name and "train" in splits and not any(split.startswith("validation") for split in splits):
+    if (
+        args.dataset_name
+        and "train" in splits
+        and not divides
+        and not any(split.startswith("validation") for split in splits)
+    ):
         raise UserError(
             f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
-            f"{', '.join(dataset)}; {AS_FILES}"
+            f"{', '.join(dataset)}; hold some of it out with --validation_split 0.1, or {AS_FILES}"
         )
     return splits
 
@@ -449,9 +524,9 @@ def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
         raise UserError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
 
 
-def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
+def _hub_examples(task: Task, rows: Any, source: str, labelled: bool, training: bool) -> Examples:
     try:
-        columns = find_columns(task, rows.column_names, labelled)
+        columns = find_columns(task, rows.column_names, labelled, training)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     facts: dict = {"source": source, "fingerprint": rows._fingerprint}

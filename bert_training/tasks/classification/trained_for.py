@@ -9,6 +9,7 @@ from typing import Any
 from transformers import BertConfig, PretrainedConfig
 
 from bert_training.files.json_files import read_object
+from bert_training.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
 from tokenization.errors import UserError
 
@@ -30,9 +31,10 @@ class TrainedFor:
         several_labels: whether it gives a text several labels.
         other_head: the name of the class of the checkpoint if that is a head for something else, or none at all.
         texts: how many texts an example had, if that is known.
-        text_columns, label_column: the columns that it was trained on, if they are known.
+        text_columns, label_column, id_column: the columns that it was trained on, if they are known.
         hot_columns: the columns of 0 and 1 that it was trained on, one for each label, if the labels were such.
         label_separator: what stood between the labels of a cell, if the labels were such.
+        delimiter: what separated the cells of their .csv.
     """
 
     names: tuple[str, ...] | None = None
@@ -45,6 +47,8 @@ class TrainedFor:
     label_column: str | None = None
     hot_columns: tuple[str, ...] = ()
     label_separator: str | None = None
+    id_column: str | None = None
+    delimiter: str | None = None
 
     @property
     def unnamed(self) -> bool:
@@ -75,6 +79,7 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     texts = stored.get("texts_per_example", recorded_texts(Path(name)))
     columns = stored.get("text_columns")
     label, separator = stored.get("label_column"), stored.get("label_separator")
+    id_column, delimiter = stored.get("id_column"), stored.get("delimiter")
     return TrainedFor(
         names=names,
         outputs=len(config.id2label or {}) if fits else 0,
@@ -86,6 +91,8 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
         label_column=label if isinstance(label, str) else None,
         hot_columns=tuple(map(str, label)) if isinstance(label, list | tuple) else (),
         label_separator=separator if isinstance(separator, str) and separator else None,
+        id_column=id_column if isinstance(id_column, str) else None,
+        delimiter=delimiter if delimiter in DELIMITERS.values() else None,
     )
 
 

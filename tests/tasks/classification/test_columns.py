@@ -1,6 +1,7 @@
 """The columns of labelled texts: usual names are found, and nothing else is guessed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -107,16 +108,24 @@ def test_a_column_without_a_usual_name_must_hold_texts(tmp_path, kind):
 
 @pytest.mark.parametrize("text", ["", " ", "\u3000\u00a0", "\u200b\u200e", "\x07"])
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "tsv"])
-def test_a_text_without_characters_is_refused_with_its_line(tmp_path, kind, text):
+def test_a_text_without_characters_is_counted_and_said_with_its_line(tmp_path, kind, text):
     """The tokenizer drops spaces, control characters and characters of format, such as U+200B."""
     separator = {"csv": ",", "tsv": "\t"}.get(kind)
     lines = [json.dumps({"text": one, "label": label}) for one, label in (("a", "x"), (text, "y"))]
     if separator:
         lines = [separator.join(row) for row in (("text", "label"), ("a", "x"), (text, "y"))]
     path = own(tmp_path, "\n".join(lines) + "\n", f"own.{kind}")
-    told = error(path)
-    assert f"own.{kind}:{2 if kind == 'jsonl' else 3}: expected text in 'text', got " in told
-    assert told.endswith("; fill it in, or leave out the row")
+    data = load_data(glue_arguments(train_file=path, validation_file=path))
+    line = 2 if kind == "jsonl" else 3
+    assert f"1 of 2 rows have an empty text, of which the model can tell nothing, the first: {path}:{line};" in (
+        data.summary()
+    )
+    assert data.facts()["splits"]["train"]["empty_texts"] == 1
+
+
+def test_a_column_of_empty_texts_is_refused(tmp_path):
+    told = error(own(tmp_path, "text,label\n,x\n ,y\n", "own.csv"))
+    assert told.endswith(f"own.csv:2: expected text in 'text', got an empty field, as in all rows; {NAME_IT}")
 
 
 def test_a_text_of_any_script_or_mark_is_one():
@@ -133,7 +142,10 @@ def test_empty_texts_of_an_official_file_are_kept_and_said(tmp_path):
     assert f"empty texts are kept, as in the official release: 1, first {path}:3" in data.summary()
     rows = ["question1,question2,label", "why,when,1", "how,,0"]
     path = own(tmp_path, "\n".join(rows) + "\n", "own.csv")
-    assert "own.csv:3: expected text in 'question2', got an empty field" in error(path, task_name="qqp")
+    again = load_data(glue_arguments(task_name="qqp", train_file=path, validation_file=path))
+    assert f"warning: 1 of 2 rows have an empty text, of which the model can tell nothing, the first: {path}:3" in (
+        again.summary()
+    )
 
 
 # --- The label ---------------------------------------------------------------------------------------------
@@ -164,12 +176,16 @@ def test_two_label_columns_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "header", "expected"),
     [
-        ("own.csv", "text;label", "columns separated by commas, got 'text;label', which has semicolons; save it with"),
-        ("own.csv", "id;text", "columns separated by commas, got 'id;text', which has semicolons; save it with commas"),
-        ("own.csv", "text\tlabel", "which has tabs; save it with commas (a spreadsheet asks for the separator), or na"),
+        ("own.csv", "text;label", "columns separated by commas, got 'text;label', which has semicolons; give --delim"),
+        (
+            "own.csv",
+            "id;text",
+            "columns separated by commas, got 'id;text', which has semicolons; give --delimiter semicolon",
+        ),
+        ("own.csv", "text\tlabel", "which has tabs; give --delimiter tab"),
         ("own.tsv", "text,label", "separated by tabs, got 'text,label', which has commas; save it with tabs"),
-        ("own.csv", "text|label", "which has vertical bars; save it with commas"),
-        ("own.csv", '"text";"label"', "which has semicolons; save it with commas"),
+        ("own.csv", "text|label", "which has vertical bars; give --delimiter pipe"),
+        ("own.csv", '"text";"label"', "which has semicolons; give --delimiter semicolon"),
         ("own.csv", "sep=;", "got 'sep=;', a line for spreadsheets; delete it"),
         ("own.csv", "it was a good film,0", "if the first line is an example, add a header line such as text,label ab"),
         ("own.tsv", "it was a good film\t0", "if the first line is an example, add a header line such as text,label a"),
@@ -261,3 +277,72 @@ def test_an_old_model_of_pairs_reads_the_two_columns_that_remain(tmp_path):
     assert "2 candidates for the text" in error(path)
     with pytest.raises(ValueError, match="2 candidates for the text"):
         load_data(glue_arguments(**begun), ("a", "b"), old)
+
+
+# --- Ids, weights, groups, delimiters ------------------------------------------------------------------------
+
+SHEET = "ticket;mail;weight;writer;label\nt1;good, film;2;ann;a\nt2;bad film;0.5;bob;b\nt3;the film;0;ann;b\n"
+NAMED = {"id_column": "ticket", "weight_column": "weight", "group_column": "writer", "delimiter": ";"}
+
+
+def test_flags_name_every_column_and_the_delimiter(tmp_path):
+    path = own(tmp_path, SHEET, "own.csv")
+    data = load_data(glue_arguments(train_file=path, validation_file=path, **NAMED))
+    train = data.splits["train"]
+    assert (train.texts, train.index) == ((["good, film", "bad film", "the film"],), ["t1", "t2", "t3"])
+    assert (train.weights, train.groups) == ([2.0, 0.5, 0.0], ["ann", "bob", "ann"])
+    assert (data.splits["validation"].weights, data.splits["validation"].groups) == (None, None)
+    assert (data.stored_facts()["id_column"], data.stored_facts()["delimiter"]) == ("ticket", ";")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"weight_column": "wait"},
+            ":1: --weight_column wait: there is no such column, only 'ticket', 'mail', 'weight'",
+        ),
+        ({"group_column": "who"}, ":1: --group_column who: there is no such column, only 'ticket', 'mail', 'weight'"),
+        ({"id_column": "no"}, "--id_column no: no file has such a column; correct the name"),
+        ({"old": ";2;", "new": ";-2;"}, ":2: expected a weight of at least 0 in 'weight', got '-2'; correct it"),
+        ({"old": ";2;", "new": ";1e999;"}, ":2: expected a weight of at least 0 in 'weight', got '1e999'; correct it"),
+        ({"old": ";0.5;", "new": ";;"}, ":3: expected a weight of at least 0 in 'weight', got ''; correct it"),
+        ({"weight_column": "none"}, ":2: this and all other weights in 'none' are 0, so nothing would be learnt"),
+        ({"old": "bob", "new": " "}, ":3: expected a group in 'writer', got an empty field; fill it in, or leave out"),
+        (
+            {"delimiter": ","},
+            "by commas, got 'ticket;mail;weight;writer;label;none', which has semicolons; give --delimiter",
+        ),
+        (
+            {"old": ";bob", "new": ";bob;x"},
+            ":3: expected 6 columns (ticket, mail, weight, writer, label, none), got 7;",
+        ),
+        ({"old": "label", "new": "mail"}, ":1: column 'mail' is there twice; rename one"),
+    ],
+)
+def test_mistakes_in_the_other_columns_are_refused(tmp_path, change, expected):
+    given = NAMED | {name: value for name, value in change.items() if name not in ("old", "new")}
+    rows = SHEET.splitlines()
+    sheet = "\n".join(row + end for row, end in zip(rows, (";none", ";0", ";0", ";0")))
+    path = own(tmp_path, sheet.replace(change.get("old", "?"), change.get("new", "?")) + "\n", "own.csv")
+    assert expected in error(path, text_column=["mail"], label_column=None, **given)
+
+
+def test_ids_of_data_to_predict_are_not_guessed(tmp_path):
+    new = own(tmp_path, "id,idx,text\n1,2,a\n3,4,b\n", "new.csv")
+    model = TrainedFor(("a", "b"), outputs=2, texts=1, text_columns=("text",))
+    with pytest.raises(ValueError, match="2 candidates for the id of a row: 'id', 'idx'; name it with --id_column"):
+        load_data(glue_arguments(test_file=new), trained=model)
+    for trained, given in ((model, {"id_column": "idx"}), (replace(model, id_column="idx"), {})):
+        data = load_data(glue_arguments(test_file=new, **given), trained=trained)
+        assert data.splits["test"].index == ["2", "4"]
+
+
+@pytest.mark.parametrize(("sheet", "texts"), [("text;label\na,b;x\nc;y\n", "a,b"), ("text,label\na;b,x\nc,y\n", "a;b")])
+def test_the_delimiter_of_the_training_is_used_where_it_separates(tmp_path, sheet, texts):
+    path = own(tmp_path, sheet, "own.csv")
+    data = load_data(glue_arguments(train_file=path, validation_file=path), trained=TrainedFor(delimiter=";"))
+    assert data.splits["train"].texts == ([texts, "c"],)
+    with pytest.raises(ValueError, match=r"a \.tsv is split at tabs, and --delimiter says ';'; name the file \.csv"):
+        tsv = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
+        load_data(glue_arguments(train_file=tsv, validation_file=tsv, delimiter=";"))

@@ -135,7 +135,7 @@ def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
 def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
     on_the_hub(monkeypatch, train=["a", "b"], more=["a", "b"])
     told = glue_error(dataset_name="x/y")
-    assert "there is training data but nothing to evaluate on, only the splits train, more; save the splits " in told
+    assert "there is training data but nothing to evaluate on, only the splits train, more; hold some of it" in told
     assert told.endswith("give these with --train_file and --validation_file instead of --dataset_name")
     on_the_hub(monkeypatch, test=["a", "b"])
     assert glue_error(dataset_name="x/y").endswith("got test; --do_predict predicts the split test")

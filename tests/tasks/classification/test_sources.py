@@ -129,7 +129,9 @@ def test_missing_and_unfit_files_are_refused(tmp_path):
     assert "cannot be read: Is a directory" in glue_error(
         train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv")
     )
-    assert "no.xlsx: expected a file named .tsv, .csv, .jsonl" in glue_error(train_file=str(tmp_path / "no.xlsx"))
+    sheet = glue_error(train_file=str(tmp_path / "no.xlsx"))
+    assert "no.xlsx: expected a file named .csv, .tsv, .jsonl, .json, .parquet" in sheet
+    assert "in the spreadsheet, save the sheet as 'CSV UTF-8'" in sheet
     assert "no such folder" in glue_error(task_name="rte", data_dir=str(tmp_path / "none"))
     folder = write_task(tmp_path / "RTE", "rte")
     (folder / "dev.tsv").unlink()

@@ -1,0 +1,91 @@
+"""The scores of probes in the records of a pre-training run: their names, their curves, and what they say.
+
+``bert_training/tasks/classification/probes.py`` computes them.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_training.cards.markdown import plain
+
+VIEWS = ("cls", "mean")  # the vectors of a text: the last hidden state of [CLS], and the mean over its tokens
+KEY = re.compile(rf"eval_probe_(.+)_({'|'.join(VIEWS)})")
+FELL = 0.1  # nats; the loss of a model that has learnt something has fallen by more
+FEWEST = 3  # evaluations before anything is said
+
+
+def key_of(name: str, view: str) -> str:
+    """The key of a score in all_results.json and metrics.jsonl."""
+    return f"eval_probe_{name}_{view}"
+
+
+def label_of(key: str) -> str | None:
+    """The name of a score for a reader, such as "law, mean"; None for a key of something else."""
+    match = KEY.fullmatch(key)
+    return f"{match[1]}, {match[2]}" if match else None
+
+
+def probe_curves(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
+    """label -> (steps, accuracies); if a step is repeated, the last record counts."""
+    found: dict[str, dict[int, float]] = {}
+    for event in events:
+        for key, value in event.items() if event.get("event") == "probe" else ():
+            if label := label_of(key):
+                found.setdefault(label, {})[event["step"]] = value
+    return {label: (sorted(values), [values[step] for step in sorted(values)]) for label, values in found.items()}
+
+
+def probe_table(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mapping[str, Any]]) -> str:
+    """The scores at the first and the last step as a table of Markdown; "" without probes.
+
+    Args:
+        probes: of run.json: name -> facts, with the share of the most frequent class.
+    """
+    curves = probe_curves(events)
+    rows = []
+    for label, (_, values) in curves.items():
+        facts = probes.get(label.rpartition(", ")[0], {})
+        frequent = facts.get("most_frequent_class")
+        by_chance = f"{frequent:.1%}" if isinstance(frequent, int | float) else ""
+        rows.append(f"| {plain(label)} | {values[0]:.1%} | {values[-1]:.1%} | {by_chance} |")
+    if not rows:
+        return ""
+    first, last = next((steps[0], steps[-1]) for steps, _ in curves.values())
+    what = "accuracy of a logistic regression on frozen vectors"
+    head = f"| {what} | step {first:,} | step {last:,} | most frequent class |"
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
+def in_words(results: Mapping[str, Any]) -> str:
+    """The scores in one line: "law, cls 71.0%, law, mean 74.5%"."""
+    return "; ".join(f"{label} {value:.1%}" for key, value in results.items() if (label := label_of(key)))
+
+
+def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """A sentence for a run whose held-out loss falls while no probe rises; None for any other run.
+
+    A probe has risen if its better vector is above its first score by more than one standard error of an accuracy.
+
+    Args:
+        probes: of run.json: name -> facts, with the number of rows held out.
+    """
+    losses = [event["eval_mlm_loss"] for event in events if event.get("event") == "eval" and "eval_mlm_loss" in event]
+    curves = probe_curves(events)
+    if len(losses) < 2 or not curves or min(len(steps) for steps, _ in curves.values()) < FEWEST:
+        return None
+    if losses[0] - losses[-1] < FELL:
+        return None
+    said = []
+    for name, facts in probes.items():
+        values = [curves[f"{name}, {view}"][1] for view in VIEWS if f"{name}, {view}" in curves]
+        before, now = max(found[0] for found in values), max(found[-1] for found in values)
+        if now > before + math.sqrt(before * (1 - before) / facts["held_out"]):
+            return None
+        said.append(f"{name} {before:.1%} at first, {now:.1%} now")
+    return (
+        f"the held-out loss has fallen from {losses[0]:.2f} to {losses[-1]:.2f}, but no probe has risen by more than "
+        f"its standard error ({'; '.join(said)}): the training may not help these tasks; compare fine-tuned models "
+        "before it goes on"
+    )

@@ -1,0 +1,259 @@
+"""Divide one table: --validation_split holds out a share of it, --folds every part in turn.
+
+scikit-learn's splitters do it, by --split_seed. Classes keep their shares in both parts; rows of one --group_column
+stay together. Rows keep the order of the file. Every process, and every resumed run, divides the same table in the same
+way; the SHA-256 of a part, by which that is checked, is that of the file and of the numbers of its rows.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bert_training.files.hashing import digest
+from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.tasks.classification.columns import text_problem
+from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
+from tokenization.errors import UserError
+
+MOST_PARTS = 20  # into which groups are dealt to come close to a share
+GIVE = "give --validation_file, --validation_split 0.1, or --validation_split 0 to train without an evaluation"
+Parts = tuple[Sequence[int], Sequence[int]]
+"""The numbers of the rows to train on, and of those that are held out."""
+
+
+def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None:
+    """Refuse training data without validation data, unless the flags say where that comes from, or that there is none.
+
+    Args:
+        splits: those that were read.
+        only: in words, what there is.
+
+    Raises:
+        ValueError: there is no validation data, or there is some and a flag would make more.
+    """
+    flag = "--folds" if args.folds else "--validation_split"
+    asked = args.folds is not None or args.validation_split is not None
+    validates = any(split.startswith("validation") for split in splits)
+    if "train" in splits and not validates and not asked:
+        raise UserError(f"there is training data but nothing to evaluate on{only}; {GIVE}")
+    if asked and validates:
+        raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
+    if asked and "train" not in splits:
+        raise UserError(f"{flag} divides training data, and there is none; leave the flag out")
+
+
+def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, ClassificationData]:
+    """The data with a validation split: one entry for each fold, or a single one, with the key None, without folds.
+
+    Args:
+        data: with labels as numbers.
+
+    Raises:
+        ValueError: there are too few rows, or too few groups, of a class.
+    """
+    if args.folds:
+        parts = fold_rows(data, args.folds, args.split_seed or 0)
+        wanted = [args.fold] if args.fold else range(1, args.folds + 1)
+        return {
+            number: _with_parts(data, args, parts[number - 1], f"fold {number} of {args.folds}") for number in wanted
+        }
+    if args.validation_split:
+        rows = held_out_rows(data, args.validation_split, args.split_seed or 0)
+        return {None: _with_parts(data, args, rows, f"{args.validation_split:g} of it")}
+    if args.validation_split == 0:
+        data.splits["train"].notes.append("no validation data: nothing will say how good the model is")
+    return {None: data}
+
+
+def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:
+    whole = data.splits["train"]
+    kind = ", by class" if _classes(data) is not None else ""
+    kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
+    described = f"{name} held out with split seed {args.split_seed}{kind}"
+    train, held_out = (_part(whole, rows, described) for rows in parts)
+    held_out.notes = []
+    known = set(zip(*train.texts))
+    if copies := sum(row in known for row in zip(*held_out.texts)):
+        have = "has" if copies == 1 else "have"
+        held_out.notes.append(
+            f"warning: {copies:,} of the {len(held_out):,} rows held out {have} the same text as one to train on, so "
+            "the scores show in part what the model has memorised; leave copies out, or give --group_column"
+        )
+    if data.task.labels and _classes(data) is not None:
+        missing = set(range(len(data.task.labels))) - set(held_out.labels or [])
+        names = ", ".join(data.task.labels[number] for number in sorted(missing & set(whole.labels or [])))
+        if names:
+            held_out.notes.append(f"warning: no row of these classes is held out: {names}; hold out a larger share")
+    train, held_out = train.first(args.max_train_samples), held_out.first(args.max_eval_samples)
+    if train.weights is not None and not any(train.weights):
+        raise UserError(
+            f"{train.where(0)}: this and all other rows left to train on have the weight 0; change the split"
+        )
+    others = {split: examples for split, examples in data.splits.items() if split != "train"}
+    return replace(data, splits={"train": train, "validation": held_out} | others)
+
+
+def _part(whole: Examples, rows: Sequence[int], described: str) -> Examples:
+    part = whole.select(rows)
+    content = whole.facts.get("sha256") or whole.facts.get("fingerprint")
+    facts = {name: value for name, value in whole.facts.items() if name not in ("sha256", "fingerprint")}
+    if "sha256" in whole.facts:
+        facts["file_sha256"] = content
+    part.facts = facts | {"sha256": digest([content, list(rows)]), "divided": described}
+    if part.facts.pop("empty_texts", None):
+        empty = sum(any(map(text_problem, texts)) for texts in zip(*part.texts))
+        part.facts |= {"empty_texts": empty} if empty else {}
+    return part
+
+
+# --- the rows ------------------------------------------------------------------------------------------------
+
+
+def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
+    """The rows of a training split to train on and to hold out. Raises ValueError if it has too few."""
+    from sklearn import model_selection  # imported here because that takes almost a second
+
+    train, classes = data.splits["train"], _classes(data)
+    rows, groups = np.zeros(len(train)), train.groups
+    if groups is not None:
+        found = len(set(groups))
+        if found < 2:
+            raise _too_few_groups(train, found, 2)
+        if classes is None:
+            splitter = model_selection.GroupShuffleSplit(n_splits=1, test_size=share, random_state=seed)
+            return _first(splitter, rows, None, groups)
+        part = Fraction(share).limit_denominator(min(MOST_PARTS, found))
+        part = min(max(part, Fraction(1, min(MOST_PARTS, found))), Fraction(min(MOST_PARTS, found) - 1, found))
+        dealt = _dealt(data, part.denominator, seed)
+        held_out = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
+        parts = (np.setdiff1d(np.arange(len(train)), held_out).tolist(), held_out.tolist())
+    elif classes is not None:
+        _check_share(data, share)
+        splitter = model_selection.StratifiedShuffleSplit(n_splits=1, test_size=share, random_state=seed)
+        parts = _first(splitter, rows, classes, None)
+    else:
+        if not 1 <= round(share * len(train)) < len(train):
+            raise UserError(
+                f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
+            )
+        splitter = model_selection.ShuffleSplit(n_splits=1, test_size=share, random_state=seed)
+        parts = _first(splitter, rows, None, None)
+    _check_training(data, parts, "--validation_split")
+    return parts
+
+
+def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
+    """For each fold, the rows to train on and to hold out. Raises ValueError if a class or a group would be missing."""
+    from sklearn import model_selection
+
+    train, classes = data.splits["train"], _classes(data)
+    if len(train) < folds:
+        raise UserError(f"--folds {folds}: there are only {len(train)} rows; give fewer folds")
+    if train.groups is not None and len(set(train.groups)) < folds:
+        raise _too_few_groups(train, len(set(train.groups)), folds)
+    names = data.task.labels or ()
+    for number, count in sorted(Counter(classes or ()).items()):
+        if count < folds:
+            raise UserError(
+                f"--folds {folds}: the class {names[number]!r} has only {count} row{'s' * (count > 1)}, so a fold "
+                f"would have none of it; give --folds {count} or fewer (at least 2), add rows of it, or leave it out"
+            )
+    if classes is not None:
+        parts = [(rows.tolist(), held_out.tolist()) for rows, held_out in _dealt(data, folds, seed)]
+    else:
+        # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
+        groups = train.groups or list(map(str, range(len(train))))
+        names_of_groups = list(dict.fromkeys(groups))
+        splitter = model_selection.KFold(n_splits=folds, shuffle=True, random_state=seed)
+        parts = []
+        for _, held_out in splitter.split(names_of_groups):
+            inside = {names_of_groups[number] for number in held_out}
+            by_side = [[row for row, group in enumerate(groups) if (group in inside) is side] for side in (False, True)]
+            parts.append((by_side[0], by_side[1]))
+    for number, part in enumerate(parts, 1):
+        lacks = set() if classes is None else set(classes) - {classes[row] for row in part[1]}
+        if lacks:
+            label = names[min(lacks)]
+            raise UserError(
+                f"--folds {folds}: fold {number} has no row of the class {label!r}, whose rows are in too few groups "
+                f"of --group_column; give fewer folds, add rows of it in other groups, or leave it out"
+            )
+        _check_training(data, part, f"--folds {folds}, fold {number}")
+    return parts
+
+
+def _dealt(data: ClassificationData, parts: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """scikit-learn's stratified folds, with groups if there are any."""
+    from sklearn import model_selection
+
+    train = data.splits["train"]
+    kind = model_selection.StratifiedKFold if train.groups is None else model_selection.StratifiedGroupKFold
+    splitter = kind(n_splits=parts, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
+        return _checked(lambda: list(splitter.split(np.zeros(len(train)), _classes(data), train.groups)))
+
+
+def _first(splitter: Any, rows: np.ndarray, classes: list[int] | None, groups: list[str] | None) -> Parts:
+    return _as_lists(_checked(lambda: next(splitter.split(rows, classes, groups))))
+
+
+def _as_lists(parts: Sequence[np.ndarray]) -> Parts:
+    train, held_out = parts
+    return np.sort(train).tolist(), np.sort(held_out).tolist()
+
+
+def _checked(split: Callable[[], Any]) -> Any:
+    try:
+        return split()
+    except ValueError as error:  # whatever the checks here have not foreseen
+        raise UserError(f"the training data cannot be divided so: {error}; give --validation_file") from None
+
+
+def _classes(data: ClassificationData) -> list[int] | None:
+    """The class of each row; None for scores and for several labels a text, which have no share to keep."""
+    labels = data.splits["train"].labels
+    one_each = data.task.labels is not None and labels and isinstance(labels[0], int)
+    return labels if one_each else None
+
+
+def _check_share(data: ClassificationData, share: float) -> None:
+    train, names = data.splits["train"], data.task.labels or ()
+    counts = Counter(_classes(data))
+    number, count = min(counts.items(), key=lambda pair: pair[1])
+    if count < 2:
+        row = (train.labels or []).index(number)
+        raise UserError(
+            f"{train.where(row)}: this is the only row of the class {names[number]!r}, which --validation_split needs "
+            "on both sides; add rows of it, leave it out, or give --validation_file"
+        )
+    held_out = np.ceil(share * len(train))
+    if min(held_out, len(train) - held_out) < len(counts):
+        raise UserError(
+            f"--validation_split {share:g} of {len(train)} rows is {held_out:.0f}, too few on one side for "
+            f"{len(counts)} classes; give another share, more rows, or --validation_file"
+        )
+
+
+def _check_training(data: ClassificationData, parts: Parts, flag: str) -> None:
+    """Refuse a part to train on that lacks a class, which could then not be learnt."""
+    classes, names = _classes(data), data.task.labels or ()
+    if classes is None:
+        return
+    if lacks := set(classes) - {classes[row] for row in parts[0]}:
+        raise UserError(
+            f"{flag}: no row of the class {names[min(lacks)]!r} is left to train on, because all are in one group of "
+            "--group_column; add rows of it in other groups, leave it out, or give --validation_file"
+        )
+
+
+def _too_few_groups(train: Examples, found: int, needed: int) -> UserError:
+    return UserError(
+        f"{train.facts['source']}: the column {train.columns.group!r} has {found} group{'s' * (found != 1)}, expected "
+        f"at least {needed}, so that one can be held out; name another --group_column, or give fewer --folds"
+    )

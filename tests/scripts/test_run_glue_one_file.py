@@ -1,0 +1,181 @@
+"""run_glue.py on one table: a share or a fold is held out, or nothing is, from end to end."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+import run_glue
+from bert_training.engine.errors import report_errors
+from bert_training.tasks.seeds import compare
+from bert_training.tools.report import read_finished_runs, tables
+from bert_training.tools.verify_scores import check_scores
+from tests.helpers.torchrun import torchrun
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+SHORT = ("--max_seq_length=16", "--max_steps=4", "--learning_rate=5e-3", "--per_device_train_batch_size=8",
+         "--save_steps=2", "--logging_steps=1")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sheet(tmp_path_factory) -> str:
+    rows = [
+        f"t{number};the {('red', 'blue')[number % 2]} house {number};{number % 2};{number // 4}" for number in range(40)
+    ]
+    path = tmp_path_factory.mktemp("sheet") / "mails.csv"
+    path.write_text("\n".join(["ticket;text;label;writer", *rows]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def flags(pretrained, sheet):
+    return ["--delimiter=;", f"--model_name_or_path={pretrained}", f"--train_file={sheet}"]
+
+
+def run(folder: Path, *argv: str) -> dict:
+    run_glue.main([f"--output_dir={folder}", *SHORT, *argv])
+    name = "summary.json" if (folder / "summary.json").exists() else "all_results.json"
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def facts(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def refused(capsys, *argv: str) -> str:
+    with contextlib.suppress(SystemExit):
+        assert report_errors(lambda: run_glue.main(["--output_dir=x", "--model_name_or_path=y", *argv])) == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def is_verified(folder: Path) -> bool:
+    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+    found = list(check_scores(folder, facts(folder), results, [], evaluate=True))
+    return {"verified"} == {one.verdict for one in found}
+
+
+def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp_path, flags, sheet):
+    given = [*flags, "--validation_split=0.25", "--group_column=writer", "--id_column=ticket"]
+    results = run(tmp_path / "run", *given)
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+    splits = facts(tmp_path / "run")["data"]["splits"]
+    assert (splits["train"]["examples"], splits["validation"]["examples"]) == (28, 12)
+    assert "split seed 42, by class, groups of 'writer' together" in splits["validation"]["divided"]
+    assert "12 (" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    # From the checkpoint of step 2, in another folder.
+    weights = (tmp_path / "run" / "model.safetensors").read_bytes()
+    again = run(tmp_path / "again", *given, f"--resume_from_checkpoint={tmp_path / 'run' / 'checkpoint-2'}")
+    assert again["eval_loss"] == results["eval_loss"]
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights
+    other = f"--resume_from_checkpoint={tmp_path / 'run' / 'checkpoint-2'}"
+    with pytest.raises(ValueError, match="split_seed"):
+        run(tmp_path / "other", *given, "--split_seed=7", other)
+    # A later command reads the same columns, with the same delimiter.
+    new = Path(sheet).with_name("new.csv")
+    new.write_text("id;ticket;text\n1;t7;the red house\n2;t9;the blue, blue house\n")
+    model = f"--model_name_or_path={tmp_path / 'run'}"
+    run(tmp_path / "new", model, f"--test_file={new}")
+    names = [line.split("\t")[0] for line in (tmp_path / "new" / "custom.tsv").read_text().splitlines()]
+    assert names == ["index", "t7", "t9"]
+
+
+def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, capsys):
+    summary = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
+    assert [one["folder"] for one in summary["runs"]] == ["fold-1", "fold-2"]
+    assert summary["settings"][0]["metrics"]["eval_accuracy"]["n"] == 2
+    assert "best on" not in capsys.readouterr().out
+    alone = run(tmp_path / "alone", *flags, "--folds=2", "--fold=2", "--save_steps=0")
+    assert alone["eval_loss"] == summary["runs"][1]["results"]["eval_loss"]
+    again = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
+    assert again == summary
+    assert "run 2 of 2: fold-2 is finished already" in capsys.readouterr().out
+    longer = ("--folds=2", "--save_steps=0", f"--compare_to={tmp_path / 'folds'}", "--max_steps=3")
+    assert run(tmp_path / "longer", *flags, *longer)["comparison"]["pairs"] == 2
+    with pytest.raises(ValueError, match="it was evaluated on other data, so the runs cannot be compared"):
+        run(tmp_path / "no", *flags, *longer, "--split_seed=3")
+    assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
+
+
+def test_folds_are_compared_with_the_same_folds():
+    runs = [
+        {"fold": fold, "seed": 42, "learning_rate": 1.0, "results": {"score": score}}
+        for fold, score in ((1, 0.25), (2, 0.75))
+    ]
+    compared = compare(runs, runs[::-1], ["score"])["score"]
+    assert (compared["mean_difference"], compared["wins"], compared["losses"]) == (0, 0, 0)
+
+
+def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):
+    run(tmp_path / "seeds", *flags, "--validation_split=0.2", "--seeds=2", "--save_steps=0")
+    one, other = (facts(tmp_path / "seeds" / name) for name in ("seed-42", "seed-43"))
+    assert one["data"] == other["data"]
+    assert (other["flags"]["seed"], other["flags"]["split_seed"]) == (43, 42)
+
+
+def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
+    results = run(tmp_path / "run", *flags, "--validation_split=0")
+    assert not [name for name in results if name.startswith("eval_")]
+    assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert "None: it was trained without validation data." in card and "Nobody knows how good it is" in card
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            ["--validation_split=0.1"],
+            "--validation_split has no effect without training data of your own; leave it out",
+        ),
+        (["--train_file=a", "--validation_file=b", "--folds=3"], "--folds has no effect with --validation_file; leave"),
+        (["--task_name=cola", "--validation_split=0.1"], "--validation_split has no effect with --task_name, whose"),
+        (["--train_file=a", "--validation_split=1"], "--validation_split must be at least 0 and below 1, such as 0.1;"),
+        (["--train_file=a", "--folds=1"], "--folds must be at least 2"),
+        (["--train_file=a", "--folds=3", "--fold=4"], "--fold must be from 1 to 3; got 4"),
+        (["--train_file=a", "--fold=4"], "--fold has no effect without --folds; leave it out"),
+        (
+            ["--train_file=a", "--folds=3", "--seeds=2"],
+            "--folds is a series of its own; drop --seeds, or give the comm",
+        ),
+        (["--train_file=a", "--folds=3", "--paper"], "--folds is a series of its own; drop --paper, or give the comm"),
+        (["--train_file=a", "--folds=3", "--validation_split=0.1"], "--folds holds out every part in turn; drop --val"),
+        (["--train_file=a", "--group_column=b"], "--group_column has no effect without --validation_split or --folds;"),
+        (
+            ["--train_file=a", "--validation_split=0", "--load_best_model_at_end"],
+            "--load_best_model_at_end has nothing",
+        ),
+        (["--train_file=a", "--validation_split=0", "--seeds=3"], "so a series of runs has nothing to compare; give a"),
+        (
+            ["--train_file=a", "--validation_split=0", "--eval_steps=3"],
+            "--eval_steps has no effect as --validation_spli",
+        ),
+        (["--test_file=a", "--weight_column=b"], "--weight_column has no effect without training data; leave it out"),
+        (
+            ["--train_file=a", "--weight_column=b", "--label_column=b"],
+            "--weight_column b is named by another flag as we",
+        ),
+        (["--train_file=a", "--delimiter=::"], "--delimiter: expected comma, semicolon, tab or pipe, or one of these"),
+        (["--dataset_name=a", "--delimiter=;"], "--delimiter has no effect with --dataset_name; leave it out"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(capsys, given, expected):
+    assert expected in refused(capsys, *given)
+
+
+@pytest.mark.slow
+def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate):
+    given = [*flags, "--validation_split=0.25", "--save_steps=0", *SHORT[:3], "--per_device_train_batch_size=4"]
+    torchrun("run_glue.py", [f"--output_dir={tmp_path / 'two'}", *given])
+    alone = run(tmp_path / "one", *flags, "--validation_split=0.25", "--save_steps=0")
+    assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
+    results = json.loads((tmp_path / "two" / "all_results.json").read_text())
+    assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [["--validation_split=0.25", "--group_column=writer"], ["--folds=2", "--fold=2"]])
+def test_verify_finds_the_part_again(tmp_path, flags, given):
+    run(tmp_path / "run", *flags, *given, "--save_steps=0")
+    assert is_verified(tmp_path / "run")

@@ -1,0 +1,129 @@
+"""Probes of a pre-training: their tables, their scores, and that they change nothing."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from transformers import AutoModel, AutoTokenizer
+
+import run_pretraining
+from bert_training.cards.probes import not_more_useful, probe_table
+from bert_training.tasks.classification import probes
+from tests.helpers.records import events
+from tokenization.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+ANIMALS, TOOLS = ("the cat sleeps", "a dog runs", "the bird sings"), ("the saw cuts", "a drill turns", "the file rasps")
+
+
+def table(path, rows=30, header="text,label"):
+    kinds = [("animal", ANIMALS), ("tool", TOOLS)]
+    lines = [f"{texts[n % 3]} {n},{label}" for n in range(rows // 2) for label, texts in kinds]
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, text_file, tokenizer_folder, network_shape):
+    """Runs with and without a probe, and its table."""
+    place = tmp_path_factory.mktemp("probes")
+    file = table(place / "animals.csv")
+    common = (
+        f"--train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} --config_name "
+        f"{network_shape} --max_seq_length 32 --per_device_train_batch_size 8 --max_steps 6 --eval_steps 2 "
+        "--save_steps 4 --max_eval_instances 8 --learning_rate 1e-2"
+    )
+    for name, more in (("with", f"--probe {file}"), ("without", "")):
+        run_pretraining.main(f"{common} {more} --output_dir {place / name}".split())
+    return place
+
+
+def test_scores_are_those_of_scikit_learn_on_the_vectors_of_transformers(runs):
+    folder, file = runs / "with", runs / "animals.csv"
+    results = json.loads((folder / "all_results.json").read_text())
+    tokenizer, encoder = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    (probe,) = probes.tokenised(probes.read_tables([str(file)]), tokenizer)
+    cls, mean = [], []
+    for row in probe.rows.columns["input_ids"]:
+        states = encoder(input_ids=torch.tensor([list(row)])).last_hidden_state[0].detach().numpy()
+        cls.append(states[0])
+        mean.append(states.mean(0))
+    for view, vectors in (("cls", cls), ("mean", mean)):
+        fit = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
+        fit.fit(np.float64(vectors[: probe.train_rows]), probe.labels[: probe.train_rows])
+        expected = fit.score(np.float64(vectors[probe.train_rows :]), probe.labels[probe.train_rows :])
+        assert results[f"eval_probe_animals_{view}"] == pytest.approx(expected, abs=1e-9)
+    assert probe.majority == 0.5 and len(probe.labels) - probe.train_rows == 6
+
+
+def test_probes_change_no_weight(runs):
+    weights = [(runs / name / "model.safetensors").read_bytes() for name in ("with", "without")]
+    assert weights[0] == weights[1]
+
+
+def test_every_evaluation_has_scores_from_the_first_weights_on(runs):
+    found = events(runs / "with", "probe")
+    assert [event["step"] for event in found] == [0, 2, 4, 6]
+    facts = json.loads((runs / "with" / "run.json").read_text())["probes"]
+    assert facts["animals"]["held_out"] == 6
+    assert probe_table(found, facts).splitlines()[2].startswith("| animals, cls | ")
+    assert "| step 0 | step 6 | most frequent class |" in (runs / "with" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda path: path.write_text("text,label\n" + "a b,one\n" * 30), "expected at least two labels"),
+        (lambda path: path.write_text("text,label\na b,one\nc d,two\n"), "too few|only row|empty"),
+        (lambda path: table(path, header="id,stars"), "--probe .*text"),
+        (lambda path: path.write_text("text,label\n" + "".join(f"a {n},{n}.5\n" for n in range(30))), "one class"),
+    ],
+    ids=["one class", "no test rows", "no text", "scores"],
+)
+def test_what_is_no_probe(tmp_path, write, expected):
+    write(tmp_path / "bad.csv")
+    with pytest.raises(UserError, match=expected):
+        probes.read_tables([str(tmp_path / "bad.csv")])
+
+
+def test_two_probes_of_one_name(tmp_path):
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        table(tmp_path / place / "x.csv")
+    with pytest.raises(UserError, match="two probes would be called 'x'"):
+        probes.read_tables([str(tmp_path / place / "x.csv") for place in ("a", "b")])
+
+
+def test_large_tables_are_read_in_part(tmp_path, monkeypatch, tokenizer_folder):
+    monkeypatch.setattr(probes, "MOST_ROWS", 20)
+    monkeypatch.setattr(probes, "MOST_HELD_OUT", 4)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    (probe,) = probes.tokenised(probes.read_tables([str(table(tmp_path / "a.csv", rows=60))]), tokenizer)
+    assert (probe.train_rows, len(probe.labels), probe.facts["rows"]) == (16, 20, 60)
+
+
+def test_builtin_probes_are_the_tasks_of_the_documentation(monkeypatch):
+    monkeypatch.setattr(probes, "load_data", lambda args: args.task_name)
+    monkeypatch.setattr(probes, "divided", lambda data, args: {None: data})
+    assert probes.read_tables(["builtin"]) == [(name, name) for name in ("builtin_pair", "builtin_classification")]
+
+
+def test_a_falling_loss_without_use_is_said():
+    losses = [{"event": "eval", "step": s, "eval_mlm_loss": 3.0 - s / 10} for s in (2, 4, 6)]
+    facts = {"law": {"held_out": 100}}
+
+    def probed(*values):
+        return [
+            {"event": "probe", "step": 2 * n, "eval_probe_law_cls": 0.3, "eval_probe_law_mean": value}
+            for n, value in enumerate(values)
+        ]
+
+    assert "no probe has risen" in not_more_useful(losses + probed(0.5, 0.5, 0.54), facts)
+    assert not_more_useful(losses + probed(0.5, 0.5, 0.56), facts) is None  # the standard error is 0.05
+    assert not_more_useful(losses[:1] + probed(0.5, 0.5, 0.5), facts) is None  # the loss has not fallen
+    assert not_more_useful(losses + probed(0.5, 0.5), facts) is None  # too few evaluations
+    assert not_more_useful(losses, {}) is None

@@ -1,0 +1,116 @@
+"""One table is divided: classes keep their shares, groups stay together, and what cannot be divided is refused."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
+from tests.helpers.official_files import glue_arguments, glue_error, own
+
+
+def sheet(tmp_path, classes: str, groups: str = "") -> str:
+    """A table with a row for each letter of ``classes``, in the groups that the letters of ``groups`` name."""
+    rows = [f"text {row},{label},{groups[row : row + 1] or row}" for row, label in enumerate(classes)]
+    return own(tmp_path, "\n".join(["text,label,who", *rows]) + "\n", "own.csv")
+
+
+def parts_of(path: str, **given) -> dict:
+    args = glue_arguments(train_file=path, split_seed=1, **given)
+    return divided(load_data(args), args)
+
+
+def rows(examples) -> list[int]:
+    return [int(text.split()[1]) for text in examples.texts[0]]
+
+
+def test_a_share_is_held_out_as_scikit_learn_does(tmp_path):
+    classes = "aaab" * 10
+    parts = parts_of(path := sheet(tmp_path, classes), validation_split=0.2)
+    train, held_out = (parts[None].splits[split] for split in ("train", "validation"))
+    oracle = StratifiedShuffleSplit(n_splits=1, test_size=0.2, random_state=1).split([0] * 40, [*classes])
+    assert [rows(train), rows(held_out)] == [sorted(part.tolist()) for part in next(oracle)]
+    assert Counter(held_out.labels) == {0: 6, 1: 2}
+    assert held_out.where(0) == f"{path}:{rows(held_out)[0] + 2}"
+    again = parts_of(path, validation_split=0.2)[None].facts()
+    assert again == parts[None].facts()
+    assert len({part["sha256"] for part in again["splits"].values()}) == 2
+    args = glue_arguments(train_file=path, split_seed=2, validation_split=0.2)
+    assert divided(load_data(args), args)[None].facts() != again
+
+
+def test_folds_hold_out_every_row_once(tmp_path):
+    classes = "aabbb" * 6
+    folds = parts_of(path := sheet(tmp_path, classes), folds=3)
+    oracle = StratifiedKFold(3, shuffle=True, random_state=1).split([0] * 30, [*classes])
+    assert [rows(folds[number].splits["validation"]) for number in (1, 2, 3)] == [part.tolist() for _, part in oracle]
+    for one in folds.values():
+        assert sorted(rows(one.splits["train"]) + rows(one.splits["validation"])) == [*range(30)]
+    (alone,) = parts_of(path, folds=3, fold=2).values()
+    assert alone.facts() == folds[2].facts()
+    assert "fold 2 of 3 held out with split seed 1, by class" in alone.summary()
+
+
+@pytest.mark.parametrize("given", [{"validation_split": 0.25}, {"folds": 4}])
+@pytest.mark.parametrize("scores", [False, True])
+def test_groups_stay_together(tmp_path, given, scores):
+    classes, groups = "ab" * 20, "".join(letter * 4 for letter in "qrstuvwxyz")
+    path = sheet(tmp_path, classes, groups)
+    if scores:
+        text = Path(path).read_text().replace(",a,", ",0.5,").replace(",b,", ",1.5,")
+        Path(path).write_text(text)
+    for one in parts_of(path, group_column="who", **given).values():
+        train, held_out = one.splits["train"], one.splits["validation"]
+        assert not set(train.groups) & set(held_out.groups)
+        assert 8 <= len(held_out) <= 12 and len(train) + len(held_out) == 40
+
+
+@pytest.mark.parametrize(
+    ("classes", "groups", "given", "expected"),
+    [
+        (
+            "aaab",
+            "",
+            {"validation_split": 0.5},
+            "own.csv:5: this is the only row of the class 'b', which --validation_s",
+        ),
+        (
+            "aabbccddee",
+            "",
+            {"validation_split": 0.1},
+            "--validation_split 0.1 of 10 rows is 1, too few on one side for 5",
+        ),
+        (
+            "aaaaabb",
+            "",
+            {"folds": 3},
+            "--folds 3: the class 'b' has only 2 rows, so a fold would have none of it; give --",
+        ),
+        ("ab", "", {"folds": 3}, "--folds 3: there are only 2 rows; give fewer folds"),
+        ("abab", "xxxx", {"validation_split": 0.5}, "own.csv: the column 'who' has 1 group, expected at least 2"),
+        ("ababab", "xxyyyy", {"folds": 3}, "own.csv: the column 'who' has 2 groups, expected at least 3"),
+        ("aaaaaabbb", "uvwxyzqqr", {"folds": 3}, "has no row of the class 'b', whose rows are in too few groups of"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused_with_the_remedy(tmp_path, classes, groups, given, expected):
+    with pytest.raises(ValueError) as caught:
+        parts_of(sheet(tmp_path, classes, groups), group_column="who" if groups else None, **given)
+    assert expected in str(caught.value)
+
+
+def test_training_without_validation_data_must_be_asked_for(tmp_path):
+    path = sheet(tmp_path, "abab")
+    assert "nothing to evaluate on; give --validation_file, --validation_split 0.1, or --v" in glue_error(
+        train_file=path
+    )
+    (data,) = parts_of(path, validation_split=0).values()
+    assert "no validation data: nothing will say how good the model is" in data.summary()
+    assert list(data.splits) == ["train"]
+
+
+def test_copies_on_both_sides_are_said(tmp_path):
+    path = own(tmp_path, "text,label\n" + "good,a\nbad,b\n" * 10, "own.csv")
+    (data,) = parts_of(path, validation_split=0.2).values()
+    assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
