@@ -172,7 +172,9 @@ def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] |
     """Refuse a folder whose names of the labels are in another order than those that the run recorded."""
     names = config.get("id2label") or {}
     numbers = config.get("label2id") or {}
-    if numbers and {str(number): name for name, number in numbers.items()} != {str(n): name for n, name in names.items()}:
+    if numbers and {str(number): name for name, number in numbers.items()} != {
+        str(n): name for n, name in names.items()
+    }:
         raise UserError(f"{path}: id2label and label2id contradict each other; restore the file that the run wrote")
     data = (run or {}).get("data")
     recorded = data.get("labels") if isinstance(data, dict) else None
@@ -401,9 +403,7 @@ def _calibration_facts(file: str | None, batches: list[Batch] | None) -> dict[st
     return of_file | {"rows": rows}
 
 
-def compare(
-    model: Model, validation: Validation, draft: Path, record: dict[str, Any], max_drop: float
-) -> list[str]:
+def compare(model: Model, validation: Validation, draft: Path, record: dict[str, Any], max_drop: float) -> list[str]:
     """Fill in the record for torch and every file; return what is wrong with the files, a sentence each."""
     files = {name: OnnxFile(draft / name) for name in (WHOLE, SMALL) if (draft / name).is_file()}
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.network.parameters())

@@ -1,8 +1,8 @@
 """The scores of an exported network, by the script that trained it: its data, its features, its metric.
 
 The script evaluates the folder, as for ``bert-repro verify``. At the head of its network, the logits of the exported
-file take the place of torch's, so that all that follows is the script's own: windows, thresholds, answers, spans. What
-torch computed at that place is compared with them.
+file take the place of torch's, so that all that follows is the script's own: windows, thresholds, answers, spans. They
+are compared with what torch computed at that place in the evaluation before, batch by batch.
 """
 
 import contextlib
@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from bert_training.cards.metrics import percent_factor
 from bert_training.engine.batches import Features
@@ -49,16 +50,36 @@ class Evaluation(NamedTuple):
     rows: list[tuple[np.ndarray, np.ndarray]]
 
 
+class _Nothing(torch.nn.Module):
+    """In the place of an encoder whose outputs nobody reads."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> BaseModelOutputWithPoolingAndCrossAttentions:
+        states = torch.zeros(*input_ids.shape, self.width, device=input_ids.device)
+        return BaseModelOutputWithPoolingAndCrossAttentions(
+            last_hidden_state=cast("torch.FloatTensor", states),
+            pooler_output=cast("torch.FloatTensor", states[:, 0]),
+        )
+
+
 class _Done(Exception):
     """The script has done what was wanted of it."""
 
 
 @dataclass
 class _Watch:
-    """What happens at the head of the network during an evaluation."""
+    """What happens at the head of the network during an evaluation.
+
+    ``recorded`` holds torch's logits of every batch: without a file they are added to it, with one they are compared.
+    """
 
     file: OnnxFile | None
     expected: Mapping[str, torch.Tensor]
+    recorded: list[np.ndarray]
+    batches: int = 0
     equal: int = 0
     compared: int = 0
     difference: float = 0.0
@@ -72,6 +93,8 @@ class _Watch:
         for part, tensor in head.state_dict().items():
             if not torch.equal(tensor.cpu(), self.expected[f"{name}.{part}"]):
                 raise UserError("the data has other labels than the model, so that it cannot be scored with them")
+        if self.file is not None:
+            model.bert = _Nothing(model.config.hidden_size)
         model.register_forward_pre_hook(self._before, with_kwargs=True)
         head.register_forward_hook(lambda _, __, logits: self._at_head(model, logits))
 
@@ -84,11 +107,13 @@ class _Watch:
 
     def _at_head(self, model: PreTrainedModel, logits: torch.Tensor) -> torch.Tensor:
         if self.file is None:
+            self.recorded.append(logits.float().cpu().numpy())
             return logits
         outputs = self.file(self.batch)
         found = np.stack([*outputs.values()], -1) if len(outputs) > 1 else next(iter(outputs.values()))
         theirs = found.reshape(logits.shape)
-        self._compare(model, logits.float().cpu().numpy(), theirs)
+        self._compare(model, self.recorded[self.batches], theirs)
+        self.batches += 1
         return torch.from_numpy(theirs).to(logits)
 
     def _compare(self, model: PreTrainedModel, ours: np.ndarray, theirs: np.ndarray) -> None:
@@ -143,6 +168,7 @@ class Validation:
         self.parts: list[Source] = []
         self.train: Source | None = None
         self.builtin = False
+        self.recorded: list[np.ndarray] = []  # torch's logits
         if run is None:
             self.missing = "the folder has no run.json, which names the validation data"
             return
@@ -166,9 +192,11 @@ class Validation:
         return "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
 
     def evaluate(self, file: OnnxFile | None) -> Evaluation:
-        """Score the network of the folder, or an exported file in its place."""
+        """Score the network of the folder, which comes first, or an exported file in its place."""
         scores: dict[str, float | None] = {}
-        watch, metric = _Watch(file, self.state), ""
+        if file is None:
+            self.recorded.clear()
+        watch, metric = _Watch(file, self.state, self.recorded), ""
         for path in [one.path for one in self.parts] or [None]:
             flags = [] if path is None else [f"--validation_file={path}"]
             called = self._call(flags, watch)

@@ -73,9 +73,7 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
     longest = {"max": int(model.config.max_position_embeddings)}
     shape = example["input_ids"].shape
     named = names if len(shape) == 3 else (names[0], names[2])
-    sizes = {
-        place: torch.export.Dim(name, **(longest if name == names[2] else {})) for place, name in enumerate(named)
-    }
+    sizes = {place: torch.export.Dim(name, **(longest if name == names[2] else {})) for place, name in enumerate(named)}
     kwargs = {name: torch.from_numpy(example[name]) for name in INPUTS}
     model.set_attn_implementation("eager")  # the others leave operations that onnxruntime does not join
     with _quiet(), torch.inference_mode():
@@ -159,12 +157,15 @@ class OnnxFile:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without the remarks of the exporter and the quantiser about their own code."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            before = logging.root.manager.disable
-            logging.disable(logging.WARNING)
-            try:
-                yield
-            finally:
-                logging.disable(before)
+    before = logging.root.manager.disable
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)
