@@ -54,6 +54,13 @@ setup(
             "scikit-learn>=1.5",
             "scipy>=1.13",
         ],
+        # For `bert-repro export`, which needs the packages of "train" as well; tested with those of constraints.txt.
+        "export": [
+            "onnx>=1.17",
+            "onnxruntime>=1.20",
+            "onnxscript>=0.5",
+        ],
+        # The former name of "export".
         "onnx": [
             "onnx>=1.17",
             "onnxruntime>=1.20",

@@ -23,6 +23,10 @@ COMMANDS = {
     "ask": ("bert_training.tools.ask", "ask a fine-tuned model about a text"),
     "app": ("bert_training.app.command", "try a trained model on a page in the browser, or make a Space of that page"),
     "serve": ("bert_training.app.serve", "serve a finished model over HTTP"),
+    "export": (
+        "bert_training.tools.export",
+        "write a finished model as ONNX, also in 8 bits, and refuse the result if its score has fallen",
+    ),
     "convert": (
         "bert_training.tools.convert",
         "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",

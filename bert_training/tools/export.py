@@ -1,0 +1,487 @@
+"""Export a finished model for programs that only compute, and refuse the result if it has become worse.
+
+    bert-repro export runs/mails --output_dir exported/mails
+    bert-repro export runs/mails --quantize dynamic --output_dir exported/mails8
+    bert-repro export runs/mails --quantize static --max_drop 1 --output_dir exported/mails8
+    bert-repro export runs/first --encoder_alone --output_dir exported/embeddings
+
+The head is that of the folder's config.json. onnx/model.onnx has float32 numbers and, with --quantize,
+onnx/model_quantized.onnx has weights in 8 bits: dynamic finds the ranges of activations anew for every batch, static
+finds them once, on training text. config.json and the tokenizer are beside it, where transformers.js,
+sentence-transformers and optimum look for them.
+
+torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
+file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
+validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
+printed and written to export.json. Needs pip install 'modeling-bert-repro[export]'.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import transformers
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from bert_training.engine.versions import device_name, versions
+from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json, write_text
+from bert_training.files.hashing import sha256
+from bert_training.files.json_files import read_object
+from bert_training.flags.parsing import command_parser
+from bert_training.flags.scripts import SCRIPTS
+from bert_training.networks.configuration import check_fit
+from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.networks.other_formats import check_holds_weights
+from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.tasks.stored_flags import stored_length
+from bert_training.tools.export_scores import (
+    Evaluation,
+    Validation,
+    calibration_batches,
+    check_not_validation,
+    padded,
+    plain_rows,
+)
+from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, quantize, write_onnx
+from bert_training.tools.verify_scores import files_in
+from tokenization.bert_tokenizer import save_tokenizer_files
+from tokenization.errors import UserError
+from tokenization.special_tokens import check_special_tokens
+
+ENCODER, MASKED = "BertModel", "BertForMaskedLM"
+# The class in config.json: the class that is exported, and the names of its outputs in the file.
+HEADS = {
+    ENCODER: (ENCODER, ("last_hidden_state",)),
+    "BertForPreTraining": (MASKED, ("logits",)),
+    MASKED: (MASKED, ("logits",)),
+    "BertForNextSentencePrediction": ("BertForNextSentencePrediction", ("logits",)),
+    "BertForSequenceClassification": ("BertForSequenceClassification", ("logits",)),
+    "BertForTokenClassification": ("BertForTokenClassification", ("logits",)),
+    "BertForMultipleChoice": ("BertForMultipleChoice", ("logits",)),
+    "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
+}
+WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
+SENTENCES = (
+    "One short sentence.",
+    "The letter came on Monday, and nobody in the house had expected it so early in the year.",
+    "Where is the key?",
+    "She opened the window, looked at the river for a while, and then she read the second page again.",
+)
+# The largest difference to torch that a file may have for the built-in sentences, as a share of the span of torch's
+# numbers: rounding in float32, and what 8 bits usually change several times over.
+MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
+ROWS, BATCH, ROUNDS = 64, 32, 5  # of the timing
+POOLING_MODULES = "sentence_transformers.models."
+
+
+@dataclass
+class Model:
+    """What is exported, and what is known of its folder."""
+
+    folder: Path
+    name: str
+    outputs: tuple[str, ...]
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    run: dict[str, Any] | None
+
+    def torch_outputs(self, batch: Batch) -> dict[str, np.ndarray]:
+        """What torch computes for a batch."""
+        with torch.inference_mode():
+            found = self.network(**{name: torch.from_numpy(batch[name]) for name in INPUTS})
+        return {name: found[name].numpy() for name in self.outputs}
+
+    def rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The built-in sentences as inputs: token ids and types, (L,) or, for multiple choice, (C, L)."""
+        if self.name == "BertForMultipleChoice":
+            pairs = [self._rows([SENTENCES[row]] * 3, list(SENTENCES[:3])) for row in range(3)]
+            return [tuple(padded(choices, self._pad)[name] for name in (INPUTS[0], INPUTS[2])) for choices in pairs]  # type: ignore[misc]
+        pair = self.name in ("BertForQuestionAnswering", "BertForNextSentencePrediction")
+        return self._rows(list(SENTENCES), list(SENTENCES[::-1]) if pair else None)
+
+    @property
+    def _pad(self) -> int:
+        return cast("int", self.tokenizer.pad_token_id)
+
+    def _rows(self, first: list[str], second: list[str] | None) -> list[tuple[np.ndarray, np.ndarray]]:
+        longest = int(self.network.config.max_position_embeddings)
+        found = self.tokenizer(first, second, truncation=True, max_length=longest, return_token_type_ids=True)
+        return [(np.array(ids), np.array(types)) for ids, types in zip(found[INPUTS[0]], found[INPUTS[2]])]
+
+    def batch(self, rows: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
+        """Rows as one batch."""
+        return padded(rows, self._pad)
+
+
+# --- what is exported ------------------------------------------------------------------------------------------------
+
+
+def open_model(folder: Path, encoder_alone: bool) -> Model:
+    """The network of a folder, of transformers' class, with every weight from the folder.
+
+    Raises:
+        ValueError: it is no folder of a BERT with weights, it holds an export or quantised weights, the class has no
+            counterpart in transformers, the weights lack a part of the head, or the labels contradict each other.
+    """
+    path = folder / "config.json"
+    if folder.suffix == ".onnx":
+        raise UserError(f"{folder}: is exported already; give the folder of the model that it was made of")
+    check_holds_weights(folder, str(folder))
+    if not path.is_file():
+        raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
+    fields = read_object(path)
+    if "quantization_config" in fields:
+        raise UserError(
+            f"{path}: the weights are quantised already (quantization_config); give the model in float32 that they "
+            "were made of"
+        )
+    named = fields.get("architectures")
+    found = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    class_name = next((name for name in found if name in HEADS), None)
+    if class_name is None and not (encoder_alone and found):
+        raise UserError(
+            f"{path}: expected in 'architectures' one of {', '.join(HEADS)}, which transformers has too; got "
+            f"{', '.join(found) or 'no name'}. --encoder_alone exports the encoder of any of them"
+        )
+    name, outputs = HEADS[ENCODER if encoder_alone else str(class_name)]
+    config = checkpoint_config(str(folder), quiet=True)
+    run = read_object(folder / "run.json") if (folder / "run.json").is_file() else None
+    check_labels(path, fields, run)
+    may_be_new = ("pooler.",) if name == ENCODER else ()
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    loaded = load_network(getattr(transformers, name), str(folder), may_be_new, config=config, **options)
+    tokenizer = load_tokenizer(str(folder), quiet=True)
+    check_special_tokens(tokenizer)
+    check_fit(cast("BertConfig", loaded.model.config), tokenizer, 4)
+    return Model(folder, name, outputs, loaded.model.eval(), tokenizer, run if run and is_known(run) else None)
+
+
+def is_known(run: dict[str, Any]) -> bool:
+    """Whether a run.json is that of a script of this project."""
+    return run.get("script") in SCRIPTS and isinstance(run.get("flags"), dict)
+
+
+def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] | None) -> None:
+    """Refuse a folder whose names of the labels are in another order than those that the run recorded."""
+    names = config.get("id2label") or {}
+    numbers = config.get("label2id") or {}
+    if numbers and {str(number): name for name, number in numbers.items()} != {
+        str(n): name for n, name in names.items()
+    }:
+        raise UserError(f"{path}: id2label and label2id contradict each other; restore the file that the run wrote")
+    data = (run or {}).get("data")
+    recorded = data.get("labels") if isinstance(data, dict) else None
+    ordered = [names[number] for number in sorted(names, key=int)] if names else []
+    if recorded and ordered and ordered != recorded:
+        raise UserError(
+            f"{path}: id2label has the labels {', '.join(map(str, ordered))}, and the run was trained with "
+            f"{', '.join(map(str, recorded))}, in this order; restore the file that the run wrote"
+        )
+
+
+def write_beside(model: Model, folder: Path) -> None:
+    """Write config.json and the tokenizer, and for an encoder what sentence-transformers reads of its pooling."""
+    config = read_object(model.folder / "config.json")
+    config.pop("auto_map", None)  # it names code that is not there
+    write_json(folder / "config.json", config | {"architectures": [model.name]})
+    positions = int(model.network.config.max_position_embeddings)
+    save_tokenizer_files(model.tokenizer, folder, positions)
+    if model.name != ENCODER:
+        return
+    names = ("Transformer", "Pooling", "Normalize")
+    paths = ("", "1_Pooling", "2_Normalize")
+    own = model.folder / "modules.json"
+    if own.is_file() and (kinds := _other_modules(own, names)):
+        raise UserError(f"{own}: expected Transformer, Pooling and Normalize, which no file is needed for; got {kinds}")
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": POOLING_MODULES + name}
+        for number, (name, path) in enumerate(zip(names, paths))
+    ]
+    write_json(folder / "modules.json", modules)
+    length = stored_length(model.network.config) or positions
+    limits = {"max_seq_length": length, "do_lower_case": False}
+    if (given := model.folder / "sentence_bert_config.json").is_file():
+        limits = read_object(given)
+    write_json(folder / "sentence_bert_config.json", limits)
+    kinds = {"word_embedding_dimension": int(model.network.config.hidden_size), "pooling_mode_mean_tokens": True}
+    kinds |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
+    if (given := model.folder / "1_Pooling" / "config.json").is_file():
+        kinds = read_object(given)
+    make_folder(folder / "1_Pooling")
+    write_json(folder / "1_Pooling" / "config.json", kinds)
+
+
+def _other_modules(path: Path, known: tuple[str, ...]) -> str:
+    """The types of modules that are not exported; "" if there are none."""
+    modules = json.loads(path.read_text(encoding="utf-8"))
+    kinds = [str(one.get("type")).split(".")[-1] for one in modules if isinstance(one, dict)]
+    return ", ".join(kind for kind in kinds if kind not in known)
+
+
+# --- the comparison --------------------------------------------------------------------------------------------------
+
+
+def difference_of(model: Model, file: OnnxFile) -> tuple[float, float]:
+    """The largest difference to torch for the built-in sentences, and that as a share of the span of torch's numbers.
+
+    Whole batches and single rows are compared, so that a file that is right for one size only is found.
+    """
+    rows, largest, span = model.rows(), 0.0, 0.0
+    for part in (rows, rows[:1], rows[1:3]):
+        batch = model.batch(part)
+        real = batch["attention_mask"].astype(bool)
+        found = file(batch)
+        for name, ours in model.torch_outputs(batch).items():
+            if ours.shape != found[name].shape:
+                raise UserError(f"the file gives {name} the shape {found[name].shape}, and torch {ours.shape}")
+            per_token = ours.shape[: real.ndim] == real.shape
+            one, other = (ours[real], found[name][real]) if per_token else (ours, found[name])
+            largest = max(largest, float(np.abs(one - other).max()))
+            span = max(span, float(one.max() - one.min()), float(np.abs(one).max()))
+    return largest, largest / span if span else 0.0
+
+
+def embeddings(outputs: np.ndarray, batch: Batch) -> np.ndarray:
+    """The normalised mean of the hidden states of real tokens, as sentence-transformers computes it: (B, H)."""
+    mask = batch["attention_mask"][..., None]
+    mean = (outputs * mask).sum(1) / mask.sum(1)
+    return mean / np.linalg.norm(mean, axis=1, keepdims=True)
+
+
+def milliseconds(
+    model: Model, files: Mapping[str, OnnxFile], rows: list[tuple[np.ndarray, np.ndarray]]
+) -> dict[str, tuple[float, float]]:
+    """Milliseconds of torch and of every file for one text, and for a batch of 32: the medians of rounds in turn.
+
+    torch computes as transformers' pipelines do, with the attention that it chooses itself.
+    """
+    drawn = np.random.default_rng(0).permutation(max(len(rows), ROWS))[:ROWS] % len(rows)
+    batch = model.batch([rows[number] for number in drawn[:BATCH]])
+    ones = [model.batch([rows[number]]) for number in drawn[:8]]
+    model.network.set_attn_implementation("sdpa")
+    systems: dict[str, Callable[[Batch], Any]] = {"torch": model.torch_outputs, **files}
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in systems}
+    for number in range(ROUNDS + 1):  # the first one warms up
+        for name, compute in systems.items():
+            times = [_seconds(compute, one) for one in ones], [_seconds(compute, batch)]
+            if number:
+                for kept, new in zip(found[name], times):
+                    kept.extend(new)
+    return {name: (1000 * float(np.median(one)), 1000 * float(np.median(many))) for name, (one, many) in found.items()}
+
+
+def _seconds(compute: Callable[[Batch], Any], batch: Batch) -> float:
+    begin = time.perf_counter()
+    compute(batch)
+    return time.perf_counter() - begin
+
+
+def drop_of(before: Evaluation, after: Evaluation) -> float:
+    """How many points of 100 the score lost; of several validation sets, the largest loss."""
+    pairs = [(score, after.scores[name]) for name, score in before.scores.items() if score is not None]
+    # A score that is no longer defined, such as the correlation of constant predictions, has lost all.
+    return max((score - (other or 0.0) for score, other in pairs), default=0.0)
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The comparison, for the terminal and the README."""
+    metric = record["metric"]
+    first = record["torch"]
+    lines = [
+        f"| | {(metric or 'score').removeprefix('eval_')} | same decisions | largest difference | ms, one text "
+        f"| ms, batch of {BATCH} | MB |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, one in ({"torch, float32": first} | record["files"]).items():
+        scores = ", ".join("-" if score is None else f"{score:.2f}" for score in (one.get("scores") or {}).values())
+        agreement, difference = one.get("agreement"), one.get("difference")
+        cells = [
+            name,
+            scores or "-",
+            "-" if agreement is None else f"{100 * agreement:.2f} %",
+            "-" if difference is None else f"{difference:.1e}",
+            f"{one['ms_one']:.1f} ({first['ms_one'] / one['ms_one']:.2f}x)",
+            f"{one['ms_batch']:.1f} ({first['ms_batch'] / one['ms_batch']:.2f}x)",
+            f"{one['bytes'] / 1e6:.1f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def export(args: argparse.Namespace) -> dict[str, Any]:
+    """Write the folder, whole or not at all; return what export.json says.
+
+    Raises:
+        ValueError: a mistake in the flags or the folder, or the result is worse than --max_drop allows.
+    """
+    out = Path(args.output_dir)
+    if is_occupied(out):
+        raise UserError(f"--output_dir {out} is not an empty folder; give another")
+    if args.calibration and args.quantize != "static":
+        raise UserError(f"--calibration has no effect with --quantize {args.quantize}; drop it, or give static")
+    if not args.max_drop >= 0:
+        raise UserError(f"--max_drop must be 0 or more points of 100; got {args.max_drop}")
+    given = files_in(args.data)
+    packages = check_installed(args.opset)
+    model = open_model(Path(args.folder), args.encoder_alone)
+    validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
+    batches = calibration(model, validation, args.calibration) if args.quantize == "static" else None
+    reason = f"; {validation.missing}" if validation.missing else ""
+    record: dict[str, Any] = {
+        "format": args.format,
+        "architecture": model.name,
+        "inputs": list(INPUTS),
+        "outputs": list(model.outputs),
+        "opset": args.opset,
+        "quantize": args.quantize,
+        "calibration": _calibration_facts(args.calibration, batches),
+        "model": model.folder.resolve().name,
+        "weights_sha256": weights_sha256(str(model.folder), local_files_only=True),
+        "versions": versions() | packages,
+        "device": f"{device_name(torch.device('cpu'))}, {platform.processor() or platform.machine()}",
+        "validation": None if validation.missing else validation.name,
+        "metric": None,
+        "max_drop": args.max_drop,
+    }
+    make_folder(out.parent)
+    with new_folder(out) as draft:
+        make_folder(draft / "onnx")
+        write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE, args.opset)
+        if args.quantize != "none":
+            quantize(draft / WHOLE, draft / SMALL, batches)
+        write_beside(model, draft)
+        if validation.missing:
+            print(f"no validation data{reason}: only the outputs for built-in sentences are compared", flush=True)
+        problems = compare(model, validation, draft, record, args.max_drop)
+        print(table(record), flush=True)
+        if problems and not args.force:
+            raise UserError(f"{'; '.join(problems)}; nothing was written (--force keeps it, --max_drop allows more)")
+        record["forced"] = problems
+        for problem in problems:
+            print(f"warning: {problem}; kept because of --force")
+        write_json(draft / "export.json", record)
+        write_text(draft / "README.md", card(model, record))
+    return record
+
+
+def scored_run(model: Model) -> dict[str, Any] | None:
+    """The run that says how the exported head is scored; None for another head than that of the run."""
+    run = model.run
+    fine_tuned = run is not None and model.name in SCRIPTS[run["script"]].heads
+    return run if fine_tuned or (run is not None and SCRIPTS[run["script"]].pretrains) else None
+
+
+def calibration(model: Model, validation: Validation, file: str | None) -> list[Batch]:
+    """The batches of text that static quantisation is calibrated with."""
+    trained = validation.run is not None and not SCRIPTS[validation.run["script"]].pretrains
+    if trained and not (file and file.endswith(".txt") and model.name == "BertForSequenceClassification"):
+        return calibration_batches(validation.training_rows(file))
+    if file is None:
+        raise UserError(f"--quantize static of a {model.name} without a run needs --calibration FILE, lines of text")
+    if model.name in ("BertForMultipleChoice", "BertForQuestionAnswering"):
+        raise UserError(f"--calibration {file}: lines of text are no input of a {model.name}; give the run's folder")
+    check_not_validation(Path(file), model.run)
+    length = stored_length(model.network.config) or min(128, int(model.network.config.max_position_embeddings))
+    return calibration_batches(plain_rows(file, model.tokenizer, length))
+
+
+def _calibration_facts(file: str | None, batches: list[Batch] | None) -> dict[str, Any] | None:
+    if batches is None:
+        return None
+    rows = sum(len(batch["input_ids"]) for batch in batches)
+    of_file = {"file": Path(file).name, "sha256": sha256(Path(file))} if file else {"file": "the training data"}
+    return of_file | {"rows": rows}
+
+
+def compare(model: Model, validation: Validation, draft: Path, record: dict[str, Any], max_drop: float) -> list[str]:
+    """Fill in the record for torch and every file; return what is wrong with the files, a sentence each."""
+    files = {name: OnnxFile(draft / name) for name in (WHOLE, SMALL) if (draft / name).is_file()}
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.network.parameters())
+    record["torch"], record["files"] = {"bytes": weights}, {}
+    problems, rows = [], model.rows()
+    before = None if validation.missing else validation.evaluate(None)
+    if before:
+        rows = before.rows
+        record["metric"] = before.metric
+        record["torch"]["scores"] = before.scores
+    for name, file in files.items():
+        size = (draft / name).stat().st_size
+        facts: dict[str, Any] = {"bytes": size, "sha256": sha256(draft / name)}
+        facts["difference"], facts["share_of_span"] = difference_of(model, file)
+        most = MOST_DIFFERENCE["none" if name == WHOLE else "8 bits"]
+        if before and (name != WHOLE or facts["share_of_span"] <= most):
+            after = validation.evaluate(file)
+            drop = drop_of(before, after)
+            facts |= {"scores": after.scores, "drop": drop, "agreement": after.agreement}
+            facts["difference"] = max(after.difference, facts["difference"])
+            if drop > max_drop:
+                scores = (", ".join(f"{one or 0:.2f}" for one in of.scores.values()) for of in (before, after))
+                problems.append(
+                    f"{name}: {before.metric} fell from {' to '.join(scores)}, {drop:.2f} points, more than --max_drop "
+                    f"{max_drop:g}"
+                )
+        elif facts["share_of_span"] > most:
+            problems.append(
+                f"{name}: its outputs differ from torch's by up to {facts['difference']:.2g}, "
+                f"{100 * facts['share_of_span']:.2g} % of their span, more than {100 * most:g} %"
+            )
+        if model.name == ENCODER:
+            batch = model.batch(model.rows())
+            pair = [embeddings(one(batch)["last_hidden_state"], batch) for one in (model.torch_outputs, file)]
+            facts["smallest_cosine"] = float((pair[0] * pair[1]).sum(1).min())
+            print(f"{name}: smallest cosine to torch's embedding of a sentence {facts['smallest_cosine']:.4f}")
+        record["files"][name] = facts
+    timed = milliseconds(model, files, rows)
+    for name, (one, many) in timed.items():
+        facts = record["torch"] if name == "torch" else record["files"][name]
+        facts |= {"ms_one": one, "ms_batch": many}
+    return problems
+
+
+def card(model: Model, record: Mapping[str, Any]) -> str:
+    """The README of the exported folder."""
+    where = f"on {record['validation']}" if record["validation"] else "without validation data"
+    lines = ["---", "library_name: onnx", "---", "", f"# {record['model']}, exported", ""]
+    lines += [f"A {model.name} as ONNX (opset {record['opset']}), compared with torch {where}:", "", table(record), ""]
+    lines += [f"Kept with `--force`: {problem}." for problem in record["forced"]]
+    lines += ["Inputs: " + ", ".join(record["inputs"]) + ". Outputs: " + ", ".join(record["outputs"]) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Export a folder. Raises ValueError for a mistake in the flags or the folder, or for a result that is worse."""
+    parser = command_parser("export", __doc__)
+    parser.add_argument("folder", metavar="DIR", help="the folder of a finished model, with weights in float32")
+    parser.add_argument("--format", choices=["onnx"], default="onnx", help="the format (default: onnx)")
+    parser.add_argument(
+        "--quantize", choices=["none", "dynamic", "static"], default="none", help="also write weights in 8 bits"
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="for static: text like that of the training, in a form that the training script reads, or .txt with a "
+        "text a line; default: the training data that run.json names",
+    )
+    parser.add_argument("--data", nargs="+", default=[], help="files of the run's data, or folders that have them")
+    parser.add_argument("--encoder_alone", action="store_true", help="export the encoder without its head")
+    parser.add_argument(
+        "--max_drop", type=float, default=0.5, help="points of 100 that a score may lose (default: 0.5)"
+    )
+    parser.add_argument("--opset", type=int, default=FIRST_OPSET, help=f"of ONNX (default: {FIRST_OPSET})")
+    parser.add_argument("--force", action="store_true", help="keep a result that is worse, and say so")
+    parser.add_argument("--output_dir", required=True, help="the folder to write; it must be new or empty")
+    args = parser.parse_args(argv)
+    transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    record = export(args)
+    print(f"{args.output_dir}: {record['architecture']}, {', '.join(record['files'])}, export.json")

@@ -1,0 +1,325 @@
+"""The scores of an exported network, by the script that trained it: its data, its features, its metric.
+
+The script evaluates the folder, as for ``bert-repro verify``. At the head of its network, the logits of the exported
+file take the place of torch's, so that all that follows is the script's own: windows, thresholds, answers, spans. They
+are compared with what torch computed at that place in the evaluation before, batch by batch.
+"""
+
+import contextlib
+import importlib.util
+import io
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+
+from bert_training.cards.metrics import percent_factor
+from bert_training.engine.batches import Features
+from bert_training.files.compressed_files import numbered_lines
+from bert_training.files.hashing import sha256
+from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
+from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
+from bert_training.tools.verify_scores import Source, evaluation_flags, sources
+from tokenization.errors import UserError
+
+HEADS = ("classifier", "qa_outputs")
+CALIBRATION_ROWS = 256
+
+
+class Evaluation(NamedTuple):
+    """What one evaluation found.
+
+    Attributes:
+        scores: the score of every validation split, in points of 100; None if it is undefined.
+        agreement: the share of rows, or of real tokens, whose best output is torch's; None for scores and for torch.
+        difference: the largest one of the logits; 0 for torch.
+        rows: token ids and token types of the rows that the network saw.
+    """
+
+    metric: str
+    scores: dict[str, float | None]
+    agreement: float | None
+    difference: float
+    rows: list[tuple[np.ndarray, np.ndarray]]
+
+
+class _Nothing(torch.nn.Module):
+    """In the place of an encoder whose outputs nobody reads."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> BaseModelOutputWithPoolingAndCrossAttentions:
+        states = torch.zeros(*input_ids.shape, self.width, device=input_ids.device)
+        return BaseModelOutputWithPoolingAndCrossAttentions(
+            last_hidden_state=cast("torch.FloatTensor", states),
+            pooler_output=cast("torch.FloatTensor", states[:, 0]),
+        )
+
+
+class _Done(Exception):
+    """The script has done what was wanted of it."""
+
+
+@dataclass
+class _Watch:
+    """What happens at the head of the network during an evaluation.
+
+    ``recorded`` holds torch's logits of every batch: without a file they are added to it, with one they are compared.
+    """
+
+    file: OnnxFile | None
+    expected: Mapping[str, torch.Tensor]
+    recorded: list[np.ndarray]
+    batches: int = 0
+    equal: int = 0
+    compared: int = 0
+    difference: float = 0.0
+    rows: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    batch: Batch = field(default_factory=dict)
+
+    def attach(self, model: PreTrainedModel) -> None:
+        """Watch the head. Raises ValueError if the script would not take that of the folder."""
+        name = next(name for name in HEADS if hasattr(model, name))
+        head = model.get_submodule(name)
+        for part, tensor in head.state_dict().items():
+            if not torch.equal(tensor.cpu(), self.expected[f"{name}.{part}"]):
+                raise UserError("the data has other labels than the model, so that it cannot be scored with them")
+        if self.file is not None:
+            model.bert = _Nothing(model.config.hidden_size)
+        model.register_forward_pre_hook(self._before, with_kwargs=True)
+        head.register_forward_hook(lambda _, __, logits: self._at_head(model, logits))
+
+    def _before(self, _: torch.nn.Module, args: tuple, batch: dict[str, Any]) -> None:
+        self.batch = {name: batch[name].cpu().numpy() for name in INPUTS}
+        ids, types, mask = (self.batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))
+        for row in range(len(ids)):
+            length = int(mask[row].sum(-1).max())
+            self.rows.append((ids[row][..., :length], types[row][..., :length]))
+
+    def _at_head(self, model: PreTrainedModel, logits: torch.Tensor) -> torch.Tensor:
+        if self.file is None:
+            self.recorded.append(logits.float().cpu().numpy())
+            return logits
+        outputs = self.file(self.batch)
+        found = np.stack([*outputs.values()], -1) if len(outputs) > 1 else next(iter(outputs.values()))
+        theirs = found.reshape(logits.shape)
+        self._compare(model, self.recorded[self.batches], theirs)
+        self.batches += 1
+        return torch.from_numpy(theirs).to(logits)
+
+    def _compare(self, model: PreTrainedModel, ours: np.ndarray, theirs: np.ndarray) -> None:
+        real = self.batch["attention_mask"].astype(bool)
+        per_token = ours.ndim == 3
+        real = real if per_token else np.ones(len(ours), dtype=bool)
+        self.difference = max(self.difference, float(np.abs(ours - theirs)[real].max()))
+        choices = self.batch["input_ids"].shape[1] if self.batch["input_ids"].ndim == 3 else None
+        one, other = (decisions(model, logits, real, choices) for logits in (ours, theirs))
+        if one is not None and other is not None:
+            same = one == other
+            self.equal, self.compared = self.equal + int(same.sum()), self.compared + same.size
+
+    @property
+    def agreement(self) -> float | None:
+        return self.equal / self.compared if self.compared else None
+
+
+def decisions(model: PreTrainedModel, logits: np.ndarray, real: np.ndarray, choices: int | None) -> np.ndarray | None:
+    """What the logits decide, row by row or token by token; None for scores.
+
+    Args:
+        logits: of a head, (B, C), (B, L, C), or (B * choices, 1).
+        real: which rows or tokens count.
+    """
+    if hasattr(model, "qa_outputs"):
+        return np.where(real[..., None], logits, -np.inf).argmax(1)  # start and end
+    if choices:
+        return logits.reshape(-1, choices).argmax(1)
+    if model.config.problem_type == "multi_label_classification":
+        thresholds = stored_thresholds(model.config) or [0.5] * logits.shape[-1]
+        return gives(probabilities(logits), thresholds)
+    if logits.shape[-1] == 1:
+        return None
+    return logits.argmax(-1)[real]
+
+
+class Validation:
+    """The validation data of a run, as its script reads it.
+
+    Args:
+        folder: the folder of the finished run.
+        run: its run.json.
+        state: the tensors of the network, by name.
+
+    Attributes:
+        missing: why there is none; "" if there is.
+    """
+
+    def __init__(self, folder: Path, run: dict[str, Any] | None, state: Mapping[str, torch.Tensor], given: list[Path]):
+        self.folder, self.run, self.state, self.missing = folder, run, state, ""
+        self.parts: list[Source] = []
+        self.train: Source | None = None
+        self.builtin = False
+        self.recorded: list[np.ndarray] = []  # torch's logits
+        if run is None:
+            self.missing = "the folder has no run.json, which names the validation data"
+            return
+        if SCRIPTS[run["script"]].pretrains:
+            self.missing = "of a pre-trained network no validation score is compared"
+            return
+        flags = run["flags"]
+        named = [flags.get(name) for name in ("train_file", "validation_file", "data_dir", "dataset_name")]
+        task = str(flags.get("task_name") or "builtin_")
+        self.builtin = not any(named) and task.startswith("builtin_") and run["script"] != "run_swag.py"
+        found = sources(run, given)
+        self.parts = [one for one in found if one.split.startswith("validation")]
+        self.train = next((one for one in found if one.split == "train" and one.path), None)
+        lost = [one.finding.reason for one in self.parts if one.path is None]
+        if lost or not (self.parts or self.builtin):
+            self.missing = lost[0] if lost else "run.json names no file of it"
+
+    @property
+    def name(self) -> str:
+        """What is scored, for the record."""
+        return "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
+
+    def evaluate(self, file: OnnxFile | None) -> Evaluation:
+        """Score the network of the folder, which comes first, or an exported file in its place."""
+        scores: dict[str, float | None] = {}
+        if file is None:
+            self.recorded.clear()
+        watch, metric = _Watch(file, self.state, self.recorded), ""
+        for path in [one.path for one in self.parts] or [None]:
+            flags = [] if path is None else [f"--validation_file={path}"]
+            called = self._call(flags, watch)
+            metric = called["metric"]
+            value, factor = called["results"].get(metric), percent_factor(called["results"])
+            scores[path.name if path else "built-in"] = None if value is None else float(value) * factor
+        return Evaluation(metric, scores, watch.agreement, watch.difference, watch.rows)
+
+    def training_rows(self, file: str | None) -> Features:
+        """The features of the training data, or of another file that the script reads as training data.
+
+        Raises:
+            ValueError: there is no such data, or it is the validation data.
+        """
+        if file is None and not self.builtin and (self.run is None or self.train is None):
+            raise UserError(
+                "--quantize static needs text to calibrate with, and the folder's training data is not at hand; give "
+                "--calibration FILE with text of the kind that the model was trained on"
+            )
+        path = Path(file).absolute() if file else self.train.path if self.train else None
+        if path is None:
+            return self._call([], None)["train"]
+        check_not_validation(path, self.run)
+        held_out = next((one.path for one in self.parts if one.path), path)
+        return self._call([f"--train_file={path}", f"--validation_file={held_out}"], None)["train"]
+
+    def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
+        """Let the script read its data and, with a watch, evaluate; return what was seen."""
+        assert self.run is not None
+        module, seen = _script(self.run["script"]), dict[str, Any]()
+        build = module.build_task_network
+
+        def build_task_network(*args: Any, **options: Any) -> Any:
+            model, hashes = build(*args, **options)
+            if watch:
+                watch.attach(model)
+            return model, hashes
+
+        def fine_tune(run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any):
+            seen.update(train=train, metric=metric)
+            if watch:
+                if self.builtin and not _same_data(origin.data, self.run):
+                    raise UserError("this Python's documentation is another one than the run read")
+                seen["results"] = evaluate(model.to(run.device), 0)[0]
+            raise _Done
+
+        module.build_task_network, module.fine_tune = build_task_network, fine_tune
+        with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, _captured() as said:
+            words = [f"--model_name_or_path={self.folder}", f"--output_dir={place}/run", "--save_steps=0"]
+            words += [*evaluation_flags(self.run), "--mixed_precision=no", "--unpad_inputs=false", *flags]
+            try:
+                module.main(words)
+            except _Done:
+                return seen
+            except SystemExit as error:
+                lines = said.getvalue().strip().splitlines() or ["no message"]
+                raise UserError(f"{self.run['script']} refuses this folder: {lines[-1]}") from error
+        raise AssertionError("the script has not evaluated")
+
+
+def check_not_validation(path: Path, run: dict[str, Any] | None) -> None:
+    """Refuse to calibrate with what scores the result; its hash decides, whatever it is called."""
+    splits = ((run or {}).get("data") or {}).get("splits", {}) if isinstance((run or {}).get("data"), dict) else {}
+    held_out = {part.get("sha256") for split, part in splits.items() if split.startswith(("validation", "test"))}
+    trained = {part.get("sha256") for split, part in splits.items() if split == "train"}
+    if path.is_file() and sha256(path) in held_out - trained:
+        raise UserError(
+            f"--calibration {path}: this is the data that scores the result; calibrate with text of the training"
+        )
+
+
+def plain_rows(path: str, tokenizer: Any, length: int) -> Features:
+    """The lines of a text file as rows, for networks that no script of fine-tuning has made.
+
+    Raises:
+        ValueError: the file has no text.
+    """
+    lines = [line.strip() for _, line in numbered_lines(path) if line.strip()][: 4 * CALIBRATION_ROWS]
+    if not lines:
+        raise UserError(f"--calibration {path}: expected text, one or more lines of it; found 0 rows")
+    found = tokenizer(lines, truncation=True, max_length=length, return_token_type_ids=True)
+    return Features({name: found[name] for name in ("input_ids", "token_type_ids")}, tokenizer.pad_token_id)
+
+
+def calibration_batches(features: Features, size: int = 8) -> list[Batch]:
+    """Batches of at most CALIBRATION_ROWS rows, drawn from all rows with one seed."""
+    drawn = np.random.default_rng(0).permutation(len(features))[:CALIBRATION_ROWS]
+    parts = (drawn[begin : begin + size] for begin in range(0, len(drawn), size))
+    collated = (features.collate(part) for part in parts)
+    return [{name: batch[name].numpy().astype(np.int64) for name in INPUTS} for batch in collated]
+
+
+def padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], pad_token_id: int) -> Batch:
+    """Rows (L,) or (C, L) as one batch."""
+    longest = max(ids.shape[-1] for ids, _ in rows)
+    batch: dict[str, list[np.ndarray]] = {name: [] for name in INPUTS}
+    for ids, types in rows:
+        room = [(0, 0)] * (ids.ndim - 1) + [(0, longest - ids.shape[-1])]
+        batch["input_ids"].append(np.pad(ids, room, constant_values=pad_token_id))
+        batch["attention_mask"].append(np.pad((ids != pad_token_id).astype(np.int64), room))
+        batch["token_type_ids"].append(np.pad(types, room))
+    return {name: np.stack(column).astype(np.int64) for name, column in batch.items()}
+
+
+def _same_data(data: dict[str, Any], run: dict[str, Any]) -> bool:
+    def content(of: dict[str, Any]) -> list[Any]:
+        splits = of["splits"].items()
+        return [part.get("sha256") for split, part in splits if split.startswith("validation")]
+
+    return content(data) == content(run["data"])
+
+
+def _script(name: str) -> Any:
+    """The module of a script, a new one for every call."""
+    spec = importlib.util.spec_from_file_location(f"bert_repro_{Path(name).stem}", path_of(name))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[io.StringIO]:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        yield said

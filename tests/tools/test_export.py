@@ -1,0 +1,257 @@
+"""bert_training/tools/export.py: what is refused, the gate on the score, and real files where onnxruntime is there.
+
+Most tests put torch's own network in the place of a file, because torch's exporter takes seconds.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from transformers import AutoTokenizer
+
+from bert_training.engine.errors import report_errors
+from bert_training.tools import export, export_scores, onnx_files
+from tests.helpers import short_runs
+from tests.helpers.model_folders import edit_json
+from tests.helpers.small_networks import small_config
+from tokenization.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory, tokenizer_folder, vocab):
+    """A function that saves a random network of a class with its tokenizer, once."""
+
+    def save(name: str, **config) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        torch.manual_seed(0)
+        config = small_config(vocab_size=len(vocab), max_position_embeddings=64, initializer_range=0.3, **config)
+        getattr(transformers, name)(config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def torch_as_file(monkeypatch):
+    """Files hold the factor by which the numbers of torch's network are wrong: 1 in float32, and here 8 bits' own."""
+    factors = {export.WHOLE: 1.0, export.SMALL: 1.0}
+    networks = []
+
+    def write(model, outputs, example, path, opset):
+        networks.append((model, outputs))
+        path.write_text("whole")
+
+    class File:
+        def __init__(self, path):
+            self.factor = factors[f"onnx/{path.name}"]
+
+        def __call__(self, batch):
+            (model, outputs) = networks[-1]
+            with torch.inference_mode():
+                found = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
+            return {name: self.factor * found[name].numpy() for name in outputs}
+
+    monkeypatch.setattr(export, "check_installed", lambda opset: {})
+    monkeypatch.setattr(export, "write_onnx", write)
+    monkeypatch.setattr(export, "quantize", lambda whole, small, calibration: small.write_text("small"))
+    monkeypatch.setattr(export, "OnnxFile", File)
+    monkeypatch.setattr(export, "ROUNDS", 1)
+    return factors
+
+
+def status(*words) -> int:
+    return report_errors(lambda: export.main([str(word) for word in words]))
+
+
+SCORES = {"run_glue": "eval_accuracy", "run_squad": "eval_f1", "run_ner": "eval_f1", "run_swag": "eval_accuracy"}
+
+
+@pytest.mark.parametrize("script", SCORES)
+def test_a_file_is_scored_as_the_run_was(finished_runs, torch_as_file, tmp_path, script, capsys):
+    """The score is that of all_results.json, and all decisions are torch's."""
+    assert not status(finished_runs[script], "--quantize", "dynamic", "--output_dir", tmp_path / "out")
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    results = json.loads((finished_runs[script] / "all_results.json").read_text())
+    assert record["metric"] == SCORES[script] and record["forced"] == []
+    for one in (record["torch"], *record["files"].values()):
+        (score,) = one["scores"].values()
+        assert score == pytest.approx(results[SCORES[script]] * (1 if script == "run_squad" else 100))
+    assert {one["agreement"] for one in record["files"].values()} == {1.0}
+    assert "| onnx/model_quantized.onnx | " in capsys.readouterr().out
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert "auto_map" not in config and (tmp_path / "out/tokenizer.json").is_file()
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory, pretrained, run_data) -> Path:
+    """A finished folder of run_glue.py that gives every text its label."""
+    place = tmp_path_factory.mktemp("learned") / "run_glue"
+    with pytest.MonkeyPatch.context() as patch:
+        short_runs.no_pictures(patch)
+        more = ["--max_steps", "40", "--learning_rate", "1e-3"]
+        short_runs.start("run_glue", short_runs.flags("run_glue", run_data, place, pretrained, *more))
+    assert json.loads((place / "all_results.json").read_text())["eval_accuracy"] == 1
+    return place
+
+
+def test_a_worse_file_leaves_nothing_behind(learned, torch_as_file, tmp_path, capsys):
+    torch_as_file[export.SMALL] = -1.0  # turns every decision around
+    words = (learned, "--quantize", "dynamic", "--output_dir", tmp_path / "out")
+    assert status(*words) == 2
+    error = capsys.readouterr().err
+    assert "onnx/model_quantized.onnx: eval_accuracy fell from 100.00 to 0.00" in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob("*.incomplete"))
+    assert not status(*words, "--force")
+    assert "kept because of --force" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out/export.json").read_text())["forced"]
+
+
+def test_without_validation_data_the_outputs_are_compared(model_of, torch_as_file, tmp_path, capsys):
+    folder = model_of("BertForMaskedLM")
+    assert not status(folder, "--quantize", "dynamic", "--output_dir", tmp_path / "out")
+    assert "no validation data; the folder has no run.json" in capsys.readouterr().out
+    torch_as_file[export.SMALL] = 3.0
+    assert status(folder, "--quantize", "dynamic", "--output_dir", tmp_path / "bad") == 2
+    assert "its outputs differ from torch's by up to" in capsys.readouterr().err
+    torch_as_file[export.WHOLE] = 1.01
+    assert status(folder, "--output_dir", tmp_path / "bad") == 2 and not (tmp_path / "bad").exists()
+
+
+def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs, torch_as_file, tmp_path):
+    assert not status(finished_runs["run_pretraining"], "--encoder_alone", "--output_dir", tmp_path / "out")
+    modules = json.loads((tmp_path / "out/modules.json").read_text())
+    assert [one["type"].split(".")[-1] for one in modules] == ["Transformer", "Pooling", "Normalize"]
+    assert json.loads((tmp_path / "out/config.json").read_text())["architectures"] == ["BertModel"]
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    assert record["outputs"] == ["last_hidden_state"]
+    assert record["files"][export.WHOLE]["smallest_cosine"] == pytest.approx(1)
+
+
+def rewritten(folder: Path, place: Path, **fields) -> Path:
+    shutil.copytree(folder, place)
+    edit_json(place / "config.json", **fields)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "message"),
+    [
+        ({"quantization_config": {"bits": 8}}, (), "the weights are quantised already"),
+        ({"architectures": ["BertForTokenClassification"]}, (), "has no weights|weights with transformers' names"),
+        ({"architectures": ["BertFeatureTagger"]}, (), "expected in 'architectures' one of"),
+        ({"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}}, (), "id2label and label2id contradict"),
+        ({}, ("--calibration", "x.txt"), "--calibration has no effect with --quantize none"),
+        ({}, ("--max_drop", "-1"), "--max_drop must be 0 or more"),
+        ({}, ("--quantize", "static", "--calibration", "EMPTY"), "expected text, one or more lines of it; found 0"),
+        ({}, ("--quantize", "static"), "needs --calibration FILE"),
+    ],
+)
+def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, words, message):
+    folder = rewritten(model_of("BertForMaskedLM"), tmp_path / "model", **fields)
+    (tmp_path / "empty.txt").write_text("\n \n")
+    words = [str(tmp_path / "empty.txt") if word == "EMPTY" else word for word in words]
+    assert status(folder, *words, "--output_dir", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert any(part in error for part in message.split("|")) and error.count("\n") == 1, error
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
+    (tmp_path / "exported/onnx").mkdir(parents=True)
+    (tmp_path / "exported/onnx/model.onnx").write_text("")
+    for place in (tmp_path / "exported", tmp_path / "exported/onnx/model.onnx"):
+        with pytest.raises(UserError, match="export"):
+            export.open_model(place, False)
+    place = copy_of_run("run_glue")
+    run = json.loads((place / "run.json").read_text())
+    config = json.loads((place / "config.json").read_text())
+    labels = run["data"]["labels"]
+    with pytest.raises(UserError, match="in this order"):
+        edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
+        export.check_labels(place / "config.json", edited, run)
+    export.check_labels(place / "config.json", config, run)
+
+
+def test_validation_data_does_not_calibrate(tmp_path):
+    (tmp_path / "renamed.csv").write_text("text,label\n")
+    digest = export_scores.sha256(tmp_path / "renamed.csv")
+    run = {"data": {"splits": {"train": {"sha256": "0"}, "validation": {"sha256": digest}}}}
+    with pytest.raises(UserError, match="calibrate with text of the training"):
+        export_scores.check_not_validation(tmp_path / "renamed.csv", run)
+
+
+def test_training_rows_are_those_of_the_script(finished_runs, run_data):
+    """Static quantisation is calibrated with what the network was trained on, as it was trained on it."""
+    folder = finished_runs["run_swag"]
+    run = json.loads((folder / "run.json").read_text())
+    rows = export_scores.Validation(folder, run, {}, []).training_rows(None)
+    batches = export_scores.calibration_batches(rows, size=3)
+    assert [len(batch["input_ids"]) for batch in batches] == [3, 3, 2] and batches[0]["input_ids"].shape[1] == 4
+
+
+def test_packages_and_opsets_that_are_not_there(monkeypatch):
+    monkeypatch.setattr(onnx_files.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs onnx, onnxruntime, onnxscript, not installed here; pip install"):
+        onnx_files.check_installed(18)
+    monkeypatch.undo()
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    for opset in (11, 999):
+        with pytest.raises(UserError, match=f"--opset: expected a number from 18, .*; got {opset}"):
+            onnx_files.check_installed(opset)
+
+
+# --- real files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
+@pytest.mark.parametrize("name", [name for name in export.HEADS if name != "BertForPreTraining"])
+def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property):
+    """At other batch sizes and lengths than those of the export."""
+    for package in onnx_files.PACKAGES:
+        pytest.importorskip(package)
+    model = export.open_model(model_of(name), False)
+    whole, small = tmp_path / "model.onnx", tmp_path / "model_quantized.onnx"
+    onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), whole, 18)
+    difference, share = export.difference_of(model, onnx_files.OnnxFile(whole))
+    record_property("largest difference", difference)
+    assert share < 1e-4
+    batches = [model.batch([row]) for row in model.rows()] if name == "BertForSequenceClassification" else None
+    onnx_files.quantize(whole, small, batches)
+    _, share = export.difference_of(model, onnx_files.OnnxFile(small))
+    assert share < export.MOST_DIFFERENCE["8 bits"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, capsys):
+    """The scales of the last product, of the scores of all pieces, times 3."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    words = (model_of("BertForMaskedLM"), "--quantize", "dynamic", "--output_dir")
+    quantize = export.quantize
+
+    def badly(whole, small, calibration):
+        quantize(whole, small, calibration)
+        graph = onnx.load(small)
+        weights = [
+            one for one in graph.graph.initializer if one.name.startswith("val_") and one.name.endswith("_scale")
+        ]
+        scales = [one for one in weights if one.dims and one.dims[0] > 1][-1:]
+        assert scales, [one.name for one in graph.graph.initializer]
+        for scale in scales:
+            wrong = 3 * onnx.numpy_helper.to_array(scale)
+            scale.CopyFrom(onnx.numpy_helper.from_array(wrong, scale.name))
+        onnx.save(graph, small)
+
+    monkeypatch.setattr(export, "quantize", badly)
+    assert status(*words, tmp_path / "bad") == 2
+    assert "model_quantized.onnx: its outputs differ from torch's" in capsys.readouterr().err
+    assert not (tmp_path / "bad").exists()
