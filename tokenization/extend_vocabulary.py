@@ -184,7 +184,7 @@ def read_words(path: str | PathLike[str], tokenizer: "PreTrainedTokenizerBase") 
         if not (word := line.strip(BLANKS)):
             continue
         place = f"{path}:{number}"
-        if any(unicodedata.category(char) in ("Cc", "Cs") or char == "\ufffd" for char in word):
+        if any(unicodedata.category(char) in ("Cc", "Cs") or char == "\ufffd" for char in word.replace("\t", " ")):
             raise UserError(f"{place}: expected a word in UTF-8, got {word[:40]!a}; convert the file to UTF-8")
         if len(word) > MAX_WORD_LENGTH:
             raise UserError(
