@@ -273,7 +273,7 @@ def test_counts_of_a_mixture_follow_its_shares(tokenizer, tmp_path):
         corpora.append(corpus_of([document], tokenizer, tmp_path / name))
     sizes = [corpus.unigrams.sum() for corpus in corpora]
     counts = mixed_counts(corpora, [0.75, 0.25])
-    for corpus, size, share in zip(corpora, sizes, (0.75, 0.25)):
+    for corpus, share in zip(corpora, (0.75, 0.25)):
         assert counts[corpus.unigrams > 0].sum() == pytest.approx(share * sum(sizes))
     assert np.array_equal(mixed_counts(corpora[:1], [1.0]), corpora[0].unigrams)
     assert np.array_equal(mixed_counts(corpora, [1.0, 0.0]), corpora[0].unigrams)
