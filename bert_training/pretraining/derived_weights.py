@@ -125,8 +125,7 @@ def mixed_counts(corpora: Sequence[Corpus], shares: Sequence[float]) -> np.ndarr
     sizes = [corpus.unigrams.sum() for corpus in corpora]
     total = sum(size for size, share in zip(sizes, shares, strict=True) if share)
     parts = [corpus.unigrams * (share * total / size) for corpus, share, size in zip(corpora, shares, sizes)]
-    counts: np.ndarray = np.sum(parts, axis=0, dtype=np.float64)
-    return counts
+    return np.stack(parts).sum(0)
 
 
 def _lacks_head(new: Sequence[str]) -> bool:
