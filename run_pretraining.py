@@ -97,8 +97,9 @@ def main(argv: list[str] | None = None) -> None:
     run = start_run(args)
 
     announce_recipe(run)
-    check_early(args)
+    begun = check_early(args)
     probed = probes.read_tables(args.probe)
+    probes.check_unchanged(probed, begun)
     text = checked_text(run)
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))

@@ -105,12 +105,15 @@ class WordList(NamedTuple):
 
 
 def extend_vocabulary(
-    tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str] | None, new: int | Sequence[str]
+    tokenizer: "PreTrainedTokenizerBase",
+    texts: Iterable[str] | Mapping[str, int] | None,
+    new: int | Sequence[str],
 ) -> Extended:
     """Extend a tokenizer, which stays as it is itself.
 
     Args:
-        texts: the text on which pieces are saved; None if a list is given and nothing is to be counted.
+        texts: the text on which pieces are saved, or its words with their counts (``count_mixed_words``); None if a
+            list is given and nothing is to be counted.
         new: how many pieces to choose, or the pieces (``read_words``).
 
     Raises:
@@ -121,6 +124,8 @@ def extend_vocabulary(
     if texts is None:
         assert not isinstance(new, int)
         words: Counter[str] = Counter()
+    elif isinstance(texts, Mapping):
+        words = Counter(texts)
     else:
         words = count_words(texts, *rules)
     before = _pieces_of(words, known).total()
@@ -136,6 +141,23 @@ def extend_vocabulary(
     pieces = [NewPiece(piece, row, saved[piece], split_piece(piece, known) or unknown) for row, piece in rows.items()]
     counts = _pieces_of(words, known | set(saved), *unknown)
     return Extended(extended, pieces, filled, before, counts.total(), words.total(), dict(counts))
+
+
+def count_mixed_words(
+    tokenizer: "PreTrainedTokenizerBase", sources: Iterable[Iterable[str]], shares: Sequence[float]
+) -> Counter[str]:
+    """The words of a text of which each source has its share, with their counts.
+
+    Only counts are made smaller: those of the source that is read most often, for its size, stay. So a word that occurs
+    once has a count of at most 1.
+    """
+    counts = [count_words(texts, *_rules(tokenizer)) for texts in sources]
+    rates = [share / max(1, words.total()) for words, share in zip(counts, shares, strict=True)]
+    mixed: dict[str, float] = {}
+    for words, rate in zip(counts, rates):
+        for word, count in words.items():
+            mixed[word] = mixed.get(word, 0.0) + count * (rate / max(rates))
+    return Counter({word: whole for word, count in mixed.items() if (whole := round(count))})
 
 
 def check_extendable(tokenizer: "PreTrainedTokenizerBase") -> None:
@@ -162,7 +184,7 @@ def read_words(path: str | PathLike[str], tokenizer: "PreTrainedTokenizerBase") 
         if not (word := line.strip(BLANKS)):
             continue
         place = f"{path}:{number}"
-        if any(unicodedata.category(char) in ("Cc", "Cs") or char == "\ufffd" for char in word):
+        if any(unicodedata.category(char) in ("Cc", "Cs") or char == "\ufffd" for char in word.replace("\t", " ")):
             raise UserError(f"{place}: expected a word in UTF-8, got {word[:40]!a}; convert the file to UTF-8")
         if len(word) > MAX_WORD_LENGTH:
             raise UserError(

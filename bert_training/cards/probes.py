@@ -66,7 +66,8 @@ def in_words(results: Mapping[str, Any]) -> str:
 def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mapping[str, Any]]) -> str | None:
     """A sentence for a run whose held-out loss falls while no probe rises; None for any other run.
 
-    A probe has risen if its better vector is above its first score by more than one standard error of an accuracy.
+    A probe has risen if its better vector is above its first score by more than one standard error of an accuracy. One
+    that began so high that it cannot rise says nothing.
 
     Args:
         probes: of run.json: name -> facts, with the number of rows held out.
@@ -80,10 +81,17 @@ def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Ma
     said = []
     for name, facts in probes.items():
         values = [curves[f"{name}, {view}"][1] for view in VIEWS if f"{name}, {view}" in curves]
+        if not values:  # a probe that was added when the run was resumed
+            continue
         before, now = max(found[0] for found in values), max(found[-1] for found in values)
-        if now > before + math.sqrt(before * (1 - before) / facts["held_out"]):
+        risen = before + math.sqrt(before * (1 - before) / facts["held_out"])
+        if now > risen:
             return None
+        if risen >= 1:  # too good at first for any score to be higher
+            continue
         said.append(f"{name} {before:.1%} at first, {now:.1%} now")
+    if not said:
+        return None
     return (
         f"the held-out loss has fallen from {losses[0]:.2f} to {losses[-1]:.2f}, but no probe has risen by more than "
         f"its standard error ({'; '.join(said)}): the training may not help these tasks; compare fine-tuned models "

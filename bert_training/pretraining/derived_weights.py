@@ -12,6 +12,7 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
+from bert_training.flags.mixtures import mean_shares
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.new_rows import (
     Origins,
@@ -110,13 +111,21 @@ def count_new_weights(
 ) -> None:
     """Set the output biases of what ``derive_weights`` has made, from counts of the training text."""
     made = run.facts.get("derived_weights") or {}
-    counts = torch.from_numpy(sum(corpus.unigrams.astype(np.float64) for corpus in corpora))
+    counts = torch.from_numpy(mixed_counts(corpora, mean_shares(vars(run.args))))
     if made.get("head"):
         if not model.config.is_decoder:
             counts[corpora[0].manifest["special_ids"]] = 0  # a masked LM never predicts [UNK]
         set_bias_of_head(model, ((counts + 0.5) / (counts + 0.5).sum()).log())
     elif made.get("pieces"):
         set_counted_biases(model, new_pieces_of(run.args, tokenizer), counts)
+
+
+def mixed_counts(corpora: Sequence[Corpus], shares: Sequence[float]) -> np.ndarray:
+    """(V) how often the training reads each piece, in as many tokens as all sources with a share have together."""
+    sizes = [corpus.unigrams.sum() for corpus in corpora]
+    total = sum(size for size, share in zip(sizes, shares, strict=True) if share)
+    parts = [corpus.unigrams * (share * total / size) for corpus, share, size in zip(corpora, shares, sizes)]
+    return np.stack(parts).sum(0)
 
 
 def _lacks_head(new: Sequence[str]) -> bool:

@@ -25,12 +25,15 @@ OF_CORPUS = ("text_column", "max_train_documents", "validation_split", "mixture"
 OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
 
 
-def check_early(args: PretrainingArguments) -> None:
+def check_early(args: PretrainingArguments) -> dict[str, Any]:
     """Check the flags and files that do not depend on the vocabulary.
 
     They are the flags that an unfinished run in the folder was started with, the shape of the network, the length of
     its inputs, the checkpoint to start or resume from, the tokenizer if one is given, the folders of corpora that are
     still to be written, and the held-out text if it is in files of its own.
+
+    Returns:
+        What run.json says of the run that is resumed; {} if none is.
 
     Raises:
         ValueError: one of them is wrong.
@@ -54,6 +57,7 @@ def check_early(args: PretrainingArguments) -> None:
             refuse_links(corpus)
     if args.validation_file:
         check_text(args.validation_file, objective_of(vars(args)), args.text_column)
+    return begun
 
 
 def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrainedTokenizerBase) -> None:

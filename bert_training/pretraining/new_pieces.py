@@ -13,6 +13,7 @@ from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
+from bert_training.flags.mixtures import is_mixed, mean_shares
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.networks.vocabularies import say
@@ -20,7 +21,13 @@ from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
-from tokenization.extend_vocabulary import check_extendable, extend_vocabulary, read_words, remarks_in_lines
+from tokenization.extend_vocabulary import (
+    check_extendable,
+    count_mixed_words,
+    extend_vocabulary,
+    read_words,
+    remarks_in_lines,
+)
 from tokenization.fingerprint import tokenizer_sha256
 
 RECORD = "new_pieces.json"
@@ -68,12 +75,17 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
     if asked is None:
         asked = sha256(Path(str(args.extend_vocab)))
     share = 0.0 if args.validation_file else args.validation_split
-    key = json.dumps([asked, tokenizer_sha256(base), text.fingerprint, share])
+    shares = mean_shares(vars(args)) if is_mixed(vars(args)) else None
+    key = json.dumps([asked, tokenizer_sha256(base), text.fingerprint, share, *([shares] if shares else [])])
     folder = run.output_dir / "corpus" / f"vocabulary-extended-{zlib.crc32(key.encode()):08x}"
     if not (folder / RECORD).exists():  # it exists after an interruption, and on the other processes
         run.say("choosing new pieces" if args.new_pieces else f"adding the words of {args.extend_vocab}")
         new = args.new_pieces or read_words(str(args.extend_vocab), base).pieces
-        extended = extend_vocabulary(base, _training_lines(text, share), new)
+        if shares:
+            files = (_training_lines(text.of_file(number), share) for number in range(len(shares)))
+            extended = extend_vocabulary(base, count_mixed_words(base, files, shares), new)
+        else:
+            extended = extend_vocabulary(base, _training_lines(text, share), new)
         for line in extended.summary():
             run.say(line)
         make_folder(folder.parent)

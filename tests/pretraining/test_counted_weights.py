@@ -20,6 +20,7 @@ from bert_training.pretraining.counted_weights import (
     most_frequent,
     set_counted_weights,
 )
+from bert_training.pretraining.derived_weights import mixed_counts
 from bert_training.pretraining.initial_attention import number_of_frequencies
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_corpora import make_tokenizer, random_documents
@@ -263,3 +264,16 @@ def test_counts_above_the_integers_of_float32(tokenizer, tmp_path, monkeypatch):
     piece = int(most_frequent(corpus)[0])
     pairs = 100 * (int(corpus.unigrams[piece]) - 2)  # The only one of the second document has no equal beside it.
     assert float(count_neighbours(corpus, torch.tensor([piece]))[piece, 0]) == 2 * pairs > 2**24
+
+
+def test_counts_of_a_mixture_follow_its_shares(tokenizer, tmp_path):
+    corpora = []
+    for name, document in (("a", ["hello hello hi"]), ("b", ["north south"] * 30)):
+        (tmp_path / name).mkdir()
+        corpora.append(corpus_of([document], tokenizer, tmp_path / name))
+    sizes = [corpus.unigrams.sum() for corpus in corpora]
+    counts = mixed_counts(corpora, [0.75, 0.25])
+    for corpus, share in zip(corpora, (0.75, 0.25)):
+        assert counts[corpus.unigrams > 0].sum() == pytest.approx(share * sum(sizes))
+    assert np.array_equal(mixed_counts(corpora[:1], [1.0]), corpora[0].unigrams)
+    assert np.array_equal(mixed_counts(corpora, [1.0, 0.0]), corpora[0].unigrams)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from bert_training.pretraining.held_out import is_held_out
 from bert_training.tools.vocabulary import main as vocabulary
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.pretraining_runs import pretrain
@@ -36,7 +37,7 @@ def listed(domain) -> Path:
     return path
 
 
-def flags(folder: Path, weights: Path, domain: Path, *more: object, steps: int = 4) -> list[str]:
+def flags(folder: Path, weights: Path, domain: Path | str, *more: object, steps: int = 4) -> list[str]:
     own = f"--output_dir {folder} --model_name_or_path {weights} --train_file {domain} --max_steps {steps} {SHORT}"
     return [*own.split(), *map(str, more)]
 
@@ -165,6 +166,17 @@ def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tm
     drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
     losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
     assert losses[0] < losses[1] - 1
+
+
+def test_neither_held_out_nor_hardly_read_text_chooses_the_pieces(tmp_path, pretrained):
+    trained = [text for n in range(90) if not is_held_out([text := f"the old house {n} hepatitis"], 0.2)]
+    held_out = [text for n in range(400) if is_held_out([text := f"the house {n}{' nivolumab' * 9}"], 0.2)]
+    (tmp_path / "domain.txt").write_text("\n\n".join([*trained, *held_out]))
+    (tmp_path / "general.txt").write_text("\n\n".join(f"the other doctor {n} angiotensin" for n in range(300)))
+    files = f"{tmp_path}/domain.txt {tmp_path}/general.txt"
+    arguments = flags(tmp_path / "run", pretrained, files, "--mixture", 0.9, 0.1, "--extend_vocab", 1, steps=1)
+    saved = json.loads((pretrain(arguments) / "run.json").read_text())["new_pieces"]["saved"]
+    assert list(saved) == ["hepatitis"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from tokenization import build_tokenizer, load_vocab
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
     choose_pieces,
+    count_mixed_words,
     extend_vocabulary,
     put_pieces,
     read_words,
@@ -41,6 +42,14 @@ def test_the_pieces_that_save_most_come_first_and_fill_the_unused_rows():
     assert split("fade") == ["f", "##a", "##de"], "the tokenizer itself has changed"
     assert extended.counts["fade"] == 3
     assert "fade (saves 6, was f ##a ##de)" in extended.summary()[0]
+
+
+def test_a_mixture_makes_counts_smaller_and_never_larger():
+    sources = (["fade " * 6 + "chad"], ["abcde " * 40 + "xyz " * 2])  # 7 and 42 words
+    mixed = count_mixed_words(BASE, sources, [0.5, 0.5])
+    assert mixed == {"fade": 6, "chad": 1, "abcde": 7}  # 40 / 6, and 2 / 6, which is none
+    assert count_mixed_words(BASE, sources, [1, 0]) == {"fade": 6, "chad": 1}
+    assert [new.piece for new in extend_vocabulary(BASE, mixed, 1).pieces] == ["fade"]
 
 
 def test_savings_are_those_of_the_tokenizer_and_the_order_is_fixed():
@@ -119,6 +128,7 @@ def test_a_list_of_words(tmp_path):
         ("fade\ncaf\xe9\n".encode("latin-1"), r"words\.txt:2: expected UTF-8 text, got byte 0xe9"),
         ("fade\n".encode("utf-16-le"), r"words\.txt:1: holds a NUL byte"),
         ("fade\nca\ufffd".encode(), r"words\.txt:2: expected a word in UTF-8, got 'ca\\ufffd'"),
+        (b"fade\tdrug\n", r"none; for example, .*words\.txt:1: 'fade\\tdrug' is left out: it has white space"),
         (b"fade\nchad\nfade\n", r"words\.txt:3: expected each word once, but 'fade' is already in line 1"),
         (b"fade\nFADE\n", r"words\.txt:2: .*'FADE', which the tokenizer reads as 'fade', is already in line 1"),
         (b"fade\n" + b"a" * 101, r"words\.txt:2: expected a word of at most 100 characters, got 101"),

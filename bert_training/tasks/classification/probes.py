@@ -11,7 +11,7 @@ with and without probes, a training gives the same weights.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,30 @@ def _read(**flags: Any) -> ClassificationData:
     return divided(load_data(args), args)[None]
 
 
+def check_unchanged(tables: Tables, begun: Mapping[str, Any]) -> None:
+    """Check that a resumed run has the tables with which it began, because one curve is of one table.
+
+    Args:
+        begun: what run.json says of the run that is resumed; {} for a new one.
+
+    Raises:
+        ValueError: a table has changed.
+    """
+    then = begun.get("probes") or {}
+    for name, data in tables:
+        now, earlier = _source_of(data).get("sha256"), then.get(name, {}).get("sha256")
+        if earlier not in (None, now):
+            raise UserError(
+                f"--probe: the table {name!r} has changed since the run began, so that its scores cannot be compared "
+                "with the earlier ones; give it as it was, or under another name, or leave it out of --probe"
+            )
+
+
+def _source_of(data: ClassificationData) -> dict[str, Any]:
+    facts = data.splits["train"].facts
+    return {part: facts[part] for part in ("source", "sha256", "file_sha256") if part in facts}
+
+
 def tokenised(tables: Tables, tokenizer: PreTrainedTokenizerBase) -> list[Probe]:
     """The probes of these tables."""
     return [_probe(name, data, tokenizer) for name, data in tables]
@@ -118,7 +142,7 @@ def tokenised(tables: Tables, tokenizer: PreTrainedTokenizerBase) -> list[Probe]
 def _probe(name: str, data: ClassificationData, tokenizer: PreTrainedTokenizerBase) -> Probe:
     train, held_out = data.splits["train"], data.splits["validation"]
     count = len(train) + len(held_out)
-    facts = {part: train.facts[part] for part in ("source", "sha256", "file_sha256") if part in train.facts}
+    facts = _source_of(data)
     held_out = _spread(held_out, MOST_HELD_OUT)
     train = _spread(train, MOST_ROWS - len(held_out))
     used = replace(data, splits={"train": train, "validation": held_out})

@@ -127,3 +127,15 @@ def test_a_falling_loss_without_use_is_said():
     assert not_more_useful(losses[:1] + probed(0.5, 0.5, 0.5), facts) is None  # the loss has not fallen
     assert not_more_useful(losses + probed(0.5, 0.5), facts) is None  # too few evaluations
     assert not_more_useful(losses, {}) is None
+    assert not_more_useful(losses + probed(1.0, 1.0, 1.0), facts) is None  # it cannot rise
+    assert not_more_useful(losses + probed(0.5, 0.5, 0.5), {"other": facts["law"]}) is None
+
+
+def test_a_resumed_run_has_the_tables_with_which_it_began(tmp_path):
+    path = table(tmp_path / "law.csv")
+    before = probes.read_tables([str(path)])
+    begun = {"probes": {"law": {"sha256": before[0][1].splits["train"].facts["sha256"]}}}
+    for earlier in (begun, {}, {"probes": {"law": {}}}):
+        probes.check_unchanged(before, earlier)
+    with pytest.raises(UserError, match="the table 'law' has changed since"):
+        probes.check_unchanged(probes.read_tables([str(table(path, rows=60))]), begun)
