@@ -195,10 +195,9 @@ def evaluation_flags(run: dict) -> list[str]:
 def _split_flags(run: dict) -> list[str]:
     """The flags by which a fine-tuning that divided its training data finds the same part, as words of a command.
 
-    A training does not read the columns as the model stores them, so columns that are no text are named again. It
-    begins without the stored temperature, and finds it on the same rows.
+    A training begins without the stored temperature, and finds it on the same rows.
     """
-    names = ("validation_split", "folds", "fold", "split_seed", "group_column", "id_column", "weight_column")
+    names = ("validation_split", "folds", "fold", "split_seed", "group_column")
     given = [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
     return [*given, *(["--calibrate"] if run["flags"].get("calibrate") else [])]
 
