@@ -134,7 +134,8 @@ def main(argv: list[str] | None = None) -> None:
     if done == 0:
         run.log(event="corpus", unigram_entropy=unigram_entropy(corpora.train, mean_shares(vars(args))))
         if counted:
-            run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
+            rows = f"{counted:,} of {len(tokenizer):,} rows"
+            run.say(f"initial weights from counts of the training text, with embeddings of {rows}")
         if args.model_name_or_path and args.eval_steps:
             evaluate(run, 0, model, held_out, words_and_files, phases[0].length, speed)
         if args.eval_steps:
@@ -185,7 +186,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     limit = "" if args.limit_alphabet is None else f"{args.limit_alphabet}-"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{limit}{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
-        run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
+        run.say(f"learning a vocabulary of {args.vocab_size:,} rows")
         lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
@@ -285,7 +286,7 @@ def log_probes(
     scores = probes.score_probes(run, model, useful)
     if scores:
         run.log(event="probe", step=step, **scores)
-        run.say(f"step {step}: {in_words_of_probes(scores)}")
+        run.say(f"step {step}: probes {in_words_of_probes(scores)}")
     return scores
 
 

@@ -66,6 +66,12 @@ setup(
             "pillow>=10",
             "uvicorn>=0.30",
         ],
+        # The service of `bert-repro serve`, which needs the packages of "train" as well.
+        "serve": [
+            "fastapi>=0.132",
+            "pydantic>=2.10",
+            "uvicorn>=0.40",
+        ],
         # Other people's packages that tests/ecosystem and examples/ try, from the version on that was tried.
         "ecosystem": [
             "captum>=0.9,<1",

@@ -22,6 +22,7 @@ COMMANDS = {
     "verify": ("bert_training.tools.verify", "compute again what a finished folder claims, and say what differs"),
     "ask": ("bert_training.tools.ask", "ask a fine-tuned model about a text"),
     "app": ("bert_training.app.command", "try a trained model on a page in the browser, or make a Space of that page"),
+    "serve": ("bert_training.app.serve", "serve a finished model over HTTP"),
     "convert": (
         "bert_training.tools.convert",
         "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",

@@ -95,7 +95,7 @@ def train_wordpiece(
     if limit_alphabet is None and len(pieces) < vocab_size and len(characters) > ALPHABET:
         pieces = learn(_larger_alphabet(words, characters, vocab_size - len(pieces)))
     if len(pieces) < vocab_size:
-        logger.warning("the text gave %d pieces, fewer than the %d asked for", len(pieces), vocab_size)
+        logger.warning("the text gave %d rows, fewer than the %d asked for", len(pieces), vocab_size)
     for sentence in lost_characters(words, pieces):
         logger.warning("%s", sentence)
     if output_dir is not None:

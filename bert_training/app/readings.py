@@ -20,6 +20,8 @@ from bert_training.tasks.classification.last_token import with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, text_logits
 from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
+from bert_training.tasks.feature_extraction import Row as FeatureRow
+from bert_training.tasks.feature_extraction import extract, pool
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
@@ -396,6 +398,14 @@ def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
         TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
         for kind, first, after in found
     ]
+
+
+def vector(opened: OpenedModel, text: str) -> np.ndarray:
+    """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
+    row = _row(opened, check_text(text, "The text"))
+    line = [FeatureRow(row["input_ids"], row["token_type_ids"], slice(None))]
+    ((ids, vectors),) = extract(opened.model, [line], [-1], opened.tokenizer.pad_token_id, 1, opened.model.device)
+    return pool(ids, vectors, "mean")[0, 0]
 
 
 # --- inside the model ------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def _another_separator(kind: str, delimiter: str, header: str, separator: str) -
     if kind == ".csv":
         return (
             f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; give "
-            f"--delimiter {NAMES[separator]}"
+            f"--delimiter {NAMES[separator]} (a flag of run_glue.py and run_swag.py), or save it with {ours}"
         )
     remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
     remedy += ", or name it .csv" + ("" if separator == "," else " and give --delimiter")

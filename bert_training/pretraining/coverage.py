@@ -24,6 +24,10 @@ GIVEN = (
     "take a tokenizer that keeps them (strip_accents false in its tokenizer_config.json), or learn a vocabulary "
     "(no --tokenizer_name)",
 )
+WEIGHTS_GIVEN = (
+    "begin with a model of this language",
+    "begin with a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)",
+)
 LEARNT = ("give a larger --vocab_size or --limit_alphabet", "give --strip_accents false")
 
 
@@ -34,6 +38,8 @@ def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str
         pieces: of held-out text, the size of the vocabulary. One that was learnt has no characters that the training
             text lacks, and one that did not fill its rows has all that it was allowed to have.
     """
+    if args.model_name_or_path:
+        return WEIGHTS_GIVEN
     if args.tokenizer_name:
         return GIVEN
     if pieces is None or not args.validation_file:

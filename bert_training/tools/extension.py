@@ -120,9 +120,9 @@ def extend_folder(
         write_json(draft / RECORD, extended.facts())
         if model is not None:
             model.save_pretrained(draft)
-    what = f"{len(tokenizer):,} pieces"
+    what = f"a vocabulary of {len(tokenizer):,} rows"
     if model is not None:
-        what += f" and a {type(model).__name__} with {model.config.vocab_size:,} rows"
+        what += f" and a {type(model).__name__} with {model.config.vocab_size:,}"
     print(f"{what} in {target}")
 
 

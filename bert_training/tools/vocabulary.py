@@ -16,6 +16,7 @@ from bert_training.files.compressed_files import kind_of
 from bert_training.files.text_files import FORMS, read_texts
 from bert_training.flags.parsing import command_parser
 from bert_training.tools.extension import add_extension_flags, extend_from_flags
+from tokenization.extend_vocabulary import UNUSED
 from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
 
 
@@ -109,4 +110,6 @@ def main(argv: list[str] | None = None) -> None:
         limit_alphabet=args.limit_alphabet,
         tokenize_chinese_chars=args.tokenize_chinese_chars != "false",
     )
-    print(f"{len(pieces)} pieces in {args.output_dir}")
+    unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
+    part = f" ({unused} of them [unused])" if unused else ""
+    print(f"{len(pieces):,} rows{part} in {args.output_dir}")

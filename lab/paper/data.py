@@ -230,7 +230,7 @@ def prepare(folder: Path, args: PaperArguments, scale: Scale, text: TextFiles, p
         with sealed_folder(folder / DATA) as draft:
             documentation.write_files(draft, packages=not args.smoke, joined_by_module=True)
     if not _is_whole(folder / VOCABULARY):
-        print(f"learning a vocabulary of {scale.vocab_size:,} pieces", flush=True)
+        print(f"learning a vocabulary of {scale.vocab_size:,} rows", flush=True)
         documents = read_documents([folder / name for name in text.train])
         lines = (line for document in islice(documents, scale.max_train_documents) for line in document)
         cased = scale.keeps_case and plan.experiment.needs_case

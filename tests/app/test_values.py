@@ -20,7 +20,9 @@ VALUES = [
     *("a" * 19_999, "\u4e2d" * 20_001, "9" * 5000, b"a", [], [1], ["a"], {}, {"a": 1}),
 ]
 OWN = ("BertFeatureTagger", "BertBiLSTMForTokenClassification", "BertBiLSTMForQuestionAnswering")  # the same functions
-PAGES = [(name, {}) for name in HEADS if name not in OWN] + [("BertForMaskedLM", {"is_decoder": True})]
+AT_ONCE = ("BertForPreTraining", "BertForSequenceClassification", "BertForQuestionAnswering")
+SLOWLY = [(name, {}) for name in HEADS if name not in (*OWN, *AT_ONCE)] + [("BertForMaskedLM", {"is_decoder": True})]
+PAGES = [*((name, {}) for name in AT_ONCE), *(pytest.param(*page, marks=pytest.mark.slow) for page in SLOWLY)]
 
 
 def page_of(opened):

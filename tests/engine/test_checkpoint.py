@@ -62,12 +62,6 @@ def test_model_optimizer_and_schedule_are_restored(make_run, new_state):
     assert old.scheduler.get_last_lr() == new.scheduler.get_last_lr()
 
 
-def test_a_checkpoint_is_a_model_folder(make_run, new_state):
-    folder = save_checkpoint(make_run(), 7, new_state())
-    model = BertForSequenceClassification.from_pretrained(folder)
-    assert torch.equal(model.classifier.weight, new_state().model.classifier.weight)
-
-
 def test_the_oldest_is_removed_only_after_the_newest_is_complete(make_run, new_state, monkeypatch):
     run, state, removed = make_run(save_total_limit=2), new_state(), []
     remove = shutil.rmtree
@@ -198,13 +192,6 @@ def test_everything_is_synced_before_it_counts(make_run, new_state, monkeypatch)
     assert events[-2:] == ["rename", "run"]
 
 
-def test_drafts_of_a_killed_run_are_removed(make_run, new_state):
-    run = make_run()
-    (run.output_dir / "checkpoint-5.incomplete").mkdir()
-    save_checkpoint(run, 7, new_state())
-    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-7"]
-
-
 def break_file(folder):
     path = folder / "model.safetensors"
     data = bytearray(path.read_bytes())
@@ -252,15 +239,6 @@ def test_records_that_changed_before_the_checkpoint_are_named(make_run, new_stat
     with pytest.raises(ValueError, match=r"metrics\.jsonl:2: expected one JSON object"):
         load_checkpoint(run, folder, new_state())
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_half_a_checkpoint_is_not_found(make_run, new_state):
-    run = make_run(resume_from_checkpoint="auto")
-    assert find_checkpoint(run) is None
-    whole = save_checkpoint(run, 3, new_state())
-    shutil.copytree(whole, run.output_dir / "checkpoint-9.incomplete")
-    (run.output_dir / "checkpoint-12").mkdir()
-    assert find_checkpoint(run) == whole
 
 
 def test_another_run_is_refused(make_run, new_state):

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
@@ -144,12 +143,6 @@ def test_a_script_checks_how_it_was_launched(flags, surroundings):
     surroundings({"SLURM_STEP_NUM_TASKS": "4"})
     with pytest.raises(ValueError, match="4 processes were asked for"):
         run_pretraining.main(flags("refused"))
-
-
-def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):
-    """Otherwise Accelerate would divide every loss by this number."""
-    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
-    assert Accelerator(cpu=True).gradient_accumulation_steps == 4
 
 
 def test_processes_that_see_different_checkpoints_stop(make_run, small_config, monkeypatch):

@@ -62,19 +62,6 @@ def test_other_value_errors_keep_their_traceback(planted, capsys, statement):
     assert capsys.readouterr().err == ""  # Python prints the traceback and the note when the process ends
 
 
-def test_the_process_ends_with_the_traceback_the_note_and_status_1():
-    code = "import json; from bert_training.engine.errors import report_errors; report_errors(lambda: json.loads('{'))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr and "json.decoder.JSONDecodeError" in done.stderr
-    assert done.stderr.endswith(f"{UNEXPECTED}\n")
-
-
-def test_an_error_of_the_program_keeps_its_traceback():
-    with pytest.raises(ZeroDivisionError):
-        report_errors(lambda: 1 / 0)
-
-
 def test_divergence_is_one_line_and_status_1(capsys):
     def diverged():
         raise FloatingPointError("step 3: the loss is nan")

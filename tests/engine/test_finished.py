@@ -24,7 +24,7 @@ def content(folder: Path) -> dict:
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, script):
     folder = tmp_path / "run"
 
@@ -115,15 +115,6 @@ def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, short_data, t
     short_runs.start(script, [*elsewhere, "--resume_from_checkpoint", str(folder / "checkpoint-1")])
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "other")]
     assert weights[0] == weights[1]
-
-
-def test_a_finished_series_is_left_alone(pretrained, short_data, tmp_path, capsys):
-    given = short_runs.flags("run_glue", short_data, tmp_path / "series", pretrained, "--seeds", "2")
-    short_runs.start("run_glue", given)
-    before = content(tmp_path / "series")
-    short_runs.start("run_glue", given)
-    assert capsys.readouterr().out.count("is finished already") == 2
-    assert content(tmp_path / "series") == before
 
 
 def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, monkeypatch):

@@ -27,10 +27,8 @@ SCRIPTS = {
     "run_swag": [],
     "run_pretraining": [],
 }
-# One script of a kind at once; the others with the slow tests.
-AT_ONCE_AND_SLOWLY = [
-    name if name in ("run_glue", "run_pretraining") else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS
-]
+# One script at once; the others with the slow tests.
+AT_ONCE_AND_SLOWLY = [name if name == "run_glue" else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS]
 NAMES_THE_FOLDER = r"answers\.html"
 
 

@@ -7,17 +7,6 @@ import pytest
 from bert_training.engine.versions import commit, versions
 
 
-def test_records_are_one_object_a_line(make_run):
-    run = make_run()
-    run.log(event="train", step=1, loss=0.5)
-    run.log(event="eval", step=1)
-    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"event": "train", "step": 1, "loss": 0.5},
-        {"event": "eval", "step": 1},
-    ]
-
-
 def test_facts_are_gathered_and_written_to_run_json(make_run):
     run = make_run()
     run.add_facts(a=1, b=2)

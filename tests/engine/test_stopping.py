@@ -1,5 +1,6 @@
 """After SIGTERM or SIGINT the step is finished and a checkpoint is written, and the resumed run is bit-equal."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -45,8 +46,7 @@ def train(run, config, total=5, then=lambda index: None):
     return state.model.state_dict()
 
 
-@pytest.mark.parametrize("number", signals.SIGNALS)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("number", "workers"), list(zip(signals.SIGNALS, itertools.cycle([0, 2]))))
 def test_a_signal_finishes_the_step_and_saves(make_run, small_config, tmp_path, number, workers):
     whole = train(make_run(output_dir=str(tmp_path / "whole")), small_config)
     flags = {"output_dir": str(tmp_path / "cut"), "dataloader_num_workers": workers}

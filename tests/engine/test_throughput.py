@@ -99,14 +99,3 @@ def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch,
     if lines:
         assert lines[0].startswith(said[start, total])
         assert lines[0].endswith("phases of greater length take longer") == bool(phases)
-
-
-def test_spans_of_time_in_words():
-    spans = {
-        0.2: "about a second",
-        50: "about 50 seconds",
-        420: "about 7 minutes",
-        1e4: "about 3 hours",
-        4e5: "about 5 days",
-    }
-    assert {seconds: throughput._in_words(seconds) for seconds in spans} == spans

@@ -2,13 +2,11 @@
 
 import errno
 import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from bert_training.files import atomic
 from bert_training.files.disk_errors import DiskError, explained, with_remedy
 
 FULL = r"\(No space left on device\): the disk is full \([\d,]+ bytes are free there\)\. Free some space, then "
@@ -43,22 +41,6 @@ def test_a_disk_that_holds_no_more_files_is_not_called_full(tmp_path, monkeypatc
         text = rf"a could not be written \(No space left on device\): the disk {says} \(20,480 bytes are free there\)"
         with pytest.raises(DiskError, match=text), explained(tmp_path / "a"):
             raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_disk_with_few_inodes(tmp_path):
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=4", "tmpfs", tmp_path], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        with pytest.raises(
-            DiskError, match=r"/[a-f] could not be .* no more files \([\d,]+ bytes .* Delete some files, then"
-        ):
-            for name in "abcdef":
-                atomic.write_text(tmp_path / name, "text")
-    finally:
-        subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
 def test_a_pipe_that_nobody_reads_is_not_an_error_of_the_file(tmp_path):

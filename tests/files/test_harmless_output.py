@@ -79,8 +79,3 @@ def test_a_stream_that_was_closed_before_python_began_takes_everything(monkeypat
         tqdm.write("a line", file=sys.stdout)
         print("error", file=sys.stderr)
     assert sys.stdout is None and sys.stderr is None
-
-
-def test_other_attributes_are_those_of_the_stream():
-    stream = HarmlessStream(sys.__stdout__)
-    assert stream.encoding == sys.__stdout__.encoding and stream.isatty() == sys.__stdout__.isatty()

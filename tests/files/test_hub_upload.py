@@ -135,7 +135,7 @@ def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("import .huge", r"huge\.py: expected at most"), ("from .endless import x", ""), ("import ./etc/secret", "")],
+    [("import .huge", r"huge\.py: expected at most"), ("from .endless import x\nimport ./etc/secret", "")],
 )
 def test_code_of_a_stranger_is_read_with_limits_and_inside_the_folder(folder, tmp_path, code, message):
     edit_json(folder / "config.json", auto_map={"AutoModel": "theirs.Model"})
@@ -287,13 +287,10 @@ def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
     assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # No refusal left half a commit behind.
 
 
-def test_a_missing_or_wrong_token_is_named(hub, folder, tmp_path):
+def test_a_missing_token_is_named(hub, folder, tmp_path):
     (line,) = uploads(hub, tmp_path, folder, [], token=None)
     assert line == "error: --push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN"
     assert not hub.requests
-    hub.token = "another"
-    (line,) = uploads(hub, tmp_path, folder, [])
-    assert "the Hub does not accept the token (401)" in line
 
 
 @pytest.mark.slow

@@ -40,10 +40,6 @@ def test_faults_are_one_kind_of_error(text):
         parse_json(text)
 
 
-def test_json_is_read():
-    assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
-
-
 @pytest.mark.parametrize(
     ("text", "line", "column"),
     [

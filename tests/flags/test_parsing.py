@@ -3,7 +3,7 @@
 import pytest
 
 from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.parsing import _joined, parse_arguments
+from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 
 
@@ -23,18 +23,6 @@ def test_a_stray_args_file_is_not_read(tmp_path, monkeypatch):
 def test_the_command_line_is_read_if_no_flags_are_given(monkeypatch):
     monkeypatch.setattr("sys.argv", ["run.py", "--output_dir", "x", "--seed", "7"])
     assert parse_arguments(PretrainingArguments).seed == 7
-
-
-@pytest.mark.parametrize(
-    ("words", "joined"),
-    [
-        (["--layers", "-1,-2", "--seed", "3"], ["--layers=-1,-2", "--seed", "3"]),
-        (["--layers", "-1", "x"], ["--layers", "-1", "x"]),  # argparse itself takes a single number for a value.
-        (["a", "-1,-2"], ["a", "-1,-2"]),
-    ],
-)
-def test_lists_of_negative_numbers_are_values(words, joined):
-    assert _joined(words) == joined
 
 
 def last_line_of_the_refusal(cls, flags, capsys) -> str:

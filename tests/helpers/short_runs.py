@@ -4,9 +4,13 @@ import importlib
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.tagged_text import CONLL
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag")
+# For rules that all scripts obey: one that pre-trains and one that fine-tunes at once, the others with the slow tests.
+AT_ONCE_AND_SLOWLY = [*SCRIPTS[:2], *(pytest.param(script, marks=pytest.mark.slow) for script in SCRIPTS[2:])]
 TEXT = "the old house by the river .\nthe king walked .\n\nthe queen opened the letter .\nthe night was old .\n"
 
 

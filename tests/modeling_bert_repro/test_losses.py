@@ -4,12 +4,10 @@ import math
 
 import pytest
 import torch
-from transformers import Trainer, TrainingArguments
 
-import modeling_bert_repro
 from modeling_bert_repro import losses
 from modeling_bert_repro.losses import classification_loss, cross_entropy
-from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, ours, pair, tiny_config
+from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, ours
 
 HEADS_WITH_SPARSE = pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 
@@ -203,61 +201,3 @@ def test_sparse_prediction_gives_the_dense_loss_and_gradients(name, by_config):
 def test_bad_labels_are_named(labels, problem_type, message):
     with pytest.raises(ValueError, match=message):
         classification_loss(torch.zeros(4, 3), labels, problem_type)
-
-
-class Examples(torch.utils.data.Dataset):
-    def __init__(self, name: str):
-        self.batch = make_inputs(name, batch=16)
-        self.batch |= make_labels(name, self.batch)
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> dict:
-        return {key: tensor[index] for key, tensor in self.batch.items()}
-
-
-def train_one_step(name: str, size: int, folder) -> tuple[float, float, dict]:
-    model = getattr(modeling_bert_repro, name)(
-        tiny_config(name, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    )
-    model.load_state_dict(ours(name).float().state_dict())
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        per_device_train_batch_size=size,
-        gradient_accumulation_steps=16 // size,
-        max_steps=1,
-        learning_rate=0.1,
-        optim="sgd",
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-    )
-    trainer = Trainer(model, arguments, train_dataset=Examples(name))
-    trainer.train()
-    log = trainer.state.log_history[0]
-    return log["loss"], log["grad_norm"], {key: value.detach() for key, value in model.named_parameters()}
-
-
-@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForSequenceClassification"])
-def test_transformers_trainer_accumulates_exactly(name, tmp_path, capsys):
-    """1 x 16, 4 x 4 and 8 x 2 rows agree. With transformers' own heads they do not (huggingface/transformers#47688)."""
-    loss, norm, weights = train_one_step(name, 16, tmp_path)
-    for size in (4, 2):
-        other_loss, other_norm, other_weights = train_one_step(name, size, tmp_path)
-        assert other_loss == pytest.approx(loss, rel=1e-5)
-        assert other_norm == pytest.approx(norm, rel=1e-5)
-        assert_same(other_weights, weights, tolerance=1e-5)
-
-
-def test_loss_equals_transformers_where_the_count_is_the_batchs_own():
-    own, reference = pair("BertForMaskedLM")
-    inputs = make_inputs("BertForMaskedLM")
-    labels = make_labels("BertForMaskedLM", inputs)
-    count = int((labels["labels"] != -100).sum())
-    torch.testing.assert_close(
-        own(**inputs, **labels, num_items_in_batch=count).loss, reference(**inputs, **labels).loss
-    )

@@ -4,7 +4,6 @@ import copy
 import inspect
 import json
 import math
-import runpy
 
 import numpy as np
 import pytest
@@ -288,14 +287,6 @@ def test_a_folder_without_the_head_is_refused(tokenizer, pretrained, tmp_path, r
     register_question_answering()
     with pytest.raises(ValueError, match=f"model: expected a model that was fine-tuned .*, got a {name}; run_squad.py"):
         transformers.pipeline("question-answering", model=str(folder))
-
-
-def test_importing_registers_nothing(registry, capfd):
-    before = dict(PIPELINE_REGISTRY.supported_tasks)
-    assert "question-answering" not in before
-    runpy.run_path(qa_pipeline.__file__)
-    assert before == PIPELINE_REGISTRY.supported_tasks
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_saved_pipeline_names_its_code(tokenizer, tmp_path, registry):

@@ -10,7 +10,7 @@ import torch
 import transformers
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import extract_features
 import modeling_bert_repro
@@ -96,7 +96,7 @@ def test_a_left_to_right_run_resumes_and_its_folder_attends_that_way(pretrained,
     assert weights[0] == weights[1]
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, short_data, tmp_path, script):
     """First other weights are loaded, then two pieces of the vocabulary change places, so that its size is the same."""
     model, folder = tmp_path / "model", tmp_path / "run"
@@ -125,7 +125,7 @@ def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, short_
 # --- Weights that do not fit ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_no_script_trains_random_weights_in_the_place_of_missing_ones(
     pretrained, short_data, tmp_path, monkeypatch, capsys, script
 ):
@@ -235,7 +235,7 @@ def hub_cache(folder: Path, name: str, files: Path) -> None:
     (repository / "refs" / "main").write_text("0123abcd")
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_run_json_holds_the_hash_of_the_weights(pretrained, short_data, tmp_path, monkeypatch, script):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     hub_cache(tmp_path / "hub", "someone/small", pretrained)
@@ -244,23 +244,6 @@ def test_run_json_holds_the_hash_of_the_weights(pretrained, short_data, tmp_path
         short_runs.start(script, short_runs.flags(script, short_data, tmp_path / f"run-{number}", name))
         facts = json.loads((tmp_path / f"run-{number}" / "run.json").read_text(encoding="utf-8"))
         assert facts["initial_weights"] == expected
-
-
-def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, short_data, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    hub_cache(tmp_path / "hub", "someone/small", pretrained)
-    given = short_runs.flags("run_glue", short_data, tmp_path / "series", "someone/small", "--seeds", "1")
-    short_runs.start("run_glue", given)
-    facts = tmp_path / "series" / "seed-42" / "run.json"
-    content = json.loads(facts.read_text(encoding="utf-8"))
-    (tmp_path / "series" / "seed-42" / "hashes.json").unlink()
-    # An older version wrote no hashes.
-    facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")
-    short_runs.start("run_glue", given)
-    assert "is finished already" in capsys.readouterr().out
-    facts.write_text(json.dumps(content | {"initial_weights": {"model.safetensors": "00"}}), encoding="utf-8")
-    with pytest.raises(ValueError, match="holds a run that differs in initial_weights"):
-        short_runs.start("run_glue", given)
 
 
 def test_every_file_of_a_split_checkpoint_is_hashed(pretrained, tmp_path, monkeypatch):
@@ -284,15 +267,6 @@ def test_only_the_file_that_is_loaded_is_hashed(pretrained, tmp_path):
     (model / "pytorch_model.bin").unlink()
     with pytest.raises(ValueError, match=r"expected a checkpoint with weights, found none of model\.safetensors, "):
         weights_sha256(str(model))
-
-
-def test_new_weights_have_no_files(short_data, tokenizer_folder, pretrained, tmp_path):
-    BertConfig.from_pretrained(pretrained).save_pretrained(tmp_path / "shape")
-    given = short_runs.flags("run_glue", short_data, tmp_path / "run", "x")
-    place = given.index("--model_name_or_path")
-    given[place : place + 2] = ["--config_name", str(tmp_path / "shape"), "--tokenizer_name", str(tokenizer_folder)]
-    short_runs.start("run_glue", given)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["initial_weights"] is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])

@@ -202,42 +202,6 @@ def test_a_build_of_another_text_does_not_go_on_from_an_old_draft(tmp_path, toke
     assert corpus.documents.tolist() == [0, 3, 5]
 
 
-KILLED = """
-import os, signal, sys
-import tokenizers
-from bert_training.pretraining import build_corpus
-
-class Tokenizer:
-    backend_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    all_special_ids, unk_token_id = [0], 0
-    unk_token = pad_token = cls_token = sep_token = mask_token = "[UNK]"
-    def __len__(self):
-        return 1
-
-def documents():
-    for number in range(40):
-        yield ["A b. C d."]
-        if number == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-build_corpus._CHUNK_CHARACTERS, build_corpus.COMMIT_SECONDS = 20, -1.0
-print(build_corpus.build_corpus(documents(), Tokenizer(), sys.argv[1], fingerprint="f").num_sentences)
-"""
-
-
-def test_a_killed_build_leaves_no_corpus(tmp_path):
-    def run(stop):
-        command = [sys.executable, "-c", KILLED, str(tmp_path / "c"), str(stop)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-
-    assert run(25).returncode == -9
-    assert not (tmp_path / "c").exists() and (tmp_path / "c.building").exists()
-    with pytest.raises(ValueError, match="not a finished corpus"):
-        Corpus.open(tmp_path / "c")
-    finished = run(-1)
-    assert (finished.returncode, finished.stdout.strip()) == (0, "80"), finished.stderr
-
-
 def test_a_second_process_that_builds_the_same_corpus_is_refused(tmp_path, tokenizer):
     with open(tmp_path / ".c.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # As in another process: another open file, which locks.py does not know.
@@ -303,10 +267,6 @@ def test_pairs_need_two_documents_and_two_sentences(tmp_path, text, got):
     check_text([tmp_path / "a.txt"], OBJECTIVES["mlm"])
     (tmp_path / "b.txt").write_text("The dog. The cat.\n")
     check_text([tmp_path / "a.txt", tmp_path / "b.txt"], OBJECTIVES["mlm_nsp"])
-
-
-def test_one_document_is_enough_for_a_corpus(tmp_path, tokenizer):
-    assert build_corpus([["The dog."]], tokenizer, tmp_path / "c").num_sentences == 1
 
 
 def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):

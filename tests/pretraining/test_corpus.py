@@ -16,7 +16,7 @@ from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.parallel_encoding import write_part
 from bert_training.pretraining.sentences import RULES
-from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
+from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
 from tokenization.fingerprint import tokenizer_json
 
 
@@ -64,15 +64,6 @@ def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
     writer.close()
     finished = ["unigrams.bin", "manifest.json.#.tmp", "replace", "c.building", "rename", tmp_path.name]
     assert events[6:] == [*progress, *finished]
-
-
-def test_the_state_of_the_last_call_is_not_part_of_the_tokenizer(tmp_path):
-    tokenizer = make_tokenizer()
-    corpus = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
-    tokenizer(["the dog", "a"], truncation=True, padding="max_length", max_length=4)
-    Corpus.open(corpus.path, tokenizer)
-    again = build_corpus(DOCUMENTS, tokenizer, tmp_path / "d")
-    assert data_bytes(again.path) == data_bytes(corpus.path)
 
 
 @pytest.mark.parametrize("name", ["tokens", "sentences", "documents", "unigrams"])

@@ -8,12 +8,18 @@ from types import SimpleNamespace
 import pytest
 
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.build_corpus import Corpus, build_corpus
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import _manifest_checksum
-from bert_training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
+from bert_training.pretraining.coverage import (
+    check_beginning,
+    check_predictable,
+    coverage_of_corpus,
+    record_coverage,
+    remedies,
+)
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
+from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
 from tokenization.coverage import coverage
 
 FOREIGN = ["เพราะ ให้ สูตร. การ ถือ ว่า.", "คน ควร. ให้."]
@@ -43,16 +49,6 @@ def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
     assert corpus.manifest["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
     assert corpus.manifest["coverage"]["stripped_words"] == 6
     assert build_corpus(documents, tokenizer, tmp_path / "c").manifest == corpus.manifest
-
-
-def test_several_processes_record_the_same(tmp_path, tokenizer):
-    documents = [*random_documents(30), FOREIGN]
-    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
-    for rank in range(2):
-        encode_part(documents, tokenizer, tmp_path / "c", rank, 2)
-    together = build_corpus(documents, tokenizer, tmp_path / "c", processes=2)
-    assert together.manifest["coverage"] == alone.manifest["coverage"]
-    assert data_bytes(together.path) == data_bytes(alone.path)
 
 
 def test_a_corpus_of_an_earlier_version_still_opens(tmp_path, tokenizer):
@@ -102,6 +98,12 @@ def test_only_the_beginning_is_read(tokenizer):
 def instances(path, documents, tokenizer, objective):
     settings = InstanceSettings(seed=0, max_seq_length=16, objective=objective, fixed=True)
     return PretrainingInstances(build_corpus(documents, tokenizer, path), tokenizer, settings)
+
+
+def test_the_remedy_suits_the_flags():
+    assert remedies(arguments(model_name_or_path="m"))[0] == "begin with a model of this language"
+    assert "no --tokenizer_name" in remedies(arguments(tokenizer_name="t"))[0]
+    assert "--vocab_size" in remedies(arguments())[0]
 
 
 def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):

@@ -85,6 +85,7 @@ def test_marks_inside_of_numbers_and_names_end_nothing(sentences):
     assert split_sentences(" ".join(sentences)) == sentences
 
 
+@pytest.mark.slow
 def test_the_marks_are_those_of_unicode():
     """Unicode's property, as the package ``regex`` knows it; besides, the ellipsis, Tibetan shads and wordspaces."""
     ours = {character for character in map(chr, range(0x110000)) if _BOUNDARY_BEYOND.match(character)}

@@ -17,6 +17,7 @@ def commands() -> list[list[str]]:
     """The words of every command of the page, from the name of the program on."""
     blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "adapt.md").read_text(encoding="utf-8"), re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    lines = [command.strip() for line in lines for command in line.split("&&")]
     return [shlex.split(line, comments=True)[line.startswith("python ") :] for line in lines]
 
 
@@ -28,7 +29,7 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     (tmp_path / "words.txt").write_text("bevacizumab\n")
     for name in ("domain", "wiki", "domain_heldout", "wiki_heldout"):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(sentence * n for n in range(1, 60)) + "\n")
-    rows = "text,label\nthe house .,a\nthe doctor .,b\n"
+    rows = "text,label\n" + "".join(f"the house {n} .,a\nthe doctor {n} .,b\n" for n in range(5))
     (tmp_path / "a.csv").write_text(rows)
     (tmp_path / "b.csv").write_text(rows + "the river .,a\n")
     found = commands()

@@ -160,7 +160,7 @@ def commands(text: str) -> list[str]:
 
 def bad_commands(text: str) -> list[str]:
     problems = []
-    for command in dict.fromkeys(commands(text)):
+    for command in dict.fromkeys(one for line in commands(text) for one in line.split(" && ")):
         words = shlex.split(command, comments=True)
         script = next((word for word in words if (ROOT / word).is_file() and word.endswith(".py")), None)
         if words[0] == "bert-repro":
@@ -263,6 +263,7 @@ def test_mistakes_are_noticed(capsys):
     assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
     for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
+    assert len(bad_commands(right.rstrip() + " && " + right.replace("task_name mrpc", "max_steps 0").strip())) == 1
     assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`bert-repro nothing`")) == 2
     assert len(bad_commands("`bert-repro builtin_data --output_dir d --nothing 3`")) == 1
 

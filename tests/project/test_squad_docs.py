@@ -38,6 +38,8 @@ def here(tmp_path, tokenizer_folder, vocab, monkeypatch):
     save_random_network(Path("runs/base"), tokenizer_folder, config)
     for name, count in (("train", 9), ("dev", 7)):
         Path(f"{name}-v2.0.json").write_text(json.dumps(squad_content(count, True)))
+    paragraph = {"context": "The doctor opened the house.", "qas": [{"id": "1", "question": "Who opened it?"}]}
+    Path("questions.json").write_text(json.dumps({"data": [{"title": "House", "paragraphs": [paragraph]}]}))
     Path("contexts.txt").write_text("The doctor opened the house.\n\nThe river is old.\n")
     return tmp_path
 
@@ -51,9 +53,9 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
         capsys.readouterr()
         assert not PROGRAMS[program](arguments)
         printed.append((arguments[0] if program == "bert-repro" else program, capsys.readouterr().out))
-    assert [name for name, _ in printed] == ["run_squad.py", "ask", "ask", "score", "score"]
+    assert [name for name, _ in printed] == ["run_squad.py", "ask", "ask", "run_squad.py", "score", "score"]
     results = json.loads(Path("runs/squad2/all_results.json").read_text())
-    plain, searched = (json.loads(out) for _, out in printed[3:])
+    plain, searched = (json.loads(out) for _, out in printed[-2:])
     assert plain["f1"] == results["eval_f1"] and "best_f1" not in plain
     assert searched["f1"] == results["eval_at_0_f1"] and searched["best_f1"] == results["eval_best_f1"]
     records = [[json.loads(line) for line in out.splitlines()] for _, out in printed[1:3]]
@@ -76,4 +78,4 @@ def test_the_table_names_the_files_that_a_run_leaves(here):
     rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row)}
     assert named >= {"predictions.json", "nbest_predictions.json", "null_odds.json", "answers.html", "features/"}
-    assert all((Path("runs/squad2") / name).exists() for name in named)
+    assert all((Path("runs/squad2") / name).exists() for name in named if not name.startswith("test_"))

@@ -234,13 +234,6 @@ def test_a_file_of_json_is_no_file_of_texts(checkpoint, tmp_path):
         run(checkpoint, source, tmp_path / "new.npz")
 
 
-def test_missing_flags_are_named(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])
-    told = capsys.readouterr().err
-    assert "--model_name_or_path PATH --input_file FILE --output_file FILE [flags]" in told
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.CSV", "a.csv.gz", "a.tsv.xz"])
 def test_a_table_is_no_list_of_texts(tmp_path, tokenizer, name):
     """Its header and its labels would get vectors, too."""

@@ -76,21 +76,6 @@ def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
     assert line.startswith("ok ") and "stripped from 0.0% of the words" in line
 
 
-def test_stripping_hindi_is_said_by_the_run_and_by_the_audit(learnt, text, capsys):
-    folder = pretrain(learnt("stripped", text(documents(HINDI)), strip_accents="true"))
-    lines = capsys.readouterr().out.splitlines()
-    warnings = [line for line in lines if line.startswith("warning: train text: the tokenizer strips accents or vowel")]
-    assert len(warnings) == 1 and "% of the words (Devanagari: " in warnings[0]
-    assert warnings[0].endswith("so that different words become equal; give --strip_accents false")
-    assert recorded(folder)["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
-    assert recorded(folder)["coverage"]["train"]["stripped_words"] > 100
-    assert AutoTokenizer.from_pretrained(folder).tokenize("में") == ["म"]
-    audit.main([str(folder)])
-    line = next(line for line in capsys.readouterr().out.splitlines() if " accents " in line)
-    assert line.startswith("LOOK") and "(Devanagari: " in line
-    assert line.endswith("learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them")
-
-
 def test_a_vocabulary_of_an_earlier_version_is_kept_by_a_resumed_run(learnt, text, capsys):
     """Earlier versions stripped accents from every text; the folder of their vocabulary has the same name."""
     file = text(documents(HINDI))
@@ -106,15 +91,6 @@ def test_a_vocabulary_of_an_earlier_version_is_kept_by_a_resumed_run(learnt, tex
     assert AutoTokenizer.from_pretrained(again).tokenize("में") == ["म"]
 
 
-def test_thai_without_spaces_is_counted_in_characters(learnt, text, capsys, caplog):
-    folder = pretrain(learnt("thai", text(documents(THAI, "", count=200) + documents(["".join(THAI * 3)]))))
-    [warning] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: train text")]
-    assert "words of more than 100 characters are [UNK]: put spaces between the words of the text" in warning
-    assert "of the characters are in words of more than 100 characters, which become [UNK]" in caplog.text
-    counts = recorded(folder)["coverage"]["train"]
-    assert counts["unknown_characters"] == counts["long_characters"] > counts["characters"] / 3
-
-
 def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pretraining_flags, text, tmp_path):
     file = text(documents(THAI))
     message = r"^text\.txt: expected text that the tokenizer knows, but 100\.0% of its letters are in \[UNK\], such as"
@@ -125,14 +101,6 @@ def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pr
         pretrain(pretraining_flags("refused", validation_file=file, validation_split=None))
     assert not (tmp_path / "refused" / "corpus").exists()
     pretrain(pretraining_flags("refused", max_steps=1))
-
-
-def test_a_held_out_text_without_anything_to_predict_is_refused(pretraining_flags, text, tokenizer_folder, tmp_path):
-    """It was a division by zero after the training."""
-    file = text("12 34 56\n\n" * 40)
-    with pytest.raises(ValueError, match=r"^the held-out text: expected tokens to predict, but its \d+ instances"):
-        pretrain(pretraining_flags("empty", validation_file=file, validation_split=None, objective="mlm"))
-    assert not (tmp_path / "empty" / "run.json").exists()
 
 
 def fine_tuning(script, folder, model, rows):
@@ -197,15 +165,3 @@ def test_extract_features_says_what_it_loses(tmp_path, pretrained, text, capsys)
     assert first == f"{file}: [UNK] is 16.7% of the tokens and holds 13.0% of the characters"
     assert warnings[0].startswith(f"warning: {file}: [UNK] is 16.7% of the tokens")
     assert "(Devanagari: में becomes म)" in warnings[1]
-
-
-def test_the_flags_of_case_are_checked(learnt, text, pretraining_flags, capsys):
-    file = text(documents(HINDI))
-    for flags, message in (
-        (learnt("x", file, cased="true", do_lower_case="true"), "--cased is the same as --do_lower_case false"),
-        (pretraining_flags("x", strip_accents="false"), "--strip_accents has no effect with a tokenizer that is given"),
-        (pretraining_flags("x", do_lower_case="true"), "--do_lower_case has no effect with a tokenizer that is given"),
-    ):
-        with pytest.raises(SystemExit):
-            pretrain(flags)
-        assert message in capsys.readouterr().err

@@ -90,12 +90,6 @@ def test_a_run_begins_with_counted_weights(pretraining_flags, shape_of_128, obje
     assert float(saved["counted"][heads].norm()) > 1.5 * float(saved["random"][heads].norm())
 
 
-def test_the_paper_s_recipe_is_not_mentioned(pretraining_flags, capsys):
-    folder = pretrain(pretraining_flags(max_steps=2, recipe="paper"))
-    assert "recipe paper" not in capsys.readouterr().out
-    assert "recipe" not in read(folder, "run.json")
-
-
 def test_saved_configs_keep_the_dropout_of_fine_tuning_and_say_the_initial_range(pretraining_flags, shape_of_128):
     folder = pretrain(pretraining_flags(**BY_RECIPE, config_name=shape_of_128, max_steps=3, save_steps=2))
     for saved in (folder, folder / "checkpoint-2"):

@@ -16,14 +16,11 @@ from tests.helpers.records import events, read
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
     control_and_accumulation_have_the_same_losses,
-    fast_paths_are_on_and_can_be_switched_off,
     line_of_refusal,
     resumed_equals_uninterrupted,
-    series_is_what_each_would_be_alone,
 )
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
-from tests.helpers.tagged_text import CONLL, write
-from tests.helpers.torchrun import torchrun
+from tests.helpers.tagged_text import write
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
@@ -124,16 +121,6 @@ def test_it_learns_and_scores_what_it_writes(finished, files):
     assert [event["step"] for event in events(finished, "eval")] == [60, 90]
 
 
-def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
-    summary = series_is_what_each_would_be_alone(
-        lambda folder, *more: run_ner.main(flags(checkpoint, files, folder, *more)), tmp_path
-    )
-    assert summary["baselines"] == {"eval_f1": 0.0}
-    scores = [100 * run["results"]["eval_f1"] for run in summary["runs"]]
-    row = f"| named entities | F1 | {np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f} (2) |"
-    assert row in tables(read_finished_runs(tmp_path / "all"))
-
-
 def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, capsys, monkeypatch):
     """Words are scored, plain sentences tagged, and the folder evaluated again with the same result."""
     words = [line.split(" ") for line in conll(5, 12).splitlines() if "DOCSTART" not in line]
@@ -184,33 +171,6 @@ def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
         assert {"train_runtime", "train_samples_per_second", "train_steps"} == set(results)
 
 
-def test_json_lines_and_columns_get_the_same_tags(finished, files, tmp_path):
-    """The sentences stand alone in both, because JSON lines mark no documents."""
-    argv = ["--model_name_or_path", str(finished), "--max_seq_length", "20", "--context", "sentence"]
-    sentences = tagged_text.read_conll(files / "dev.txt").sentences
-    path = write(tmp_path, "".join(json.dumps({"tokens": one.words}) + "\n" for one in sentences), "new.jsonl")
-    run_ner.main([*argv, "--test_file", path, "--output_dir", str(tmp_path / "json")])
-    run_ner.main([*argv, "--test_file", str(files / "dev.txt"), "--output_dir", str(tmp_path / "columns")])
-    rows = [
-        [line.split("\t") for line in (tmp_path / name / "test_predictions.txt").read_text("utf-8").splitlines()]
-        for name in ("json", "columns")
-    ]
-    assert [row if row == [""] else [row[0], row[2]] for row in rows[1]] == rows[0]
-    assert len(rows[0]) == sum(len(one.words) + 1 for one in sentences)
-
-
-def test_files_with_and_without_documents_may_be_mixed(checkpoint, files, tmp_path, capsys):
-    plain = "\n".join(line for line in CONLL.splitlines() if not line.startswith("-DOC"))
-    more = ["--train_file", write(tmp_path, CONLL, "a.txt"), "--validation_file", write(tmp_path, plain, "b.txt")]
-    run_ner.main(flags(checkpoint, files, tmp_path / "run", *more, "--max_steps", "1", "--context", "sentence"))
-    told = capsys.readouterr().out
-    assert "train: 4 sentences, 19 words, 2 documents, tags IOB1" in told
-    assert "words, no documents marked: each sentence stands alone, tags IOB1, turned into BIO" in told
-    assert "this tokenizer lower-cases" in told
-    # The tokenizer splits these words into letters, so that there are many rows.
-    assert read(tmp_path / "run", "run.json")["rows"] == {"train": 9, "validation": 9}
-
-
 FEATURES = ["--feature_based", "weighted_sum_all", "--lstm_size", "12", "--learning_rate", "1e-2"]
 
 
@@ -257,49 +217,11 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
     assert len(set(control_and_accumulation_have_the_same_losses(start, tmp_path, rel=1e-4))) == 4
 
 
-def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
-    def start(folder, *more):
-        run_ner.main(flags(checkpoint, files, folder, "--context", "sentence", *more))
-
-    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
-
-
-def test_a_head_for_other_tags_is_replaced_with_a_message(finished, tmp_path, capsys):
-    other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # These are as many tags as the head knows.
-    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]
-    run_ner.main([*argv, "--train_file", other, "--validation_file", other, "--max_steps", "1", "--learning_rate", "0"])
-    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
-    before, after = (load_file(folder / "model.safetensors") for folder in (finished, tmp_path / "run"))
-    assert not torch.equal(before["classifier.weight"], after["classifier.weight"])
-    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("bert."))
-
-
-def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
-    argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
-    run_ner.main([*argv[2:], "--max_steps", "1"])
-    assert read(tmp_path / "run", "config.json")["num_hidden_layers"] == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", BOTH)
-def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
-    run_ner.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3", *more))
-    argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", *more)
-    torchrun("run_ner.py", [*argv, "--per_device_train_batch_size", "4"])
-    one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
-    assert two == pytest.approx(one, rel=1e-4)
-    names = [tmp_path / name / "validation_predictions.txt" for name in ("one", "two")]
-    assert names[0].read_bytes() == names[1].read_bytes()
-
-
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
     "words that are JSON": (["--test_file", "{files}/compact.txt"], "compact.txt:1: expected a word, got '{\"tokens"),
     "words with tags": (["--test_file", "{files}/comma.txt"], "comma.txt:1: expected a word, got 'Ada,B-PER'"),
-    "length": (["--max_seq_length", "41"], "--max_seq_length 41 is over the model's maximum of 40"),
-    "file": (["--train_file", "no.txt"], "no.txt: cannot be read"),
-    "two sources": (["--dataset_name", "eriktks/conll2003"], "or --dataset_name, not both"),
 }
 
 

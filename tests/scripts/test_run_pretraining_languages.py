@@ -22,7 +22,7 @@ def paragraphs(mark):
     return "\n\n".join("".join(sentences[start : start + 15]) + "\n" + sentences[start] for start in range(0, 900, 15))
 
 
-@pytest.mark.parametrize("mark", [".", "।", "/"])
+@pytest.mark.parametrize("mark", ["।", "/"])
 def test_a_text_without_ends_of_sentences_is_warned_of(pretraining_flags, tmp_path, capsys, mark):
     """A danda counts as a dot does; with a mark that is none, each paragraph is one long sentence."""
     (tmp_path / "a.txt").write_text(paragraphs(mark))
@@ -85,11 +85,10 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
     assert "--text_column has no effect without a .jsonl or .parquet file or a data set" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("train", "held_out"), [("jsonl", None), ("parquet", "jsonl"), ("txt", "jsonl")])
+@pytest.mark.parametrize(("train", "held_out"), [("jsonl", None), ("parquet", "jsonl")])
 def test_files_whose_text_has_another_name_are_trained_on(pretraining_flags, tmp_path, train, held_out):
     texts = [f"the old house .\na new river {n**3} ." for n in range(60)]
     rows = [{"title": "เพราะ", "content": text} for text in texts]
-    (tmp_path / "a.txt").write_text("\n\n".join(texts))
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     more = (
@@ -115,23 +114,6 @@ def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys)
     assert facts["corpus"]["documents"] + facts["held_out"]["documents"] == 50
     assert list(facts["text_forms"]) == ["a.txt"]
     assert f"a.txt is read as {facts['text_forms']['a.txt']}" in capsys.readouterr().out
-
-
-def test_a_learnt_vocabulary_may_be_limited(pretraining_flags, tmp_path):
-    ideographs = [chr(0x4E00 + number) for number in range(1200)]
-    lines = ["".join(ideographs[start : start + 30]) + "。" for start in range(0, 1200, 30)]
-    (tmp_path / "a.txt").write_text(
-        "\n\n".join(f"{line}\n{line[::-1]}\n{number}" for number, line in enumerate(lines * 3))
-    )
-    more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "config_name": "tiny", "vocab_size": 1350}
-    sizes = {}
-    for limit in (None, 300):
-        folder = pretrain(
-            pretraining_flags(f"run{limit}", **more, max_steps=1, validation_split=0.3, limit_alphabet=limit)
-        )
-        rows = next((folder / "corpus").glob("vocabulary-*/vocab.txt")).read_text().split()
-        sizes[limit] = sum(len(row) == 1 and row in ideographs for row in rows)
-    assert sizes[None] == 1200 and sizes[300] <= 300
 
 
 def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(pretraining_flags, monkeypatch):

@@ -50,7 +50,6 @@ MISTAKES = {
     "sentence": ({}, one_sentence),
     "over the model's maximum of 64": ({"max_seq_length": 65}, None),
     "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
-    "expected one of tiny": ({"config_name": "huge"}, None),
 }
 
 
@@ -99,13 +98,6 @@ def test_a_vocabulary_that_does_not_fit_is_refused_before_the_text_is_read(
     flags = {"config_name": None, "model_name_or_path": pretrained, "tokenizer_name": tmp_path / "larger"}
     with pytest.raises(ValueError, match=f"{len(tokenizer)} pieces but the model only {len(tokenizer) - 1} embeddings"):
         pretrain(pretraining_flags("refused", **flags))
-
-
-def test_json_lines_without_the_field_are_refused(pretraining_flags, tmp_path):
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"text": "a good one ."}\n{"body": "no text"}\n')
-    with pytest.raises(ValueError, match=r"bad\.jsonl:2"):
-        pretrain(pretraining_flags("refused", train_file=bad))
 
 
 def test_a_mistake_is_one_line_for_the_user(pretraining_flags, monkeypatch, capsys):

@@ -37,7 +37,7 @@ def edited(tmp_path_factory, tokenizer_folder, pretrained_config, vocab) -> Path
     return save_random_network(tmp_path_factory.mktemp("model"), folder, config)
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_the_saved_tokenizer_fits_the_network_and_has_a_row_for_every_id(
     script, edited, vocab, short_data, tmp_path, no_pictures
 ):
@@ -63,8 +63,8 @@ def test_truncation_of_the_source_does_not_cut_the_corpus(edited, pretrained, sh
     assert tokens[0] == tokens[1]
 
 
-@pytest.mark.parametrize("positions", [24, 100])
-def test_a_learnt_vocabulary_decides_the_size_of_a_named_folder(tmp_path, text_file, network_shape, positions, capsys):
+def test_a_learnt_vocabulary_decides_the_size_of_a_named_folder(tmp_path, text_file, network_shape, capsys):
+    positions = 100
     shape = shutil.copytree(network_shape, tmp_path / "shape")
     edit_json(shape / "config.json", vocab_size=30522, max_position_embeddings=positions)
     flags = f"--config_name {shape} --vocab_size 120 --train_file {text_file} --output_dir {tmp_path / 'run'} "

@@ -113,7 +113,7 @@ def left_to_right(tmp_path, pretrained) -> Path:
 
 
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("more", [[], ["--bilstm_on_top"]])
+@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.slow), ["--bilstm_on_top"]])
 def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more):
     # Only the last word decides the label, and [CLS] of a left-to-right network cannot see it.
     rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8

@@ -136,15 +136,6 @@ def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
         assert re.match(rf"{re.escape(path)}:{at + 1}: expected ", told), (seed, told)
 
 
-def test_no_row_of_swag_is_lost(tmp_path):
-    header, *rows = SWAG.splitlines(keepends=True)
-    many = "".join(f"{number},{row.partition(',')[2]}" for number, row in enumerate(rows * 50))
-    data = swag.load_data(flags(validation_file=write(tmp_path, header + many), max_eval_samples=140))
-    assert len(data.splits["validation"]) == 140
-    assert data.summary().startswith("validation: 140 examples of 4 endings, with labels, ")
-    assert data.facts()["splits"]["validation"]["examples"] == 140
-
-
 def test_swag_is_read_from_the_hub(monkeypatch):
     datasets = pytest.importorskip("datasets")
     columns = {"sent1": ["a", "b"], "sent2": ["c", "d"], "video-id": ["v", "w"]}

@@ -83,19 +83,6 @@ def test_the_test_cases_of_google(tmp_path, build):
         tokenizer(["un", "wanted"], padding=True)
 
 
-def test_the_test_cases_of_googles_basic_tokenizer():
-    """These are the cases of cleaning and splitting, which need no vocabulary, given to the fast tokenizer."""
-
-    def words(text: str, **options) -> list[str]:
-        backend = build_tokenizer(GOOGLES, **options).backend_tokenizer
-        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
-
-    assert words("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
-    assert words(" \tHeLLo!how  \n Are yoU?  ") == ["hello", "!", "how", "are", "you", "?"]
-    assert words("H\u00e9llo") == ["hello"]
-    assert words(" \tHeLLo!how  \n Are yoU?  ", do_lower_case=False) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
-
-
 def test_without_cls_and_sep_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
     """transformers would put the tokens None, with the ids 2 and 3, around the text."""
     tokenizer = build_tokenizer(["[UNK]", *GOOGLES[3:]])
@@ -133,11 +120,6 @@ def test_files_of_a_saved_folder(saved, tokenizer):
 def test_save_pretrained_names_its_files(tokenizer, tmp_path):
     names = {Path(name).name for name in tokenizer.save_pretrained(tmp_path, filename_prefix="x")}
     assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
-
-
-def test_save_vocabulary_writes_vocab_txt(tokenizer, tmp_path):
-    assert tokenizer.save_vocabulary(tmp_path) == (str(tmp_path / "vocab.txt"),)
-    assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
 
 
 def test_copies_keep_the_class_and_a_retrained_tokenizer_is_saved(tokenizer, tmp_path):
@@ -239,11 +221,6 @@ def test_vocab_txt_ends_before_a_token_that_no_row_can_hold(tmp_path):
         assert opened.convert_tokens_to_ids("[ENTITY]") == 18
 
 
-def test_write_vocab_serves_a_tokenizer_that_auto_tokenizer_opened(saved, tmp_path):
-    write_vocab(AutoTokenizer.from_pretrained(saved), tmp_path)
-    assert (tmp_path / "vocab.txt").read_bytes() == (saved / "vocab.txt").read_bytes()
-
-
 def test_write_vocab_leaves_other_kinds_of_tokenizers_alone(tmp_path):
     byte_pairs = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
     in_python = transformers.BertJapaneseTokenizer
@@ -264,41 +241,6 @@ def test_pairs_and_their_token_types(tokenizer):
     assert tokenizer.num_special_tokens_to_add(pair=True) == 3
     mask = tokenizer("the", return_special_tokens_mask=True)["special_tokens_mask"]
     assert mask == [1, 0, 1]
-
-
-def test_batches_padding_and_truncation(tokenizer):
-    batch = tokenizer(["the", "the the the"], padding=True)
-    assert batch["input_ids"] == [[2, 12, 3, 0, 0], [2, 12, 12, 12, 3]]
-    assert batch["attention_mask"] == [[1, 1, 1, 0, 0], [1] * 5]
-    pairs = tokenizer(["the"] * 2, ["the the", "!"], padding="max_length", max_length=7)
-    assert pairs["token_type_ids"] == [[0, 0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 0, 0]]
-    assert tokenizer("the the the", truncation=True, max_length=4)["input_ids"] == [2, 12, 12, 3]
-    assert tokenizer("the " * 9, "!", truncation="only_first", max_length=6)["input_ids"] == [2, 12, 12, 3, 11, 3]
-    assert len(tokenizer("the " * 600, truncation=True)["input_ids"]) == 512
-    assert len(build_tokenizer(PIECES, model_max_length=9)("the " * 600, truncation=True)["input_ids"]) == 9
-
-
-def test_long_texts_are_cut_into_windows_with_a_stride(tokenizer):
-    windows = tokenizer(
-        "the", "un , ! the", truncation="only_second", max_length=6, stride=1, return_overflowing_tokens=True
-    )
-    assert windows["input_ids"] == [[2, 12, 3, 5, 10, 3], [2, 12, 3, 10, 11, 3], [2, 12, 3, 11, 12, 3]]
-
-
-def test_decoding_gives_the_text_back(tokenizer):
-    ids = tokenizer("unwanted, running!")["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "unwanted, running!"
-    assert tokenizer.decode(ids).startswith("[CLS] unwanted")
-    assert tokenizer.convert_ids_to_tokens(ids)[1:3] == ["un", "##want"]
-    assert tokenizer.batch_decode([[12], [14]]) == ["the", "中"]
-    assert tokenizer.convert_tokens_to_string(["un", "##want", "##ed"]) == "unwanted"
-
-
-def test_words_and_unknown_pieces(tokenizer):
-    encoded = tokenizer(["the", "unwanted", "zebra"], is_split_into_words=True)
-    assert encoded.word_ids() == [None, 0, 1, 1, 1, 2, None]
-    assert encoded["input_ids"][-2] == tokenizer.unk_token_id
-    assert tokenizer.convert_tokens_to_ids(["zebra", "[MASK]"]) == [1, 4]
 
 
 def test_offsets_point_into_the_text(tokenizer):
@@ -324,11 +266,6 @@ def test_offsets_point_into_the_text(tokenizer):
 def test_lone_surrogates_are_rejected(tokenizer, use):
     with pytest.raises(ValueError, match="lone surrogate in '"):
         use(tokenizer)
-
-
-def test_other_type_errors_are_left_alone(tokenizer):
-    with pytest.raises(TypeError):
-        tokenizer(["the", 3])
 
 
 # Real text.

@@ -80,16 +80,6 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
         assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
 
 
-def test_a_network_in_training_is_asked_without_dropout(tokenizer):
-    questions, model = [Question("q", "who ?", CONTEXT)], network(tokenizer)
-    expected = ask.ask(model, tokenizer, questions)
-    answers = ask.ask(model.train(), tokenizer, questions)
-    assert answers.predictions == expected.predictions
-    for entry, other in zip(answers.nbest["q"], expected.nbest["q"], strict=True):
-        numbers = {name: pytest.approx(value, abs=1e-5) for name, value in other.items() if isinstance(value, float)}
-        assert entry == other | numbers
-
-
 def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
     model = network(tokenizer)
     model.config.question_answering["max_query_length"] = 21

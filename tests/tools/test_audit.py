@@ -17,7 +17,7 @@ from bert_training.pretraining.instances import InstanceSettings, PretrainingIns
 from bert_training.pretraining.segments import LabelBalance
 from bert_training.tools import show
 from bert_training.tools.audit import audit, draw_audit, main
-from bert_training.tools.show import instance_text, step_positions
+from bert_training.tools.show import instance_text
 from tests.helpers.repository import ROOT
 
 WORDS = [f"word{number}" for number in range(50)]
@@ -145,49 +145,6 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkey
 
 
 # --- Drawings ---------------------------------------------------------------------------------------------
-
-
-def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
-    corpus = build_corpus(documents(30), tokenizer, tmp_path / "c")
-    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **SETTINGS))
-    for row in range(20):
-        instance = {name: tensor[0] for name, tensor in instances.batch(row, row + 1).items()}
-        text = instance_text(tokenizer, instance, NEXT_SENTENCE, width=60)
-        assert max(map(len, text.split("\n"))) <= 60
-        *blocks, last = text.split("\nnext_sentence_label")
-        drawn = {"input_ids": [], "token_type_ids": [], "labels": []}
-        for line in blocks[0].split("\n"):
-            if line:
-                name, *cells = line.split()
-                drawn[name] += cells
-        length = int(instance["attention_mask"].sum())
-        ids = tokenizer.convert_tokens_to_ids(drawn["input_ids"])
-        assert ids == instance["input_ids"][:length].tolist()
-        assert list(map(int, drawn["token_type_ids"])) == instance["token_type_ids"][:length].tolist()
-        labels = [-100 if cell == "." and label == -100 else label for cell, label in zip(drawn["labels"], ids)]
-        wanted = instance["labels"][:length].tolist()
-        assert [
-            label == -100 or tokenizer.convert_ids_to_tokens(label) == cell
-            for cell, label in zip(drawn["labels"], wanted)
-        ] == [True] * len(labels)
-        assert ("IsNext" in last) == (int(instance["next_sentence_label"]) == 0)
-
-
-def test_positions_of_a_step_are_those_of_the_loop():
-    from types import SimpleNamespace
-
-    from bert_training.engine.batches import step_batches
-
-    arguments = SimpleNamespace(per_device_train_batch_size=3, gradient_accumulation_steps=2, dataloader_num_workers=0)
-    source = SimpleNamespace(batch=lambda start, stop: {"positions": list(range(start, stop))})
-    for rank in range(2):
-        run = SimpleNamespace(args=arguments, rank=rank, world_size=2, device=SimpleNamespace(type="cpu"))
-        windows = list(step_batches(source, run, 4, 6))
-        for step, window in zip((5, 6), windows):
-            expected = [p for micro_batch in window for p in micro_batch["positions"]]
-            assert [p for _, _, p in step_positions(step, rank, 2, 3, 2)] == expected
-    everyone = [p for _, _, p in step_positions(5, None, 2, 3, 2)]
-    assert everyone == list(range(48, 60))
 
 
 # --- The command ------------------------------------------------------------------------------------------

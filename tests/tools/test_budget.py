@@ -1,8 +1,6 @@
 """bert_training/tools/budget.py: the steps that it measures, and the plan that it makes of them."""
 
-import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -12,7 +10,6 @@ import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.flags.phases import phases_of
 from bert_training.tools import budget
-from tests.helpers.repository import ROOT
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
 FACTS = {
@@ -146,22 +143,3 @@ def test_the_error_of_the_script_is_passed_on():
     refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
     with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
         budget.run_script(["--nonsense"], refusing)
-
-
-@pytest.mark.slow
-def test_the_command_prints_a_plan(shape):
-    command = [
-        sys.executable,
-        "-m",
-        "bert_training",
-        "plan",
-        "--config_name",
-        shape,
-        "--hours",
-        "0.5",
-        "--vocab_size",
-        "500",
-    ]
-    done = subprocess.run([*command, "--phases", "32:1:4"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "In 0.5 hours:" in done.stdout and json.dumps(shape)[1:-1] in done.stdout

@@ -17,10 +17,8 @@ from tests.helpers.old_checkpoints import (
     WRITTEN,
     edit_config,
     nvidia_names,
-    old_names,
     saved_as,
     state_and_config,
-    write_sentence_transformers,
 )
 
 pytest.importorskip("google_crc32c")
@@ -123,40 +121,12 @@ def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
         convert(read_old_checkpoint(pretrained))
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "vocab.txt").unlink(), "no vocab.txt beside the weights; give --vocab_file"),
-        (lambda folder: (folder / "bert_config.json").unlink(), "give --config_file FILE"),
-        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json:1: not valid JSON"),
-        (
-            lambda folder: shutil.copy(folder / "bert_model.ckpt.index", folder / "x.index"),
-            "found 2: bert_model.ckpt, x",
-        ),
-        (lambda folder: (folder / "bert_model.ckpt.index").unlink(), "found none"),
-    ],
-)
-def test_incomplete_folders_are_refused(pretrained, damage, message):
-    damage(pretrained)
-    with pytest.raises(ValueError, match=message):
-        convert(read_old_checkpoint(pretrained))
-
-
 def test_no_file_is_overwritten(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "thesis.txt").write_text("work of years")
     with pytest.raises(ValueError, match="new is not an empty folder"):
         main([str(WRITTEN / "squad"), str(tmp_path / "new")])
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "thesis.txt"]
-
-
-def test_older_names_of_pytorch_are_converted(tmp_path):
-    state, _ = state_and_config()
-    stored = {old_names(name): tensor for name, tensor in state.items()}
-    stored["module.bert.embeddings.position_ids"] = torch.arange(12)[None]
-    stored["module.cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"]
-    converted = convert(read_old_checkpoint(saved_as(tmp_path / "old", stored)))
-    assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in state.items())
 
 
 def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_path):
@@ -174,15 +144,6 @@ def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_pa
     assert converted.model.config.vocab_size == 24 and converted.model.dtype == torch.float32
     assert all(torch.equal(converted.model.state_dict()[name], tensor.half().float()) for name, tensor in state.items())
     assert "vocab_size is 24, the rows of the embeddings; the config said 20" in converted.notes
-
-
-@pytest.mark.parametrize("path", ["0_Transformer", ""])
-def test_a_folder_of_sentence_transformers_is_converted(tmp_path, path):
-    state, _ = state_and_config()
-    encoder = {name.removeprefix("bert."): tensor for name, tensor in state.items() if name.startswith("bert.")}
-    converted = convert(read_old_checkpoint(write_sentence_transformers(tmp_path / "st", encoder, path)))
-    assert type(converted.model) is transformers.BertModel
-    assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in encoder.items())
 
 
 @pytest.mark.parametrize(
@@ -227,28 +188,6 @@ def test_the_rules_of_the_vocabulary_land_in_the_tokenizers_files(pretrained, tm
     assert (normalizer["lowercase"], normalizer["handle_chinese_chars"]) == (False, False)
     assert normalizer["strip_accents"] is True
     assert AutoTokenizer.from_pretrained(tmp_path / "other").tokenize("中国 á") == ["[UNK]", "a"]
-
-
-def test_a_german_vocabulary_keeps_its_accents(pretrained, capsys, tmp_path):
-    path = pretrained / "vocab.txt"
-    path.write_text(path.read_text().replace("\ni\n", "\nä\n"), encoding="utf-8")
-    main([str(pretrained), str(tmp_path / "stripped")])
-    assert "warning: 1 pieces, such as 'ä', have accents or vowel signs" in capsys.readouterr().out
-    main([str(pretrained), str(tmp_path / "german"), "--strip_accents", "false"])
-    assert "the tokenizer keeps accents\n" in capsys.readouterr().out
-    assert "The tokenizer keeps accents" in (tmp_path / "german" / "README.md").read_text().replace("- the", "- The")
-    config = json.loads((tmp_path / "german" / "tokenizer_config.json").read_text())
-    assert (config["do_lower_case"], config["strip_accents"]) == (True, False)
-    assert AutoTokenizer.from_pretrained(tmp_path / "german").tokenize("Ä") == ["ä"]
-
-
-def test_a_doubtful_case_is_a_warning(pretrained, capsys, tmp_path):
-    named = pretrained.rename(tmp_path / "cased_L-2_H-16_A-2")
-    main([str(named), str(tmp_path / "new")])
-    assert "warning: the name of" in capsys.readouterr().out
-    main([str(named), str(tmp_path / "cased"), "--do_lower_case", "false"])
-    assert "warning" not in capsys.readouterr().out
-    assert AutoTokenizer.from_pretrained(tmp_path / "cased").tokenize("Ab a") == ["[UNK]", "a"]
 
 
 def test_a_folder_of_this_project_is_converted(tmp_path):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bert_training.cards.curves import draw_curves
 from bert_training.cards.reference_curves import comparable, references
 from bert_training.engine.errors import report_errors
 from bert_training.tools import doctor
@@ -47,22 +46,6 @@ def test_runs_with_phases_are_compared_in_their_first_phase():
     assert last_step("32:0.4:32,64:0.6", 5000) is None
     flags["initial_weights"] = "random"
     assert last_step("32:0.4,64:0.4,128:0.2", 5000) is None
-
-
-def test_the_reference_is_drawn(tmp_path, monkeypatch):
-    entropy = references()["mini"]["settings"]["unigram_entropy"]
-    made = {"started": "", "device": "cpu", "versions": {}, "corpus": {"documents": 1, "tokens": 1}}
-    facts = FACTS | made | {"flags": dict.fromkeys(SETTINGS) | FLAGS | {"train_file": ["/data/a.txt"]}}
-    (tmp_path / "run.json").write_text(json.dumps(facts))
-    events = [{"event": "corpus", "unigram_entropy": entropy}, *run_of(lambda step: 7 - step / 1000, 1000)]
-    events.append({"event": "eval", "step": 1000, "eval_mlm_loss": 6.0})
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    drawn = []
-    monkeypatch.setattr(
-        "bert_training.cards.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends)
-    )
-    draw_curves(tmp_path)
-    assert "reference mini" in drawn
 
 
 @pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])

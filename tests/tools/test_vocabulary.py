@@ -46,7 +46,7 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
     out = tmp_path / "out"
     flags = ["--train_file", str(text), str(tmp_path / "rows.jsonl.gz"), "--vocab-size", "80"]
     assert bert_repro(["vocabulary", *flags, "--output_dir", str(out), "--cased"]) == 0
-    assert f"pieces in {out}" in capsys.readouterr().out
+    assert f"rows in {out}" in capsys.readouterr().out
     assert "The" in load_vocab(out / "vocab.txt")
     assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
 
@@ -73,7 +73,7 @@ def test_the_former_command_names_the_new_one_and_is_quiet_where_there_is_no_ter
         text=True,
         check=True,
     )
-    assert done.stdout.endswith(f"pieces in {tmp_path / 'out'}\n")
+    assert done.stdout.endswith(f"rows in {tmp_path / 'out'}\n")
     first, _, rest = done.stderr.partition("\n")
     assert first == "python -m tokenization.train_wordpiece is now called bert-repro vocabulary"
     assert "reading" not in rest and "Compute merges" not in done.stdout + rest

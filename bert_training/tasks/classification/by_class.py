@@ -65,8 +65,11 @@ def with_chosen(results: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def shown(results: Mapping[str, Any]) -> str:
-    """The results on one line, without the many of the classes."""
-    return ", ".join(f"{name} {value}" for name, value in results.items() if not isinstance(value, Mapping))
+    """The results on one line, without the many of the classes; all_results.json has every digit."""
+    single = {name: value for name, value in results.items() if not isinstance(value, Mapping)}
+    return ", ".join(
+        f"{name} {round(value, 4) if isinstance(value, float) else value}" for name, value in single.items()
+    )
 
 
 def table(classes: Mapping[str, Mapping[str, float]], most: int = 30) -> str:

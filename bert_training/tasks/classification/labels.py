@@ -177,14 +177,17 @@ def _check_values(part: Labelled, named: Sequence[str], words_are_classes: bool)
     """
     values = [value for value in part.labels or [] if not has_no_value(value)]
     numbers = all(NUMBER.fullmatch(as_text(value)) for value in values) if values else False
-    for row, value in enumerate(part.labels or []):
+    labels = part.labels or []
+    for row, value in enumerate(labels):
         if has_no_value(value) and as_text(value) not in named:
             if words_are_classes and as_text(value) and not numbers:
                 continue
             found = repr(as_text(value)) if as_text(value) else "an empty field"
             remedy = "give the class another name" if numbers else "give --problem_type single_label"
             rename = f", or, if it is a class, {remedy}" if as_text(value) else ""
-            raise UserError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}")
+            same = [other for other, label in enumerate(labels) if as_text(label) == as_text(value)]
+            more = f" ({len(same)} rows have this, the last: {part.where(same[-1])})" if len(same) > 1 else ""
+            raise UserError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}{more}")
 
 
 def _are_scores(examples: Labelled) -> bool:

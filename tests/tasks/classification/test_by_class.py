@@ -67,7 +67,7 @@ def test_a_class_is_named_after_a_colon_whatever_its_name_is():
     assert with_chosen({}, "eval_f1:loss") == {}  # nothing was evaluated
     assert goodness("eval_f1:loss", 0.5) == 0.5 == -goodness("eval_loss", 0.5) == -goodness("eval_ece", 0.5)
     assert "by_class" not in shown(results)
-    assert shown({"a": 1.0, "b": {}}) == "a 1.0"
+    assert shown({"a": 1.0, "b": {}, "c": 2 / 3, "d": 7}) == "a 1.0, c 0.6667, d 7"
 
 
 def test_an_unknown_metric_is_refused_with_the_names_of_which_there_may_be_many():

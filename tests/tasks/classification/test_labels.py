@@ -52,6 +52,7 @@ CELLS = [
     (["good", "b\u2028ad"], 1, "without tabs and line ends"),
     (["good", "nan"], 1, "expected a label, got 'nan'; fill it in, or leave out the row, or, if it is a class, give"),
     (["good", ""], 1, "expected a label, got an empty field; fill it in, or leave out the row"),
+    (["good", "", "bad", ""], 1, "an empty field; fill it in, or leave out the row (2 rows have this, the last: "),
     ([0.0, 1.0], 0, "the label '0.0' may be a class (pandas writes whole numbers so if another row has none) or a s"),
     ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; a text has one label here"),
     ([b"good", b"bad"], 0, "expected a word or a number in 'label', got b'good'; name another column with --label_c"),

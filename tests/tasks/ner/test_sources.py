@@ -101,29 +101,6 @@ def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     assert "give --train_file" in told and "\n" not in told
 
 
-NAMES = ["O", "B-PER", "I-PER"]
-
-
-@pytest.mark.parametrize(
-    ("words", "marks", "expected"),
-    [
-        (["Anna", "left"], [1, -100], "expected tags by name, or numbers of the names .* got -100 in"),
-        (["Anna", "left"], [1, -1], "got -1 in"),
-        (["Anna", "left"], [1, None], "got None in"),
-        (["Anna", None], [1, 0], "expected words and a tag for each, in two lists"),
-        (["Anna", ""], [1, 0], "expected words and a tag for each"),
-        (None, [1, 0], "expected words and a tag for each"),
-        (["Anna", "left"], None, "expected tags as in other rows of x/y train, got none"),
-        (["Anna", "left"], [1], "expected words and a tag for each"),
-    ],
-)
-def test_rows_of_the_hub_with_gaps_are_refused(monkeypatch, words, marks, expected):
-    good = {"tokens": [["Nils"], ["Anna", "left"]], "ner_tags": [[1], [1, 0]]}
-    hub(monkeypatch, {"train": {"tokens": [["Nils"], words], "ner_tags": [[1], marks]}, "validation": good}, NAMES)
-    with pytest.raises(ValueError, match=rf"^x/y train row 1: .*{expected}"):
-        load_data(ner_arguments(dataset_name="x/y"))
-
-
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

@@ -1,6 +1,5 @@
 """Files in columns, their schemes of tags, and the rows that the model reads."""
 
-import gzip
 import json
 import random
 import re
@@ -35,21 +34,6 @@ def test_the_official_layout_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "scheme"),
-    [
-        ("Anna B-PER\nBerg I-PER\nmet O\nClara B-PER\nNils B-PER\n", "BIO"),
-        ("Anna I-PER\nBerg I-PER\nmet O\nClara I-PER\nNils B-PER\n", "IOB1"),
-        ("Anna B-PER\nBerg E-PER\nmet O\nClara S-PER\nNils S-PER\n", "BIOES"),
-        ("Anna B-PER\nBerg L-PER\nmet O\nClara U-PER\nNils U-PER\n", "BIOES"),
-    ],
-)
-def test_every_scheme_becomes_bio(tmp_path, text, scheme):
-    split = read(tmp_path, text)
-    assert tags(split) == [["B-PER", "I-PER", "O", "B-PER", "B-PER"]]
-    assert split.facts["tag_scheme"] == scheme
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "Anna\tB-PER\nde\u2028Berg\tI-PER\n\nNew York\tB-LOC\n",
@@ -70,14 +54,6 @@ def test_words_of_strange_characters_are_words(tmp_path):
     assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x01"]
     with pytest.raises(ValueError, match=r":2: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8"):
         read(tmp_path, "a O\n\x00 B-X\n")
-
-
-def test_compressed_files_and_files_without_tags(tmp_path):
-    path = tmp_path / "words.txt.gz"
-    path.write_bytes(gzip.compress(b"Anna\nmet\n\nClara\n"))
-    split = read_conll(path)
-    assert [sentence.words for sentence in split.sentences] == [["Anna", "met"], ["Clara"]]
-    assert not split.tagged
 
 
 def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:

@@ -1,6 +1,5 @@
 """The answers of given logits are those of a search through all spans, and those worked by hand."""
 
-import json
 import math
 import sys
 from collections import OrderedDict
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.tasks.squad.answers import GoogleRealign, _descending, find_answers
+from bert_training.tasks.squad.answers import GoogleRealign, find_answers
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import Question, read_squad
 from bert_training.tasks.squad.windows import build_windows, max_context
@@ -61,15 +60,6 @@ def test_nbest_is_that_of_brute_force(tokenizer, vocab, decimals):
         assert all(question.context[entry["start"] : entry["end"]] == entry["text"] for entry in found)
         assert answers.predictions[question.id] == answers.span_predictions[question.id] == found[0]["text"]
     assert answers.null_odds == {}
-
-
-def test_sorting_in_descending_order_is_stable():
-    rng = np.random.default_rng(4)
-    for _ in range(100):
-        scores = rng.integers(0, 6, rng.integers(0, 80)).astype(float)
-        scores[scores == 0] = -np.inf
-        expected = [i for i in np.argsort(-scores, kind="stable") if np.isfinite(scores[i])]
-        assert list(_descending(scores, int(rng.integers(1, 9)))) == expected
 
 
 # --- Worked by hand --------------------------------------------------------------------------------------
@@ -164,17 +154,6 @@ def test_no_answer_is_made_up_for_an_empty_context(tokenizer, tmp_path, context,
     answers.write(tmp_path)
 
 
-def test_if_every_window_prefers_no_answer_all_predictions_are_empty(tokenizer):
-    """If every window prefers [CLS], all predictions are empty, but the best spans are still in the n-best lists."""
-    questions = [Question(f"q{i}", "what", CONTEXT) for i in range(3)]
-    windows = build_windows(questions, tokenizer, 64, 16, 32)
-    logits = planted(windows, {(w, 0, 0): 8.0 for w in range(len(windows))})
-    answers = find_answers(questions, windows, *logits, version_2_with_negative=True)
-    assert set(answers.predictions.values()) == {""}
-    assert all(nbest[0]["text"] == "" and nbest[0]["probability"] > 0.99 for nbest in answers.nbest.values())
-    assert set(answers.span_predictions.values()) == {"the"}
-
-
 def test_ties_go_to_the_earlier_and_shorter_span(tokenizer):
     question = Question("q", "what", "red green blue red green blue")
     windows = build_windows([question], tokenizer, 64, 16, 32)
@@ -247,18 +226,6 @@ def test_where_no_answer_at_all_is_best_the_threshold_gives_none(tokenizer):
     assert (scores["best_f1"], scores["best_f1_thresh"], scores["at_0_f1"]) == (100.0, 0.0, 0.0)
     assert scores["at_best_f1"] == 100.0
     assert scores["null_score_diff_threshold"] < answers.null_odds["a"] < 0
-
-
-def test_the_files_of_answers(tokenizer, tmp_path):
-    question = Question("q", "what", "the caf\u00e9")
-    windows = build_windows([question], tokenizer, 64, 16, 32)
-    find_answers([question], windows, *planted(windows, {})).write(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["nbest_predictions.json", "predictions.json"]
-    find_answers([question], windows, *planted(windows, {}), version_2_with_negative=True).write(tmp_path)
-    read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()}
-    assert read["predictions.json"] == read["span_predictions.json"] == {"q": "the"}
-    assert read["null_odds.json"] == {"q": 0.0}
-    assert {entry["text"] for entry in read["nbest_predictions.json"]["q"]} >= {"", "the", "the caf\u00e9"}
 
 
 @pytest.mark.parametrize(

@@ -102,24 +102,6 @@ def test_from_training_to_answers_of_new_questions(model, short_data, tmp_path, 
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "answer", "limit", "expected"),
-    [
-        (6, 6, 4, "raise --max_answer_length (the longest answer has 6 tokens)"),
-        (40, 36, 40, "raise --max_seq_length"),
-    ],
-)
-def test_a_run_whose_answers_are_all_lost_is_refused(model, tmp_path, words, answer, limit, expected):
-    context, answer, more = "the " + "river " * words, ("river " * answer).strip(), ["--max_answer_length", str(limit)]
-    entry = {"id": "q", "question": "q", "answers": [{"text": answer, "answer_start": 4}]}
-    data = {"data": [{"paragraphs": [{"context": context, "qas": [entry]}]}]}
-    (tmp_path / "run_squad.json").write_text(json.dumps(data))
-    with pytest.raises(ValueError) as caught:
-        run_squad.main(short_runs.flags("run_squad", tmp_path, tmp_path / "run", model, *more))
-    assert expected in str(caught.value) and "any of the 1 " in str(caught.value)
-    assert not (tmp_path / "run" / "run.json").exists()
-
-
 def test_an_answer_must_be_whole_and_short_enough(vocab):
     """The short answer is in no window, and the whole one is too long: neither limit alone loses the question."""
     tokenizer = build_tokenizer(vocab)

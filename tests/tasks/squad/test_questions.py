@@ -7,7 +7,6 @@ import lzma
 import sys
 
 import datasets
-import numpy as np
 import pytest
 
 from bert_training.__main__ import main as run_command
@@ -99,58 +98,6 @@ def test_bad_content_is_refused(tmp_path, content, message):
     assert str(tmp_path / "f.json") in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("f.json", b"", "f.json:1: not valid JSON at column 1"),
-        ("f.json", b'{"data":\n [1,\n }', "f.json:3: not valid JSON at column 2"),
-        ("f.json", b'{"data": [],\n "data": []}', "f.json:1: not valid JSON at column 1 .the field .data. occurs"),
-        ("f.json", b'{"data": ' + b"7" * 5000 + b"}", "f.json:1: not valid JSON at column 1 .Exceeds the limit"),
-        ("f.json", b'{"data": "caf\xe9"}', "f.json:1: expected UTF-8 text, got byte 0xe9 at column 14"),
-        ("f.json", b"[" * 200_000, r"f.json:1: not valid JSON at column 1 .it is nested too deeply"),
-        ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
-        ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
-        ("f.json.gz", gzip.compress(b"{}" * 99, mtime=0)[:-12], "f.json.gz: damaged .gz file"),
-    ],
-)
-def test_unreadable_files_are_refused(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_squad(tmp_path / name)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no\.json: cannot be read: .*No such file"):
-        read_squad(tmp_path / "no.json")
-
-
-def test_200_damaged_files_give_one_clear_error_or_all_their_questions(tmp_path):
-    rng = np.random.default_rng(0)
-    whole = json.dumps(document(*(qa(f"q{i}") for i in range(5)))).encode()
-    path = tmp_path / "f.json"
-    refused = 0
-    for _ in range(200):
-        content = bytearray(whole)
-        for _ in range(rng.integers(1, 4)):
-            place = int(rng.integers(len(content)))
-            match rng.integers(3):
-                case 0:
-                    content[place] = rng.integers(256)
-                case 1:
-                    del content[place : place + int(rng.integers(1, 30))]
-                case 2:
-                    content[place:place] = content[place : place + int(rng.integers(1, 30))]
-        path.write_bytes(content)
-        try:
-            questions = read_squad(path)
-        except ValueError as error:
-            assert str(path) in str(error)
-            refused += 1
-        else:
-            assert len(questions) == bytes(content).count(b'"id"')
-    assert refused > 100
-
-
 def test_hub_columns_give_the_same_questions(monkeypatch):
     rows = [
         {
@@ -238,59 +185,3 @@ def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
         assert run_command(["score", data, predictions, *more]) == 2
         assert f"{name}: damaged or edited" in capsys.readouterr().err
         edit(tmp_path / name, "9", old)
-
-
-FIELDS = ("paragraphs", "context", "qas", "id", "question", "answers", "text", "answer_start")
-
-
-def structures(seed: int) -> tuple[dict, dict, tuple[str, ...]]:
-    """A file of eight questions, the part of it that will be spoiled, and the places that an error may name for it."""
-    rng = np.random.default_rng(seed)
-    names = iter(f"q{i}" for i in range(8))
-    articles = [document(qa(next(names)), qa(next(names)))["data"][0] for _ in range(4)]
-    articles = [
-        {"title": f"t{a}", "paragraphs": articles[a]["paragraphs"] + articles[a + 2]["paragraphs"]} for a in (0, 1)
-    ]
-    a, p, q = (int(rng.integers(2)) for _ in range(3))
-    paragraph = articles[a]["paragraphs"][p]
-    entry = paragraph["qas"][q]
-    paragraph_place, question_place = f"article {a} ('t{a}'), paragraph {p}", f"question '{entry['id']}'"
-    part, places = [
-        (articles[a], (f"article {a}",)),
-        # A wrong context may be noticed at the first question of the paragraph.
-        (paragraph, (paragraph_place, f"question '{paragraph['qas'][0]['id']}'")),
-        # A question with a wrong id is named by its number, or by that id.
-        (entry, (question_place, f"{paragraph_place}, question {q}", "question '\\ud800'")),
-        (entry["answers"][0], (question_place,)),
-    ][int(rng.integers(4))]
-    return {"version": "1.1", "data": articles}, part, places
-
-
-def spoil(part: dict, rng) -> str:
-    """Remove a required field or give it a wrong value. Return the name of the field."""
-    name = str(rng.choice(sorted(set(FIELDS) & set(part))))
-    wrong = {
-        str: [None, 7, [], {}, "\ud800"],
-        int: [None, 1.5, "24", True, -1, 10**30],
-        list: [None, 7, {}, "x", [None], [[]], [7]],
-    }[type(part[name])]
-    if rng.random() < 0.2:
-        del part[name]
-    else:
-        part[name] = wrong[int(rng.integers(len(wrong)))]
-    return name
-
-
-def test_200_malformed_files_give_one_error_each_that_names_the_place(tmp_path):
-    path = tmp_path / "f.json"
-    spoiled = set()
-    for seed in range(200):
-        content, part, places = structures(seed)
-        spoiled.add(spoil(part, np.random.default_rng([seed, 1])))
-        path.write_text(json.dumps(content), encoding="utf-8")
-        with pytest.raises(ValueError, match=r"f\.json") as caught:
-            read_squad(path)
-        message = str(caught.value)
-        assert message.startswith(tuple(f"{path}, {place}" for place in places)), (seed, message)
-        assert "\n" not in message and len(message) < 400
-    assert spoiled == set(FIELDS)

@@ -132,14 +132,6 @@ def test_max_context_as_in_googles_comment():
     assert sum(int(b.sum()) for b in best) == 12
 
 
-def test_max_context_of_equals_is_the_longer_then_the_earlier_window():
-    best = max_context(np.array([0, 1]), np.array([5, 5]))
-    assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]]
-    # For tokens 3 and 4 the right contexts, 1 and 0 in both windows, are the smaller ones. The second is shorter.
-    best = max_context(np.array([0, 2]), np.array([5, 3]))
-    assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 1], [0, 0, 0]]
-
-
 def test_max_context_of_a_long_text_needs_memory_for_its_tokens_only():
     first = np.arange(400) * 128
     tracemalloc.start()

@@ -1,0 +1,114 @@
+"""Serve a finished model over HTTP.
+
+    bert-repro serve runs/own
+    curl -s http://127.0.0.1:8000/predict -H 'content-type: application/json' -d '{"text": "Please close the window."}'
+
+POST /predict says what the model's head can say: classes, names, answers, masked words, next sentences, endings; POST
+/embed gives vectors of texts. The answers are those of `bert-repro ask` and `bert-repro app`. /docs describes the
+requests, /health and /metrics are for those who watch over the service. SIGTERM lets it finish what it has.
+
+It is served on this machine alone unless --host is given; there is no password. It needs FastAPI and uvicorn:
+pip install ".[train,serve]"
+"""
+
+import argparse
+import importlib.util
+import ipaddress
+import signal
+import socket
+import sys
+
+import transformers
+
+from bert_training.app.folder import open_folder
+from bert_training.flags.parsing import command_parser
+from tokenization.errors import UserError
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+BACKLOG = 256
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C. Raises ValueError for a mistake in the flags, the folder or the port."""
+    args = _arguments(argv)
+    if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
+        raise UserError('the service needs FastAPI and uvicorn; run pip install ".[train,serve]"')
+    transformers.utils.logging.disable_progress_bar()
+    local = _is_local(args.host)
+    opened = open_folder(args.folder)
+    with _listening(args.host, args.port) as listener:
+        if not local:
+            print(
+                f"warning: --host {args.host}: who reaches this address may use the model; there is no password and "
+                "no encryption. Put a proxy that has both before it",
+                file=sys.stderr,
+            )
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/docs (SIGTERM or Ctrl-C ends it)", flush=True)
+        del opened  # every worker opens its own
+        _serve(args, listener, LOCAL if local else None)
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = command_parser("serve", __doc__)
+    parser.add_argument("folder", help="The folder of a model, as a script of this project or transformers saved it.")
+    parser.add_argument("--host", default="127.0.0.1", help="Address to listen on; the default is this machine alone.")
+    parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes one that is free.")
+    parser.add_argument("--workers", type=int, default=1, help="Processes, each with the model in its memory.")
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        default=1,
+        help="Texts of simultaneous requests that share a forward pass. 1 gives every text the digits that it has "
+        "elsewhere; more is faster, and changes probabilities by less than 0.00001.",
+    )
+    parser.add_argument(
+        "--max_wait_ms", type=float, default=5.0, help="The longest that a text waits for others of its batch."
+    )
+    parser.add_argument(
+        "--max_queue", type=int, default=256, help="Texts that may wait; a request beyond them gets status 503."
+    )
+    args = parser.parse_args(argv)
+    ranges = {"port": (0, 65535), "workers": (1, 64), "batch_size": (1, 64), "max_wait_ms": (0, 1000)}
+    for name, (least, most) in (ranges | {"max_queue": (1, 100_000)}).items():
+        if not least <= getattr(args, name) <= most:
+            raise UserError(f"--{name} {getattr(args, name)}: expected a number from {least} to {most:,}")
+    return args
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections. Raises ValueError if there cannot be one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise UserError(
+            f"--host {host} --port {port}: cannot be opened ({error.strerror or error}); another program may use it. "
+            "Give another port, or 0 for one that is free"
+        ) from error
+
+
+def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None) -> None:
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from bert_training.app.service import Settings, server_config
+
+    settings = Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers)
+    config = server_config(settings, factory=True, workers=args.workers)
+    if args.workers > 1:
+        Multiprocess(config, [listener]).run()
+        return
+    # Uvicorn ends with the signal that stopped it, and finds this handler, so that the exit status is 0.
+    earlier = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        uvicorn.Server(config).run([listener])
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

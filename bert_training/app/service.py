@@ -1,0 +1,174 @@
+"""The service of a model: an ASGI application with /predict, /embed, /health, /metrics and a page about itself."""
+
+import html
+import json
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import torch
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+
+from bert_training.app.folder import OpenedModel, open_folder
+from bert_training.app.server import forget_tokens
+from bert_training.app.service_limits import BROKEN, CONNECTIONS, IDLE_SECONDS, App, Limits, Metrics, TimedProtocol
+from bert_training.app.service_readers import Full, Readers
+from bert_training.app.service_requests import BODIES, Asked, Vectors
+from tokenization.errors import UserError
+
+STOP_SECONDS = 30  # for what has begun when the service is stopped
+STUCK_SECONDS = 120  # in which a worker must have imported torch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service runs; a worker process gets it from the one that starts it.
+
+    Attributes:
+        hosts: as of ``Limits``.
+        batch_size, wait_s, most: as of ``Readers``.
+    """
+
+    folder: str
+    hosts: tuple[str, ...] | None
+    batch_size: int = 1
+    wait_s: float = 0.005
+    most: int = 256
+    workers: int = 1
+
+    def __call__(self) -> App:
+        """The application, made in the process that serves it."""
+        forget_tokens()
+        torch.set_num_threads(max(1, torch.get_num_threads() // self.workers))
+        return make_service(open_folder(self.folder), self)
+
+
+def make_service(opened: OpenedModel, settings: Settings) -> App:
+    """The application for an opened model."""
+    readers, metrics = Readers(opened, settings.batch_size, settings.wait_s, settings.most), Metrics()
+    # The page that FastAPI makes for its /docs would load its scripts from another host.
+    app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(UserError, _refused)
+    app.add_exception_handler(Full, _full)
+    app.add_exception_handler(Exception, _broken)
+
+    async def answers(asked: Asked) -> JSONResponse:
+        found = await readers.read(list(asked.readings()))
+        metrics.texts += len(found)
+        return JSONResponse({"answers": found})
+
+    bodies = list(dict.fromkeys(BODIES[ability] for ability in opened.abilities)) or [Vectors]
+    body: Any = reduce(or_, bodies)  # a union, if the head can do two things
+
+    @app.post("/predict", summary=f"What the model says: {', '.join(opened.abilities) or 'vectors'}")
+    async def predict(asked: body) -> JSONResponse:
+        return await answers(asked)
+
+    @app.post("/embed", summary="The vectors of texts")
+    async def embed(asked: Vectors) -> JSONResponse:
+        return await answers(asked)
+
+    @app.get("/health", summary="Whether the service answers")
+    async def health() -> dict[str, Any]:
+        return {"status": "ok", "model": opened.name, "abilities": opened.abilities}
+
+    @app.get("/metrics", summary="Counts in Prometheus' text format", response_class=PlainTextResponse)
+    async def counts() -> PlainTextResponse:
+        text = "\n".join(metrics.lines(readers.pending)) + "\n"
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    page = _page(opened.name, app.openapi(), bodies)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+
+    return Limits(app, metrics, settings.hosts)
+
+
+def server_config(app: Any, **options: Any) -> uvicorn.Config:
+    """How uvicorn serves the application; it logs nothing of a request."""
+    return uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=int(IDLE_SECONDS),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_worker_healthcheck=STUCK_SECONDS,
+        **options,
+    )
+
+
+def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
+    """A page about the routes and the fields of the bodies; it needs no script and no other host."""
+    routes = [
+        f"<li><code>{method.upper()} {path}</code> {html.escape(route['summary'])}</li>"
+        for path, methods in schema["paths"].items()
+        for method, route in methods.items()
+    ]
+    shown: list[type[Asked]] = list(dict.fromkeys([*bodies, Vectors]))
+    parts = [
+        f"<h2>{html.escape(str(body.__doc__))}</h2>"
+        f"<pre>{html.escape(json.dumps(body.model_json_schema(), indent=2))}</pre>"
+        for body in shown
+    ]
+    title = html.escape(name)
+    return (
+        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title><style>body{{font-family:sans-serif;"
+        f"max-width:50em;margin:2em auto}}</style><h1>{title}</h1><ul>{''.join(routes)}</ul><p>The same for programs: "
+        f"<a href=openapi.json>openapi.json</a></p>{''.join(parts)}"
+    )
+
+
+# --- what is refused ---------------------------------------------------------------------------------------
+
+
+def _error(status: int, sentence: str, **headers: str) -> JSONResponse:
+    # Names of fields come from the request, and may hold what cannot be written as UTF-8.
+    sentence = sentence.encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": sentence}, status, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    """What is wrong with the body, without what it holds."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if any(one["type"] == "json_invalid" for one in found):
+        return _error(400, "the body is not JSON in UTF-8")
+    # The first part of a place is "body", and the second the class if there are two.
+    lines = []
+    for one in found[:4]:
+        place = ".".join(str(part)[:40] for part in one["loc"][1:]) or "body"
+        lines.append(f"{place}: {one['msg'].removeprefix('Value error, ')[:200]}")
+    return _error(422, "; ".join(lines))
+
+
+async def _http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, str(error.detail))
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    return _error(422, str(error))
+
+
+async def _full(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Full)
+    return _error(503, "too many texts are waiting; try again later", retry_after=str(error.seconds))
+
+
+async def _broken(_: Request, error: Exception) -> JSONResponse:
+    return _error(500, BROKEN)

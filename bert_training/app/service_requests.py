@@ -1,0 +1,220 @@
+"""What the service can be asked, for every head, and how its answers look.
+
+Each class is the body of a request; ``readings`` are the functions of ``readings.py`` that answer it, a call for every
+text. The numbers are those of the functions, rounded as ``bert-repro ask`` rounds them.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from bert_training.app import readings
+from bert_training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
+from bert_training.app.service_readers import Reading
+
+TEXTS = 64  # of a request
+DIGITS = 6
+
+
+def _is_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the text is empty")
+    if "\0" in text:
+        raise ValueError("the text has a NUL character")
+    return text
+
+
+def _is_line(text: str) -> str:
+    if len(text.splitlines()) > 1:
+        raise ValueError("a text to choose from is one line; this one has a line break")
+    return text.strip()
+
+
+Text = Annotated[str, StringConstraints(strict=True, max_length=readings.CHARACTERS), AfterValidator(_is_text)]
+Line = Annotated[Text, AfterValidator(_is_line)]
+Several = Annotated[list[Text], Field(min_length=1, max_length=TEXTS)]
+
+
+class Asked(BaseModel):
+    """The body of a request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def readings(self) -> Iterator[Reading]:
+        """What answers it: a function of the opened model for every answer."""
+        raise NotImplementedError
+
+    def _one_of(self, *names: str) -> None:
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected one of the fields {', '.join(names)}, got {' and '.join(given) or 'none'}")
+
+
+class _Texts(Asked):
+    """One text, or several."""
+
+    text: Text | None = Field(None, examples=["The old house by the river was sold."])
+    texts: Several | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        self._one_of("text", "texts")
+        return self
+
+    def _all(self) -> list[str]:
+        return self.texts or [str(self.text)]
+
+
+class Classes(Asked):
+    """A text (with second_text, a pair), several texts, or several pairs."""
+
+    text: Text | None = Field(None, examples=["The old house by the river was sold."])
+    second_text: Text | None = None
+    texts: Several | None = None
+    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] | None = Field(
+        None, min_length=1, max_length=TEXTS
+    )
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        self._one_of("text", "texts", "pairs")
+        if self.second_text is not None and self.text is None:
+            raise ValueError("second_text belongs to text; several pairs are given as pairs")
+        return self
+
+    def readings(self) -> Iterator[Reading]:
+        """One for each text or pair."""
+        for pair in self.pairs or ():
+            yield partial(_classes, text=pair[0], second=pair[1])
+        if not self.pairs:
+            for text in self.texts or [str(self.text)]:
+                yield partial(_classes, text=text, second=self.second_text)
+
+
+def _classes(opened: OpenedModel, text: str, second: str | None) -> dict[str, Any]:
+    found = readings.classify(opened, text, second)
+    if readings.is_regression(opened):
+        return {"score": round(found[0].probability, DIGITS)}
+    shares = {guess.text: round(guess.probability, DIGITS) for guess in found}
+    if found[0].given is None:
+        return {"label": found[0].text, "probabilities": shares}
+    thresholds = {guess.text: guess.threshold for guess in found}
+    return {"labels": [g.text for g in found if g.given], "probabilities": shares, "thresholds": thresholds}
+
+
+class OneQuestion(BaseModel):
+    """A question about a text."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: Text = Field(examples=["Who wrote it?"])
+    context: Text = Field(examples=["It was written by Ada."])
+
+
+class Questions(Asked):
+    """A question about a text, or several with their texts."""
+
+    question: Text | None = Field(None, examples=["Who wrote it?"])
+    context: Text | None = Field(None, examples=["It was written by Ada."])
+    questions: list[OneQuestion] | None = Field(None, min_length=1, max_length=TEXTS)
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        self._one_of("question", "questions")
+        if (self.question is None) != (self.context is None):
+            raise ValueError("question and context belong together")
+        return self
+
+    def readings(self) -> Iterator[Reading]:
+        """One for each question."""
+        pairs = [(one.question, one.context) for one in self.questions or ()]
+        for question, context in pairs or [(str(self.question), str(self.context))]:
+            yield partial(_answer, question=question, context=context)
+
+
+def _answer(opened: OpenedModel, question: str, context: str) -> dict[str, Any]:
+    reply = readings.answer(opened, question, context)
+    score = next((entry["probability"] for entry in reply.entries if entry["text"] == reply.answer), 0.0)
+    said = {"answer": reply.answer, "score": round(score, DIGITS), "start": reply.start, "end": reply.end}
+    return said if reply.null_odds is None else said | {"null_odds": reply.null_odds, "threshold": reply.threshold}
+
+
+class Names(_Texts):
+    """Texts in which names are tagged."""
+
+    def readings(self) -> Iterator[Reading]:
+        """One for each text."""
+        return (partial(_names, text=text) for text in self._all())
+
+
+def _names(opened: OpenedModel, text: str) -> dict[str, Any]:
+    found = readings.names_in(opened, text)
+    spans = [{"kind": name.kind, "start": name.start, "end": name.end} for name in found]
+    more = [{"text": text[name.start : name.end], "probability": round(name.probability, DIGITS)} for name in found]
+    return {"names": [span | rest for span, rest in zip(spans, more, strict=True)]}
+
+
+class Gaps(_Texts):
+    """Texts with a [MASK] where a word is missing or, for a model that reads left to right, that go on."""
+
+    text: Text | None = Field(None, examples=["The old [MASK] by the river was sold."])
+
+    def readings(self) -> Iterator[Reading]:
+        """One for each text."""
+        return (partial(_gaps, text=text) for text in self._all())
+
+
+def _gaps(opened: OpenedModel, text: str) -> dict[str, Any]:
+    return {"gaps": [_guesses(gap) for gap in readings.masked_words(opened, text)]}
+
+
+class Followers(Asked):
+    """A text, and those of which each may be its next sentence."""
+
+    text: Text = Field(examples=["The house was old."])
+    candidates: list[Line] = Field(min_length=1, max_length=readings.LINES, examples=[["It was sold."]])
+
+    def readings(self) -> Iterator[Reading]:
+        """One."""
+        yield lambda opened: {
+            "candidates": _guesses(readings.next_sentence(opened, self.text, "\n".join(self.candidates)))
+        }
+
+
+class Endings(Asked):
+    """The beginning of a text, and the endings to choose from."""
+
+    text: Text = Field(examples=["The house was old."])
+    endings: list[Line] = Field(min_length=2, max_length=readings.LINES, examples=[["It was sold.", "It flew."]])
+
+    def readings(self) -> Iterator[Reading]:
+        """One."""
+        yield lambda opened: {"endings": _guesses(readings.choose(opened, self.text, "\n".join(self.endings)))}
+
+
+class Vectors(_Texts):
+    """Texts that become vectors: the mean over the vectors of the last layer, as extract_features.py writes it."""
+
+    def readings(self) -> Iterator[Reading]:
+        """One for each text."""
+        return (partial(_vector, text=text) for text in self._all())
+
+
+def _vector(opened: OpenedModel, text: str) -> dict[str, Any]:
+    return {"vector": [round(value, DIGITS) for value in readings.vector(opened, text).tolist()]}
+
+
+def _guesses(found: list[readings.Guess]) -> list[dict[str, Any]]:
+    return [{"text": guess.text, "probability": round(guess.probability, DIGITS)} for guess in found]
+
+
+BODIES: dict[str, type[Asked]] = {
+    CLASSES: Classes,
+    ANSWERS: Questions,
+    NAMES: Names,
+    MASKED: Gaps,
+    NEXT_PIECE: Gaps,
+    NEXT_SENTENCE: Followers,
+    CHOICE: Endings,
+}
