@@ -205,9 +205,13 @@ def _finds_threshold(run: dict) -> bool:
 
 
 def _split_flags(run: dict) -> list[str]:
-    """The flags that say which part of the training data a fine-tuning held out, as words of a command."""
+    """The flags by which a fine-tuning that divided its training data finds the same part, as words of a command.
+
+    A training begins without the stored temperature, and finds it on the same rows.
+    """
     names = ("validation_split", "folds", "fold", "split_seed", "group_column")
-    return [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
+    given = [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
+    return [*given, *(["--calibrate"] if run["flags"].get("calibrate") else [])]
 
 
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
@@ -263,7 +267,8 @@ def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
         return one.keys() == other.keys() and all(is_close(part, one[part], other[part], whole) for part in one)
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return bool(one == other)
-    if "thresh" in name or name.endswith("perplexity"):  # of the thresholds only the scores with them are stable
+    # Of thresholds and temperatures, only the scores with them are stable.
+    if "thresh" in name or name.endswith(("perplexity", "temperature")):
         return math.isclose(one, other, rel_tol=0.02, abs_tol=0.1)
     if name.endswith(("loss", "_per_word")):
         return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)

@@ -38,7 +38,7 @@ from bert_training.tasks.classification.labels import (
     infer_task,
     known_test_labels,
 )
-from bert_training.tasks.classification.splits import check_divided
+from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn
 from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
@@ -237,15 +237,8 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
             check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
         if data.task.several_labels:
             multi_label.refuse_mark(data.task, examples.facts["source"])
-    train = data.splits.get("train")
-    if train and data.task.several_labels:
-        multi_label.check_training(train, data.task)
-    elif train and train.labels and len(set(train.labels)) == 1:
-        label = data.task.labels[train.labels[0]] if data.task.labels else train.labels[0]
-        raise UserError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
-            "the file, or raise --max_train_samples"
-        )
+    if "train" in data.splits and not (args.folds or args.validation_split):
+        check_labels_to_learn(data.splits["train"], data.task)
     return data
 
 

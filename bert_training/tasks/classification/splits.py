@@ -16,7 +16,9 @@ import numpy as np
 
 from bert_training.files.hashing import digest
 from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import text_problem
+from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from tokenization.errors import UserError
 
@@ -45,6 +47,22 @@ def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None
         raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
     if asked and "train" not in splits:
         raise UserError(f"{flag} divides training data, and there is none; leave the flag out")
+
+
+def check_labels_to_learn(train: Examples, task: Task) -> None:
+    """Refuse rows that all have the same label; of several labels a text, say which no row has.
+
+    Args:
+        train: the rows that are really trained on, with labels as numbers.
+    """
+    if task.several_labels:
+        multi_label.check_training(train, task)
+    elif train.labels and len(set(train.labels)) == 1:
+        label = task.labels[train.labels[0]] if task.labels else train.labels[0]
+        raise UserError(
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            "the file, or raise --max_train_samples"
+        )
 
 
 def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, ClassificationData]:
@@ -94,6 +112,7 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
         raise UserError(
             f"{train.where(0)}: this and all other rows left to train on have the weight 0; change the split"
         )
+    check_labels_to_learn(train, data.task)
     others = {split: examples for split, examples in data.splits.items() if split != "train"}
     return replace(data, splits={"train": train, "validation": held_out} | others)
 

@@ -91,6 +91,12 @@ def test_groups_stay_together(tmp_path, given, scores):
         ("ab", "", {"folds": 3}, "--folds 3: there are only 2 rows; give fewer folds"),
         ("abab", "xxxx", {"validation_split": 0.5}, "own.csv: the column 'who' has 1 group, expected at least 2"),
         ("ababab", "xxyyyy", {"folds": 3}, "own.csv: the column 'who' has 2 groups, expected at least 3"),
+        (
+            "a" * 9 + "b" * 9,
+            "",
+            {"validation_split": 0.5, "max_train_samples": 3},
+            "this and all other training examples (3) have the label 'a'",
+        ),
         ("aaaaaabbb", "uvwxyzqqr", {"folds": 3}, "has no row of the class 'b', whose rows are in too few groups of"),
     ],
 )
@@ -114,3 +120,12 @@ def test_copies_on_both_sides_are_said(tmp_path):
     path = own(tmp_path, "text,label\n" + "good,a\nbad,b\n" * 10, "own.csv")
     (data,) = parts_of(path, validation_split=0.2).values()
     assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
+
+
+@pytest.mark.parametrize("split_seed", [3, 4])
+def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path, split_seed):
+    path = own(tmp_path, "text,label\n" + "good,a|b\nbad,a\n" * 10 + "rare,a|c\n", "own.csv")
+    args = glue_arguments(train_file=path, split_seed=split_seed, validation_split=0.5, label_separator="|")
+    (data,) = divided(load_data(args), args).values()
+    held_out = "rare" in data.splits["validation"].texts[0]
+    assert ("warning: no text has the label c" in data.summary()) is held_out is (split_seed == 4)
