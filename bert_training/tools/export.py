@@ -210,12 +210,15 @@ def write_beside(model: Model, folder: Path) -> None:
     if (given := model.folder / "sentence_bert_config.json").is_file():
         limits = read_object(given)
     write_json(folder / "sentence_bert_config.json", limits)
-    kinds = {"word_embedding_dimension": int(model.network.config.hidden_size), "pooling_mode_mean_tokens": True}
-    kinds |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
+    pooling: dict[str, Any] = {
+        "word_embedding_dimension": int(model.network.config.hidden_size),
+        "pooling_mode_mean_tokens": True,
+    }
+    pooling |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
     if (given := model.folder / "1_Pooling" / "config.json").is_file():
-        kinds = read_object(given)
+        pooling = read_object(given)
     make_folder(folder / "1_Pooling")
-    write_json(folder / "1_Pooling" / "config.json", kinds)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
 
 
 def _other_modules(path: Path, known: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import torch
@@ -226,7 +226,8 @@ class Validation:
     def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
         """Let the script read its data and, with a watch, evaluate; return what was seen."""
         assert self.run is not None
-        module, seen = _script(self.run["script"]), dict[str, Any]()
+        recorded = self.run
+        module, seen = _script(recorded["script"]), dict[str, Any]()
         build = module.build_task_network
 
         def build_task_network(*args: Any, **options: Any) -> Any:
@@ -235,10 +236,12 @@ class Validation:
                 watch.attach(model)
             return model, hashes
 
-        def fine_tune(run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any):
+        def fine_tune(
+            run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any
+        ) -> NoReturn:
             seen.update(train=train, metric=metric)
             if watch:
-                if self.builtin and not _same_data(origin.data, self.run):
+                if self.builtin and not _same_data(origin.data, recorded):
                     raise UserError("this Python's documentation is another one than the run read")
                 seen["results"] = evaluate(model.to(run.device), 0)[0]
             raise _Done

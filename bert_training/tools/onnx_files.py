@@ -127,7 +127,7 @@ def quantize(whole: Path, small: Path, calibration: Sequence[Batch] | None = Non
 def _reader(batches: Sequence[Batch]) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no annotations
         def __init__(self) -> None:
             self.rest = iter(batches)
 
