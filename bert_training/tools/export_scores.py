@@ -178,7 +178,7 @@ class Validation:
         flags = run["flags"]
         named = [flags.get(name) for name in ("train_file", "validation_file", "data_dir", "dataset_name")]
         task = str(flags.get("task_name") or "builtin_")
-        self.builtin = not any(named) and task.startswith("builtin_") and run["script"] != "run_swag.py"
+        self.builtin = not any(named) and task.startswith("builtin_")
         found = sources(run, given)
         self.parts = [one for one in found if one.split.startswith("validation")]
         self.train = next((one for one in found if one.split == "train" and one.path), None)

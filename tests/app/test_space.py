@@ -58,6 +58,7 @@ def test_a_module_that_is_imported_relatively_or_through_another_is_found(tmp_pa
     assert requirements(found) == [f"torch=={importlib.metadata.version('torch').partition('+')[0]}"]
 
 
+@pytest.mark.slow
 def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     folder = shutil.copytree(pretrained, tmp_path / 'a "strange": name')
     shutil.copytree(pretrained, folder / "checkpoint-10")
@@ -90,6 +91,7 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     assert (opened.texts, opened.builtin, [step for step, _ in opened.checkpoints]) == (2, False, [10])
 
 
+@pytest.mark.slow
 def test_a_space_of_sentence_order_shows_no_next_sentence(gradio, tmp_path, pretrained):
     folder = shutil.copytree(pretrained, tmp_path / "model")
     (folder / "run.json").write_text(json.dumps({"flags": {"objective": "mlm_sop"}}))

@@ -98,6 +98,7 @@ def test_the_first_sentence_of_a_text(text, expected):
     assert first_sentence(text) == expected
 
 
+@pytest.mark.slow
 def test_documents_are_long_english_paragraphs_of_the_training_side():
     texts = documents(include_packages=False)
     assert len(texts) > 1000

@@ -130,6 +130,7 @@ def _read_one_line(script: str) -> tuple[int, str]:
     return child.wait(), said
 
 
+@pytest.mark.slow
 def test_a_reader_that_ends_early_stops_a_training_with_one_line():
     """The line also says how the training goes on."""
     status, said = _read_one_line("run_glue.py")

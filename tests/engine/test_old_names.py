@@ -28,7 +28,7 @@ SCRIPTS = {
     "run_pretraining": [],
 }
 # One script at once; the others with the slow tests.
-AT_ONCE_AND_SLOWLY = [name if name == "run_glue" else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS]
+AT_ONCE_AND_SLOWLY = [name if name == "run_swag" else pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS]
 NAMES_THE_FOLDER = r"answers\.html"
 
 

@@ -214,6 +214,7 @@ def test_the_uploaded_model_opens_by_its_name(hub, folder, tmp_path):
         assert float(total) == pytest.approx(logits.double().sum().item(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
     uploads(hub, tmp_path, folder, [])
     sent = hub.files(NAME)

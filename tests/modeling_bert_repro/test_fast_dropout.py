@@ -172,6 +172,7 @@ def test_recomputed_layers_draw_the_same_masks(use_reentrant):
     assert_same(found[1], found[0])
 
 
+@pytest.mark.slow
 def test_left_to_right_and_compiled_models_keep_torch_dropout():
     model = ours("BertForMaskedLM", "sdpa", is_decoder=True, hidden_dropout_prob=0.0).train()
     inputs = make_inputs("BertForMaskedLM")

@@ -123,6 +123,7 @@ def test_four_dimensional_masks_in_training(unpad):
         assert outputs.last_hidden_state.isfinite().all()
 
 
+@pytest.mark.slow
 def test_the_fast_path_can_be_deleted(tmp_path):
     """Without its three files, and with no other change, the package is plain BERT: it gives the numbers of
     transformers, it can be saved, and it refuses the switches of what was deleted.

@@ -3,6 +3,8 @@
 import re
 import shlex
 
+import pytest
+
 import run_glue
 import run_pretraining
 from bert_training.__main__ import main as run_command
@@ -21,6 +23,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True)[line.startswith("python ") :] for line in lines]
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=64)

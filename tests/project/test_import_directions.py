@@ -144,6 +144,7 @@ def relative_imports(path: Path, modules: set[str]) -> set[str]:
     return names
 
 
+@pytest.mark.slow
 def test_importing_has_no_side_effects(package="modeling_bert_repro, tokenization"):
     """Importing registers no class, prints nothing and starts no thread."""
     code = (

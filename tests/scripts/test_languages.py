@@ -76,6 +76,7 @@ def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
     assert line.startswith("ok ") and "stripped from 0.0% of the words" in line
 
 
+@pytest.mark.slow
 def test_a_vocabulary_of_an_earlier_version_is_kept_by_a_resumed_run(learnt, text, capsys):
     """Earlier versions stripped accents from every text; the folder of their vocabulary has the same name."""
     file = text(documents(HINDI))

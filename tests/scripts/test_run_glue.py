@@ -95,6 +95,7 @@ def test_mnli_is_learnt_and_its_halves_are_kept_apart(mnli):
     assert lines[:4] == ["index\tprediction", "0\tentailment", "1\tneutral", "2\tcontradiction"]
 
 
+@pytest.mark.slow
 def test_regression_is_learnt(tmp_path, pretrained, files):
     results = train(
         tmp_path / "run", pretrained, files, "stsb", "--max_steps=60", "--learning_rate=3e-3", "--do_predict"

@@ -176,6 +176,7 @@ def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
 FEATURES = ["--feature_based", "weighted_sum_all", "--lstm_size", "12", "--learning_rate", "1e-2"]
 
 
+@pytest.mark.slow
 def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
     folder = tmp_path / "run"
     more = ["--max_steps", "50", "--eval_steps", "50", "--mixed_precision", "bf16"]

@@ -303,6 +303,7 @@ def test_sentence_order(pretraining_flags, capsys, text):
     assert (folder / "model.safetensors").read_bytes() == weights
 
 
+@pytest.mark.slow
 def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tmp_path):
     whole = pretrain(pretraining_flags("files", max_steps=2))
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
@@ -321,6 +322,7 @@ def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tm
         pretrain(pretraining_flags("loaded", **more))
 
 
+@pytest.mark.slow
 def test_mixed_precision_gives_nearly_the_same_losses(pretraining_flags, fresh_accelerate):
     plain = pretrain(pretraining_flags("plain", max_steps=3))
     fresh_accelerate()

@@ -116,6 +116,7 @@ def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys)
     assert f"a.txt is read as {facts['text_forms']['a.txt']}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(pretraining_flags, monkeypatch):
     more = {"tokenizer_name": None, "vocab_size": 60, "config_name": "tiny", "max_steps": 2}
     with monkeypatch.context() as patch:

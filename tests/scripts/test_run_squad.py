@@ -107,6 +107,7 @@ def test_the_answers_are_those_of_the_best_weights(squad_checkpoint, squad_files
         )
 
 
+@pytest.mark.slow
 def test_a_series_of_runs_is_what_each_would_be_alone(squad_checkpoint, squad_files, tmp_path, monkeypatch, capsys):
     """The windows are made once for all runs."""
     more = ["--group_by_length", "--learning_rate", "1e-3", "--null_score_diff_threshold", "-9"]

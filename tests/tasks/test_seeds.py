@@ -157,6 +157,7 @@ def test_seeds_are_the_runs_that_each_would_be_alone(tmp_path, pretrained, glue_
     assert "best on eval_f1: seed-" in out
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrained, glue_files, counted, capsys):
     given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
     summary = run(*given)

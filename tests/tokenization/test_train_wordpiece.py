@@ -72,7 +72,7 @@ def test_pairs_rarer_than_min_frequency_are_left_and_a_short_vocabulary_is_repor
     with caplog.at_level(logging.WARNING):
         learned = {n: train_wordpiece(iter([text]), 100, min_frequency=n)[5 + 6 + 3 :] for n in (1, 2, 3, 4)}
     assert learned == {1: ["ab", "cd", "ef"], 2: ["ab", "cd"], 3: ["ab"], 4: []}
-    assert "gave 17 pieces, fewer than the 100 asked for" in caplog.text
+    assert "gave 17 rows, fewer than the 100 asked for" in caplog.text
 
 
 def test_the_layout_follows_from_the_size_or_is_given():

@@ -106,6 +106,7 @@ def shape(tmp_path) -> str:
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.slow
 def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
     """The script really runs, in this process."""
     started = []
