@@ -268,43 +268,6 @@ def whole_demo(record: dict) -> str:
     return markdown(("", "ours", "around Trainer", "times as fast"), rows)
 
 
-def domain(record: dict) -> str:
-    """The table of domain.json."""
-    losses = ("eval_held_out_nats_per_word", "eval_held_out_pieces_per_word")
-    general = next(
-        key
-        for row in record["variants"].values()
-        for key in row
-        if key.endswith("_nats_per_word") and key not in ("eval_nats_per_word", losses[0])
-    )
-    tasks = list(next(iter(record["variants"].values()))["tasks"])
-    rows = []
-    for name, row in record["variants"].items():
-        scores = [around(row["tasks"][task]) if task in row["tasks"] else "" for task in tasks]
-        rows.append([name, *(f"{row[key]:.2f}" for key in (*losses, general)), *scores])
-    heads = ("the model", "nats a word", "pieces a word", "nats a word, general text", *tasks)
-    return markdown(heads, rows)
-
-
-def around(score: dict) -> str:
-    """A mean in per cent with its 95 % confidence interval; the F1 of SQuAD is in per cent already."""
-    factor = 1 if score["mean"] > 1 else 100
-    low, high = (factor * end for end in score["interval"])
-    return f"{factor * score['mean']:.1f} ({low:.1f} to {high:.1f})"
-
-
-def controls(record: dict) -> str:
-    """The table of controls.json."""
-    rows = []
-    for row in record.values():
-        score, compared = [row["task"], row["control"], str(row["n"]), around(row)], row.get("compared")
-        if compared:
-            low, high = (100 * end for end in compared["interval"])
-            score += [f"{100 * compared['mean_difference']:+.1f} ({low:+.1f} to {high:+.1f})"]
-        rows.append([*score, *[""] * (5 - len(score))])
-    return markdown(("task", "control", "seeds", "score, per cent", "difference, seed by seed"), rows, 2)
-
-
 def pretraining_steps(record: dict) -> str:
     """The table of ``steps`` with the steps of pre-training alone."""
     return steps(record | {"results": [row for row in record["results"] if row["group"] == "pretraining"]})
@@ -352,8 +315,6 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "whole_demo": whole_demo,
     "faults": faults,
     "squad": squad,
-    "domain": domain,
-    "controls": controls,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),

@@ -4,7 +4,7 @@
     python lab/benchmarks/controls.py --model CHECKPOINT --data DIR --work_dir /tmp/controls --only "class weights"
 
 Each row is a series of runs with one flag, and its paired difference from the series without it (`--compare_to`). It is
-written to lab/records/controls.json as soon as it is measured. Finished runs in the work folder are not repeated.
+added to the record controls.json as soon as it is measured. Finished runs in the work folder are not repeated.
 """
 
 import argparse

@@ -5,8 +5,8 @@
 
 The domain is the documentation of this Python. One model is compared as it is, after continued pre-training with
 `--recipe adapt`, and after that with new pieces: nats a word, pieces a word, the same on a general text (forgetting),
-and three tasks of the domain, fine-tuned with few examples and several seeds. The result is lab/records/domain.json.
-Finished runs in the work folder are not repeated.
+and three tasks of the domain, fine-tuned with few examples and several seeds. The result is the
+record domain.json. Finished runs in the work folder are not repeated.
 """
 
 import argparse
