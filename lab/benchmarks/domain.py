@@ -22,6 +22,7 @@ from bert_training.files.atomic import write_json
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "domain.json"
+NEVER = 10**9  # steps between two evaluations: there is one at the end
 HELD_OUT = 50  # every so many documents, one is held out
 VARIANTS = {
     "as it is": None,
@@ -88,10 +89,10 @@ def measured(args: argparse.Namespace, name: str, more: list[str] | None) -> dic
 def pretrain(args: argparse.Namespace, folder: Path, more: list[str]) -> None:
     """Continue the model on the documentation."""
     texts = [args.work_dir / "held_out.txt", args.general]
-    step = args.steps // 4
+    step = args.steps // 2
     words = ["run_pretraining.py", "--recipe", "adapt", "--model_name_or_path", args.model, "--output_dir", folder]
     words += ["--train_file", args.work_dir / "train.txt", "--validation_file", *texts, "--max_steps", args.steps]
-    words += ["--eval_steps", step, "--max_eval_instances", 256, "--save_steps", step, "--save_total_limit", 1]
+    words += ["--eval_steps", step, "--max_eval_instances", 64, "--save_steps", step, "--save_total_limit", 1]
     run([*words, "--resume_from_checkpoint", "auto", *more])
 
 
@@ -100,8 +101,20 @@ def fine_tuned(args: argparse.Namespace, name: str, model: str | Path, task: str
     script, metric, flags = TASKS[task]
     folder = args.work_dir / f"{task}-{folder_of(name)}"
     words = [script, "--model_name_or_path", model, *flags, "--seeds", args.seeds, "--output_dir", folder]
-    words += ["--max_train_samples", args.examples, "--max_eval_samples", 300, "--num_train_epochs", 3]
-    run([*words, "--learning_rate", "1e-4", "--per_device_train_batch_size", 16, "--save_steps", 0])
+    words += ["--max_train_samples", args.examples, "--max_eval_samples", 200, "--num_train_epochs", 2]
+    run(
+        [
+            *words,
+            "--learning_rate",
+            "1e-4",
+            "--per_device_train_batch_size",
+            16,
+            "--save_steps",
+            0,
+            "--eval_steps",
+            NEVER,
+        ]
+    )
     found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"][0]["metrics"][metric]
     return {name: found[name] for name in ("n", "mean", "std", "interval")}
 
