@@ -448,7 +448,7 @@ def test_the_command_serves_the_page(browser, models):
         page.get_by_role("button", name="Judge", exact=True).wait_for()
         page.close()
         process.send_signal(2)  # Ctrl-C
-        assert process.wait(timeout=30) in (0, 130)
+        assert process.wait(timeout=90) in (0, 130)
 
 
 def test_a_space_starts_in_a_folder_of_its_own(browser, models, tmp_path):
