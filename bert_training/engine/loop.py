@@ -95,7 +95,7 @@ def training_steps(
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
-        loss_arguments: further arguments of the model in training, such as ``label_smoothing``.
+        loss_arguments: further arguments of the model in training, such as ``smoothing``.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under

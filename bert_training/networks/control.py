@@ -21,7 +21,7 @@ from bert_training.flags.shared import SharedArguments
 from bert_training.networks.configuration import set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
-OPTIONS = ("loss_weights", "label_smoothing", "class_weights")
+OPTIONS = ("loss_weights", "smoothing", "class_weights")
 Count = int | torch.Tensor
 
 
@@ -119,7 +119,7 @@ def _weighted_loss(
     labels: torch.Tensor,
     count: Count | None,
     loss_weights: torch.Tensor | None = None,
-    label_smoothing: float = 0.0,
+    smoothing: float = 0.0,
     class_weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The weighted mean, written down with the target distribution of every item; see losses.py: cross_entropy.
@@ -140,9 +140,7 @@ def _weighted_loss(
         ratios = torch.ones_like(logits)
         if class_weights is not None:
             ratios = class_weights.to(logits) / class_weights.to(logits)[classes].unsqueeze(1)
-        target = (1 - label_smoothing) * F.one_hot(classes, logits.shape[1]) + label_smoothing * ratios / logits.shape[
-            1
-        ]
+        target = (1 - smoothing) * F.one_hot(classes, logits.shape[1]) + smoothing * ratios / logits.shape[1]
         losses = -(target * logits.log_softmax(1)).sum(1)
     divisor = torch.as_tensor(weights.sum() if count is None else count).to(weights)
     return (losses * weights).sum() / torch.where(divisor == 0, 1, divisor)

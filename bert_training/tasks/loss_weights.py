@@ -143,7 +143,7 @@ def loss_arguments(
     args: ClassArguments, class_weights: dict[str, float] | None, several_labels: bool = False
 ) -> dict[str, Any]:
     """The further arguments of the model in training (heads.py), besides the column ``loss_weights``."""
-    found: dict[str, Any] = {"label_smoothing": args.label_smoothing} if args.label_smoothing else {}
+    found: dict[str, Any] = {"smoothing": args.label_smoothing} if args.label_smoothing else {}
     if class_weights is not None and (found or several_labels):
         found["class_weights"] = torch.tensor([*class_weights.values()])
     return found

@@ -4,7 +4,10 @@ import math
 
 import pytest
 import torch
+import transformers
+from transformers.utils.generic import find_labels
 
+import modeling_bert_repro
 from modeling_bert_repro import losses
 from modeling_bert_repro.losses import classification_loss, cross_entropy
 from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, ours
@@ -25,6 +28,12 @@ def count_of(name: str, labels: dict) -> dict[str, int]:
 
 def rows(batch: dict, start: int, stop: int) -> dict:
     return {key: tensor[start:stop] for key, tensor in batch.items()}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_trainer_finds_the_labels_of_transformers_in_our_arguments(name):
+    """It takes every argument with "label" in its name for one that a batch must have."""
+    assert find_labels(getattr(modeling_bert_repro, name)) == find_labels(getattr(transformers, name))
 
 
 @pytest.mark.parametrize("name", CLASSES[1:])

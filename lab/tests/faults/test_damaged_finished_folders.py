@@ -52,7 +52,9 @@ def files_in(folder: Path) -> list[Path]:
 def damaged_copy(draw: random.Random, finished: Finished, script: str, place: Path, names: tuple = ()) -> tuple:
     """A copy of a finished folder with one damaged file; returns the copy and the file."""
     folder = copied(finished.folders[script], place / script)
-    path = draw.choice([path for path in files_in(folder) if not names or path.name in names])
+    # The curves may be drawn again after the run, so nothing says that they are others.
+    files = [path for path in files_in(folder) if path.name != "training_curves.png"]
+    path = draw.choice([path for path in files if not names or path.name in names])
     other = finished.others[script] / path.relative_to(folder)
     content = path.read_bytes()
     while path.is_file() and path.read_bytes() == content:  # a vocabulary can be swapped for the same one
