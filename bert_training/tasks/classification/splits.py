@@ -146,8 +146,9 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         if classes is None:
             splitter = model_selection.GroupShuffleSplit(n_splits=1, test_size=share, random_state=seed)
             return _first(splitter, rows, None, groups)
-        part = Fraction(share).limit_denominator(min(MOST_PARTS, found))
-        part = min(max(part, Fraction(1, min(MOST_PARTS, found))), Fraction(min(MOST_PARTS, found) - 1, found))
+        most = min(MOST_PARTS, found)
+        part = Fraction(share).limit_denominator(most)
+        part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
         dealt = _dealt(data, part.denominator, seed)
         held_out = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
         parts = (np.setdiff1d(np.arange(len(train)), held_out).tolist(), held_out.tolist())
