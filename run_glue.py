@@ -271,12 +271,12 @@ def write_predictions(
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(by_class.shown(results))
+    if data.own and run.is_main:
+        for path in labelled_texts.write_own(run.output_dir, data, logits, temperature, thresholds):
+            run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
     if thresholds:
         say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
         return results
-    if data.own and run.is_main:
-        for path in labelled_texts.write_own(run.output_dir, data, logits, temperature):
-            run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
     for name, classes in (tuned.results | results).items():
         if name.endswith(by_class.BY_CLASS):
             run.say(f"{name}:\n{by_class.table(classes)}")

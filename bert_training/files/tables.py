@@ -142,7 +142,6 @@ def read_table(
     default_header: tuple[str, ...] = (),
     ragged_share: float = 0.0,
     may_be_null: tuple[str, ...] = (),
-    kind: str | None = None,
     delimiter: str | None = None,
     usual_delimiter: str = ",",
     has_flag: bool = True,
@@ -155,7 +154,6 @@ def read_table(
         ragged_share: up to this share of the rows may be skipped, and listed in ``Table.skipped``, because they are
             blank or have a wrong number of fields. Blank lines at the end of the file do not count.
         may_be_null: columns in which JSON lines may have null, or no value.
-        kind: the kind of the file, such as ".jsonl"; its name says it by default.
         delimiter: what separates the cells of a .csv; None if no flag says so.
         usual_delimiter: what separates them then, unless only the comma finds several columns.
         has_flag: whether the script has --delimiter, which a message may recommend.
@@ -164,7 +162,7 @@ def read_table(
         ValueError: the file is not such a table; the message names file and line.
     """
     path = Path(path)
-    kind = kind or kind_of(path).lower()
+    kind = kind_of(path).lower()
     if kind not in KINDS:
         sheet = (
             "in the spreadsheet, save the sheet as 'CSV UTF-8'" if kind in SPREADSHEETS else "save it as one of these"

@@ -50,8 +50,8 @@ def losses(folder: Path) -> list[float]:
     return [event["loss"] for event in events if event["event"] == "train"]
 
 
-def predicted(folder: Path) -> list[dict]:
-    return list(map(json.loads, (folder / "predictions_test.jsonl").read_text(encoding="utf-8").splitlines()))
+def predicted(folder: Path, split: str = "test") -> list[dict]:
+    return list(map(json.loads, (folder / f"predictions_{split}.jsonl").read_text(encoding="utf-8").splitlines()))
 
 
 def scores(results: dict, prefix: str = "eval_") -> dict:
@@ -95,6 +95,7 @@ def test_scores_and_predictions_are_those_of_a_plain_pipeline_with_the_stored_th
         table = list(csv.reader(file))
     assert table[0] == ["id", "label", "p_blue", "p_old", "p_red"] and len(table) == 25
     assert table[1][1] == "|".join(labels[0]["label"])
+    assert predicted(trained, "validation") == labels  # of the same file
 
 
 def test_the_loss_is_that_of_transformers(trained, data):

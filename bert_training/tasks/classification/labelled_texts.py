@@ -286,16 +286,12 @@ def write_predictions(
 ) -> Path:
     """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
 
-    If a text may have several labels, the cells are as in a|b, and ``predictions_<split>.csv`` and ``.jsonl`` have the
-    probability of every label, too.
-
+    If a text may have several labels, the cells are as in a|b.
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
     """
     task = data.task
     if thresholds is not None:
-        spelled = multi_label_scores.write_several(
-            folder, split, data.splits[split].index, logits, thresholds, data.label_names, task.label_separator
-        )
+        _, _, spelled = multi_label_scores.predicted(logits, thresholds, data.label_names, task.label_separator)
     elif task.labels is None:
         digits = ".3f" if task.files else ".9g"
         spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
@@ -308,13 +304,18 @@ def write_predictions(
 
 
 def write_own(
-    folder: Path, data: ClassificationData, logits: dict[str, np.ndarray], temperature: float | None
+    folder: Path,
+    data: ClassificationData,
+    logits: dict[str, np.ndarray],
+    temperature: float | None,
+    thresholds: Sequence[float] | None = None,
 ) -> list[Path]:
     """For the user's own data, write predictions with probabilities and, of labelled splits, who is taken for whom.
 
     Args:
         logits: of every split (rows, classes).
         temperature: of the probabilities; None stands for 1.
+        thresholds: of texts that may have several labels, which have no one that they could be taken for.
 
     Returns:
         The files with predictions that a spreadsheet opens.
@@ -325,11 +326,15 @@ def write_own(
         if names is None:
             paths.append(predictions.write_scores(folder, split, examples.index, scores[:, 0]))
             continue
-        shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
-        labels = [names[number] for number in predicted]
-        paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels))
-        if examples.labels is not None:
-            confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+        lists = None
+        if thresholds is not None:
+            shares, lists, labels = multi_label_scores.predicted(scores, thresholds, names, data.task.label_separator)
+        else:
+            shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
+            labels = [names[number] for number in predicted]
+            if examples.labels is not None:
+                confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+        paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels, lists))
     if confused:
         write_confusion(folder, confused)
     return paths

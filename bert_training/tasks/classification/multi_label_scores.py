@@ -5,13 +5,11 @@ defined: it is None, and the macro average is over the other labels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_training.tasks.classification.by_class import BY_CLASS, RATES, SEPARATOR
-from bert_training.tasks.classification.predictions import write_probabilities
 from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities
 
 # The last one decides which evaluation is the best; transformers' run_classification.py reports it, too.
@@ -89,21 +87,13 @@ def table(by_label: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write_several(
-    folder: Path,
-    split: str,
-    ids: Sequence[str],
-    logits: np.ndarray,
-    thresholds: Sequence[float],
-    names: Sequence[str],
-    mark: str | None,
-) -> list[str]:
-    """Write ``predictions_<split>.csv`` and ``.jsonl``; return the cell with the labels of each row, such as a|b."""
+def predicted(
+    logits: np.ndarray, thresholds: Sequence[float], names: Sequence[str], mark: str | None
+) -> tuple[np.ndarray, list[list[str]], list[str]]:
+    """For logits (texts, labels) the probabilities, the labels of each text, and the cell with them, such as a|b."""
     shares = probabilities(logits)
     found = [labels_of(row, thresholds, names) for row in shares]
-    cells = [(mark or MARK).join(labels) for labels in found]
-    write_probabilities(folder, split, ids, names, shares, cells, found)
-    return cells
+    return shares, found, [(mark or MARK).join(labels) for labels in found]
 
 
 def labels_of(shares: np.ndarray, thresholds: Sequence[float], names: Sequence[str]) -> list[str]:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.builtin_data import documentation
-from bert_training.files.compressed_files import kind_of, numbered_lines, read_text
+from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.json_files import parse_file
 from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import NerArguments
@@ -305,28 +304,9 @@ def read_file(path: str | Path, mixed_tags: bool = False, reading: Reading = Rea
     """
     if kind_of(path) not in (".jsonl", ".json"):
         return read_conll(path, mixed_tags, reading.scheme)
-    may_be_null = (*TAG_COLUMNS, reading.column or "")
-    if kind_of(path) == ".json" and (rows := _json_list(path)) is not None:
-        header = list(dict.fromkeys(name for row in rows for name in row))
-        columns = {name: [row.get(name) for row in rows] for name in _known_columns(header, reading.column)}
-        return _split(str(path), columns, None, lambda row: f"{path}, object {row}", mixed_tags, reading)
     choose = partial(_known_columns, tags=reading.column)
-    table = read_table(path, choose, may_be_null=may_be_null, kind=".jsonl")
+    table = read_table(path, choose, may_be_null=(*TAG_COLUMNS, reading.column or ""))
     return _split(str(path), table.columns, None, table.where, mixed_tags, reading)
-
-
-def _json_list(path: str | Path) -> list[dict[str, Any]] | None:
-    """The objects of a file that is one list; None if it has one object a line."""
-    first = next((line.lstrip() for _, line in numbered_lines(path) if line.strip()), "")
-    if not first.startswith("["):
-        return None
-    rows = parse_file(path, read_text(path), "correct it")
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise UserError(f"{path}, object {number}: expected an object with tokens and tags, got {str(row)[:60]!r}")
-    if not rows:
-        raise UserError(f"{path}: expected sentences, got an empty list")
-    return list(rows)
 
 
 def _hub_split(rows: Any, source: str, args: NerArguments, reading: Reading) -> Split:

@@ -83,15 +83,16 @@ def test_plain_and_other_tags_cannot_be_mixed(tmp_path):
         load_data(ner_arguments(**flag), ("O", "B-PER", "I-PER"))
 
 
-@pytest.mark.parametrize("layout", ["lines", "list"])
-def test_json_has_names_or_numbers_and_any_column(tmp_path, layout):
+@pytest.mark.parametrize(("layout", "line"), [("lines", 1), ("list", 2)])
+def test_json_has_names_or_numbers_and_any_column(tmp_path, layout, line):
     rows = [{"tokens": ["Ada", "slept"], "ner_tags": [1, 0], "upos": ["PROPN", "VERB"]}] * 2
     text = json.dumps(rows, indent=1) if layout == "list" else "\n".join(map(json.dumps, rows))
     names = ["O", "B-PER", "I-PER"]
     assert tags(loaded(tmp_path, text, "a.json", tag_names=names).splits["train"]) == [["B-PER", "O"]] * 2
     assert loaded(tmp_path, text, "a.json", label_column="upos").label_names == ("PROPN", "VERB")
     path = tmp_path / "a.json"
-    assert "such as --tag_names O B-PER I-PER" in ner_error(train_file=path, validation_file=path)
+    told = ner_error(train_file=path, validation_file=path)
+    assert f"{path}:{line}: " in told and "such as --tag_names O B-PER I-PER" in told
     assert "--label_column pos, got" in ner_error(train_file=path, validation_file=path, label_column="pos")
 
 
