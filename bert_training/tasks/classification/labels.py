@@ -244,12 +244,15 @@ def _check_classes(examples: Labelled) -> None:
 
 
 def _refuse_look_alike(examples: Labelled) -> None:
-    """Refuse classes that may be several labels each: with "|", or with a mark and a part that is a class alone."""
+    """Refuse classes that may be several labels each: with "|", or with a mark and a part that is a class alone.
+
+    The last of the marks are those of Chinese and Japanese.
+    """
     cells = {as_text(label): row for row, label in reversed([*enumerate(examples.labels or [])])}
-    for separator in "|;,":
+    for separator in "|;,｜；，、":
         for cell, row in sorted(cells.items(), key=lambda found: found[1]):
             parts = [part.strip() for part in cell.split(separator)]
-            if len(parts) > 1 and all(parts) and (separator == "|" or any(part in cells for part in parts)):
+            if len(parts) > 1 and all(parts) and (separator in "|｜" or any(part in cells for part in parts)):
                 raise UserError(
                     f"{examples.where(row)}: the label {cell!r:.60} may be one class or the labels "
                     f"{parts[0]!r:.40} and {parts[1]!r:.40}; give --label_separator "

@@ -344,7 +344,7 @@ def _examples(
 
 
 def _weights(cells: list, column: str, where: Callable[[int], str]) -> list[float]:
-    """The weights of rows. Raises ValueError, with the row, unless they are numbers of at least 0, not all 0."""
+    """The weights of rows. Raises ValueError, with the row, unless they are numbers of at least 0."""
     weights = []
     for row, cell in enumerate(cells):
         text = str(cell).strip()
@@ -354,8 +354,6 @@ def _weights(cells: list, column: str, where: Callable[[int], str]) -> list[floa
                 f"{where(row)}: expected a weight of at least 0 in {column!r}, got {text[:60]!r}; correct it"
             )
         weights.append(value)
-    if not any(weights):
-        raise UserError(f"{where(0)}: this and all other weights in {column!r} are 0, so nothing would be learnt")
     return weights
 
 

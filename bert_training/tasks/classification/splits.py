@@ -50,11 +50,16 @@ def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None
 
 
 def check_labels_to_learn(train: Examples, task: Task) -> None:
-    """Refuse rows that all have the same label; of several labels a text, say which no row has.
+    """Refuse rows that all have the same label, or the weight 0; of several labels a text, say which no row has.
 
     Args:
         train: the rows that are really trained on, with labels as numbers.
     """
+    if train.weights is not None and not any(train.weights):
+        raise UserError(
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the weight 0 in "
+            f"{train.columns.weight!r}, so nothing would be learnt; correct them, or give other rows"
+        )
     if task.several_labels:
         multi_label.check_training(train, task)
     elif train.labels and len(set(train.labels)) == 1:
@@ -108,10 +113,6 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
         if names:
             held_out.notes.append(f"warning: no row of these classes is held out: {names}; hold out a larger share")
     train, held_out = train.first(args.max_train_samples), held_out.first(args.max_eval_samples)
-    if train.weights is not None and not any(train.weights):
-        raise UserError(
-            f"{train.where(0)}: this and all other rows left to train on have the weight 0; change the split"
-        )
     check_labels_to_learn(train, data.task)
     others = {split: examples for split, examples in data.splits.items() if split != "train"}
     return replace(data, splits={"train": train, "validation": held_out} | others)

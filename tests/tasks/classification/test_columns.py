@@ -307,7 +307,8 @@ def test_flags_name_every_column_and_the_delimiter(tmp_path):
         ({"old": ";2;", "new": ";-2;"}, ":2: expected a weight of at least 0 in 'weight', got '-2'; correct it"),
         ({"old": ";2;", "new": ";1e999;"}, ":2: expected a weight of at least 0 in 'weight', got '1e999'; correct it"),
         ({"old": ";0.5;", "new": ";;"}, ":3: expected a weight of at least 0 in 'weight', got ''; correct it"),
-        ({"weight_column": "none"}, ":2: this and all other weights in 'none' are 0, so nothing would be learnt"),
+        ({"weight_column": "none"}, ":2: this and all other training examples (3) have the weight 0 in 'none', so"),
+        ({"old": ";2;", "new": ";0;", "max_train_samples": 1}, ":2: this and all other training examples (1) have the"),
         ({"old": "bob", "new": " "}, ":3: expected a group in 'writer', got an empty field; fill it in, or leave out"),
         (
             {"delimiter": ","},

@@ -87,6 +87,7 @@ SEVERAL = {"label_separator": "|"}
         ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "(--label_separator) between the labels of some cell of 'la"),
         ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "x.csv:2: expected a list of labels in 'label', got"),
         ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "x.csv:2: the label 'a|b' may be one class or the labels 'a' and"),
+        ("x.csv", piped(["甲、乙", "甲", "丙", "丙"]), {}, "give --label_separator '、' for several labels a text, or"),
         ("x.csv", piped(['"a, b"', "a", "c", "c"]), {}, "give --label_separator ',' for several labels a text, or"),
         ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "x.csv:2: expected 0 or 1, or false or"),
         ("x.csv", HOT, {"label_column": ["a", "z"]}, "x.csv:1: expected the columns of labels that --label_column na"),
