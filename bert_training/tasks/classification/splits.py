@@ -147,7 +147,7 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         if classes is None:
             splitter = model_selection.GroupShuffleSplit(n_splits=1, test_size=share, random_state=seed)
             return _first(splitter, rows, None, groups)
-        most = min(MOST_PARTS, found)
+        most = min(MOST_PARTS, found, max(2, *Counter(classes).values()))
         part = Fraction(share).limit_denominator(most)
         part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
         dealt = _dealt(data, part.denominator, seed)

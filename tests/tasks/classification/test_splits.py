@@ -67,9 +67,11 @@ def test_groups_stay_together(tmp_path, given, scores):
         assert 8 <= len(held_out) <= 12 and len(train) + len(held_out) == 40
 
 
-@pytest.mark.parametrize(("share", "held_out"), [(0.01, 5), (0.3, 30), (0.5, 50), (0.99, 95)])
-def test_of_many_groups_the_share_is_held_out(tmp_path, share, held_out):
-    parts = parts_of(sheet(tmp_path, "ab" * 50), validation_split=share, group_column="who")
+@pytest.mark.parametrize(
+    ("pairs", "share", "held_out"), [(50, 0.01, 5), (50, 0.3, 30), (50, 0.5, 50), (50, 0.99, 95), (10, 0.05, 2)]
+)
+def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
+    parts = parts_of(sheet(tmp_path, "ab" * pairs), validation_split=share, group_column="who")
     assert len(parts[None].splits["validation"]) == held_out
 
 
