@@ -69,8 +69,8 @@ def average_of(run: Run[ControlArguments], total_steps: int, examples: int) -> A
     steps = [*before_last, total_steps]
     if len(steps) < wanted:
         raise UserError(
-            f"--average_last {wanted}: the run has only {len(steps)} evaluations in {total_steps} steps; give a "
-            "smaller number, or smaller --eval_steps"
+            f"--average_last {wanted}: the run has only {len(steps)} evaluation{'s' * (len(steps) > 1)} in "
+            f"{total_steps} steps; give a smaller number, or smaller --eval_steps"
         )
     return Average(steps[-wanted:])
 

@@ -3,7 +3,8 @@
 ``start(folder, *more)`` runs the script in this process, with its usual flags and some more.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,18 +24,26 @@ def fast_paths_are_on_and_can_be_switched_off(start: Callable, folder: Path, tak
     assert not taken
 
 
+@contextmanager
+def stopped_after_saving(step: int) -> Iterator[None]:
+    """The run that begins here is stopped as soon as it has saved the checkpoint of this step."""
+    save = fine_tuning.save_checkpoint
+
+    def save_then_stop(run, saved, state):
+        save(run, saved, state)
+        if saved == step:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
+        yield
+
+
 def resumed_equals_uninterrupted(start: Callable, folder: Path, names: Iterable[str]) -> None:
     """A run that ends right after its first checkpoint and is resumed writes these files with the same bytes."""
     whole, broken, saving = folder / "whole", folder / "broken", ("--save_steps=2", "--max_steps=5")
     start(whole, *saving)
-    save = fine_tuning.save_checkpoint
-
-    def save_then_die(*given):
-        save(*given)
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuning, "save_checkpoint", save_then_die)
+    with stopped_after_saving(step=2):
         start(broken, *saving)
     assert not (broken / "model.safetensors").exists()
     start(broken, *saving, "--resume_from_checkpoint=auto")

@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 import run_glue
 import run_ner
 from bert_training.engine.errors import report_errors
-from bert_training.tasks import fine_tuning
 from bert_training.tools.findings import DIFFERS
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
+from tests.helpers.script_checks import stopped_after_saving
 from tests.helpers.torchrun import torchrun
 
 CONTROLS = ("--layer_decay=0.5", "--freeze_layers=1", "--lr_scheduler=cosine", "--learning_rate=1e-3")
@@ -41,7 +41,7 @@ def is_frozen(name: str) -> bool:
     return name.startswith(("bert.embeddings.", "bert.encoder.layer.0."))
 
 
-def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_files, monkeypatch, capsys):
+def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_files, capsys):
     """The network has dropout. The checkpoint from which the run resumes holds half of the mean."""
     model = shutil.copytree(pretrained, tmp_path / "model")
     config = read(model, "config.json") | {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
@@ -73,15 +73,7 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     assert "in the training loss: unacceptable 2, acceptable 0.5." in card
     assert not [finding.line() for finding in findings_of(whole) if finding.verdict == DIFFERS]
 
-    save = fine_tuning.save_checkpoint
-
-    def save_then_stop(run, step, state):
-        save(run, step, state)
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
+    with stopped_after_saving(step=4):
         train(broken, model, glue_files, "cola", *given)
     again = (*given, "--resume_from_checkpoint=auto")
     with pytest.raises(ValueError, match=r"steps averaged \[4, 6\] -> \[5, 6\]"):
@@ -149,7 +141,7 @@ def refused(capsys, main) -> str:
         (["--freeze_layers=-1"], "--freeze_layers must be at least 0; got -1"),
         (["--layer_decay=1.5"], "--layer_decay must be above 0 and at most 1; got 1.5"),
         (["--average_last=1"], "--average_last must be at least 2; got 1"),
-        (["--average_last=3"], "--average_last 3: the run has only 1 evaluations in 2 steps; give a smaller number"),
+        (["--average_last=3"], "--average_last 3: the run has only 1 evaluation in 2 steps; give a smaller number"),
         (["--average_last=2", "--load_best_model_at_end"], "and --load_best_model_at_end one of them; drop one"),
         (["--label_smoothing=1"], "--label_smoothing must be at least 0 and below 1; got 1.0"),
         (

@@ -18,6 +18,7 @@ from bert_training.tools import ask
 from tests.helpers.finished_folders import findings_of, forge
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.same_runs import check_same
+from tests.helpers.script_checks import stopped_after_saving
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -178,20 +179,12 @@ def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pr
         assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
 
 
-def test_a_resumed_run_is_the_same_in_every_bit(tmp_path, pretrained, data, monkeypatch):
+def test_a_resumed_run_is_the_same_in_every_bit(tmp_path, pretrained, data):
     given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}")
     given = (*given, "--max_steps=6", "--save_steps=2", "--eval_steps=3", "--learning_rate=1e-3",
              "--load_best_model_at_end", "--metric_for_best_model=f1:red")  # fmt: skip
     run(tmp_path / "unbroken" / "run", *given)
-    save = fine_tuning.save_checkpoint
-
-    def save_then_stop(run, step, state):
-        save(run, step, state)
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
+    with stopped_after_saving(step=4):
         run(tmp_path / "broken" / "run", *given)
     run(tmp_path / "broken" / "run", *given, "--resume_from_checkpoint=auto")
     check_same(tmp_path / "unbroken" / "run", tmp_path / "broken" / "run")
