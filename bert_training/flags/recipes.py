@@ -71,7 +71,7 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     recipe = given.get("recipe", "paper")
     if recipe == "adapt":
         defaults = ADAPT | {"learning_rate": adapt_rate(_width_of(given.get("model_name_or_path")))}
-        if not objective_of(ADAPT | given).masks:
+        if not objective_of({**ADAPT, **given}).masks:
             del defaults["whole_word_mask"]
         return defaults
     if recipe != "fast":

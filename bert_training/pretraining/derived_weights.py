@@ -111,12 +111,14 @@ def count_new_weights(
 ) -> None:
     """Set the output biases of what ``derive_weights`` has made, from counts of the training text."""
     made = run.facts.get("derived_weights") or {}
+    if not any(made.values()):
+        return
     counts = torch.from_numpy(mixed_counts(corpora, mean_shares(vars(run.args))))
-    if made.get("head"):
+    if made["head"]:
         if not model.config.is_decoder:
             counts[corpora[0].manifest["special_ids"]] = 0  # a masked LM never predicts [UNK]
         set_bias_of_head(model, ((counts + 0.5) / (counts + 0.5).sum()).log())
-    elif made.get("pieces"):
+    else:
         set_counted_biases(model, new_pieces_of(run.args, tokenizer), counts)
 
 
