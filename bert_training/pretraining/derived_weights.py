@@ -24,7 +24,7 @@ from bert_training.networks.new_rows import (
     size_config,
     with_rows,
 )
-from bert_training.networks.pretrained import weights_tokenizer
+from bert_training.networks.pretrained import load_tokenizer, weights_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from tokenization.errors import UserError
 
@@ -46,7 +46,10 @@ def new_pieces_of(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
     weights = args.model_name_or_path
     if weights is None or (not args.extend_vocab and args.tokenizer_name == weights):
         return {}
-    return origins_of(tokenizer, weights_tokenizer(weights))
+    own = weights_tokenizer(weights)
+    if own is None and args.extend_vocab:  # the tokenizer that was given stands for that of the weights
+        own = load_tokenizer(str(args.tokenizer_name), quiet=True)
+    return origins_of(tokenizer, own)
 
 
 def sized_config(

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from bert_training.__main__ import main as command
+from bert_training.tools.audit import open_run
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
@@ -40,6 +41,11 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
     said = capsys.readouterr().out
     facts, results = read(whole, "run.json"), read(whole, "all_results.json")
     assert [(one["name"], one["share"]) for one in facts["mixture"]] == [("short.txt", 0.5), ("text.txt", 0.5)]
+    train, _ = open_run(whole, facts["flags"])
+    sizes = [[instances.epoch_size(0) for instances in train[length]] for length in (16, 32)]
+    read_by_hand = [24 / sizes[0][0] + 16 / sizes[1][0], 16 / sizes[0][1] + 24 / sizes[1][1]]
+    assert [one["epochs"] for one in facts["mixture"]] == pytest.approx(read_by_hand, abs=1e-4)
+    assert len({instances.settings.seed for instances in train[16]}) == 2  # each file has random numbers of its own
     assert facts["phases"] == "4 steps of 10 x 16 of the mixture 3:2, 4 steps of 10 x 32 of the mixture 0.4:0.6"
 
     # Each held-out file has results of its own, before the first step as well.
