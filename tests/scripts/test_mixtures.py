@@ -2,10 +2,12 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_training.__main__ import main as command
-from bert_training.tools.audit import open_run
+from bert_training.pretraining.mixture import MixedInstances
+from bert_training.tools.audit import mixture_measurements, open_run
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
@@ -36,7 +38,7 @@ def flags(pretraining_flags, pretrained, text_file, tmp_path):
     return make
 
 
-def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
+def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypatch):
     whole = pretrain(flags("whole", save_total_limit=0))
     said = capsys.readouterr().out
     facts, results = read(whole, "run.json"), read(whole, "all_results.json")
@@ -69,6 +71,9 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
     audited = capsys.readouterr().out
     assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
     assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
+    with monkeypatch.context() as patched:
+        patched.setattr(MixedInstances, "places", lambda self, start, stop: (np.zeros(stop - start, int), None))
+        assert not any(line.good for _, lines in mixture_measurements(facts, train) for line in lines)
     command(["show", str(whole), "--step", "5", "--limit", "10"])
     shown = capsys.readouterr().out
     assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
