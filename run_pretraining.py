@@ -108,8 +108,8 @@ def main(argv: list[str] | None = None) -> None:
     corpora = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, corpora.train[0], args.seed) if args.initial_weights == "counted" else 0
     count_new_weights(run, model, tokenizer, corpora.train)
-    train = training_instances(args, corpora.train, tokenizer)
-    held_out = instances_by_length(args, corpora.held_out, tokenizer, held_out=True)
+    train = training_instances(vars(args), corpora.train, tokenizer)
+    held_out = instances_by_length(vars(args), corpora.held_out, tokenizer, held_out=True)
     record_coverage(run, tokenizer, corpora, held_out)
     words_and_files = HeldOutTexts(run, text, tokenizer, corpora)
     phases = planned_phases(args, train, run.world_size)

@@ -270,6 +270,11 @@ def choose_pieces(words: Mapping[str, int], known: Collection[str], number: int)
             for changed in text.take(piece, affected):
                 if score := text.scores.get(changed, 0):
                     heapq.heappush(heap, _entry(changed, score))
+    if not chosen:
+        raise UserError(
+            f"expected text that offers {number:,} new pieces, but none of the words and word parts that the tokenizer "
+            f"splits occurs {FEWEST} times or more; leave the vocabulary as it is, or give more text"
+        )
     if len(chosen) < number:
         raise UserError(
             f"expected text that offers {number:,} new pieces, but only {len(chosen):,} words and word parts that the "

@@ -59,7 +59,7 @@ def probe_table(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mappin
 
 
 def in_words(results: Mapping[str, Any]) -> str:
-    """The scores in one line: "law, cls 71.0%, law, mean 74.5%"."""
+    """The scores in one line: "law, cls 71.0%; law, mean 74.5%"."""
     return "; ".join(f"{label} {value:.1%}" for key, value in results.items() if (label := label_of(key)))
 
 

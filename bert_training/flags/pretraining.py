@@ -227,8 +227,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def recipe_choices(self) -> dict[str, Any]:
         """What the recipe chooses for this run, also where a flag that was given has won; empty for the paper's."""
-        names = ("recipe", "config_name", "model_name_or_path", "max_steps", "max_seq_length", "mixture", "phases")
-        return recipe_defaults({name: getattr(self, name) for name in names}, CONFIG_SIZES)
+        names = ("recipe", "config_name", "model_name_or_path", "objective", "max_steps", "max_seq_length")
+        return recipe_defaults({name: getattr(self, name) for name in (*names, "mixture", "phases")}, CONFIG_SIZES)
 
     def __post_init__(self) -> None:
         super().__post_init__()

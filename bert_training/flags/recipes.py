@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.flags.mixtures import is_mixed
+from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, with_steps
 
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
@@ -69,7 +70,10 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     """
     recipe = given.get("recipe", "paper")
     if recipe == "adapt":
-        return ADAPT | {"learning_rate": adapt_rate(_width_of(given.get("model_name_or_path")))}
+        defaults = ADAPT | {"learning_rate": adapt_rate(_width_of(given.get("model_name_or_path")))}
+        if not objective_of({**ADAPT, **given}).masks:
+            del defaults["whole_word_mask"]
+        return defaults
     if recipe != "fast":
         return {}
     defaults = dict(FAST)

@@ -24,7 +24,7 @@ from bert_training.networks.new_rows import (
     size_config,
     with_rows,
 )
-from bert_training.networks.pretrained import weights_tokenizer
+from bert_training.networks.pretrained import load_tokenizer, weights_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from tokenization.errors import UserError
 
@@ -46,7 +46,10 @@ def new_pieces_of(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
     weights = args.model_name_or_path
     if weights is None or (not args.extend_vocab and args.tokenizer_name == weights):
         return {}
-    return origins_of(tokenizer, weights_tokenizer(weights))
+    own = weights_tokenizer(weights)
+    if own is None and args.extend_vocab:  # the tokenizer that was given stands for that of the weights
+        own = load_tokenizer(str(args.tokenizer_name), quiet=True)
+    return origins_of(tokenizer, own)
 
 
 def sized_config(
@@ -111,12 +114,14 @@ def count_new_weights(
 ) -> None:
     """Set the output biases of what ``derive_weights`` has made, from counts of the training text."""
     made = run.facts.get("derived_weights") or {}
+    if not any(made.values()):
+        return
     counts = torch.from_numpy(mixed_counts(corpora, mean_shares(vars(run.args))))
-    if made.get("head"):
+    if made["head"]:
         if not model.config.is_decoder:
             counts[corpora[0].manifest["special_ids"]] = 0  # a masked LM never predicts [UNK]
         set_bias_of_head(model, ((counts + 0.5) / (counts + 0.5).sum()).log())
-    elif made.get("pieces"):
+    else:
         set_counted_biases(model, new_pieces_of(run.args, tokenizer), counts)
 
 

@@ -30,7 +30,7 @@ class HeldOutTexts:
         self.files: dict[str, dict[int, PretrainingInstances]] = {}
         for name, corpus in corpora.held_out_files.items():
             try:
-                by_length = instances_by_length(run.args, corpus, tokenizer, held_out=True)
+                by_length = instances_by_length(vars(run.args), corpus, tokenizer, held_out=True)
                 check_predictable(run.args, by_length, len(tokenizer))
                 self.files[name] = by_length
             except UserError as error:  # all files together have enough, so the run need not end

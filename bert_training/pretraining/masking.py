@@ -111,7 +111,8 @@ def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> 
     if whole_word_mask and not continuation_pieces(tokenizer).any():
         raise UserError(
             "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
-            f"tokenizer has none: leave the flag out, or take a WordPiece tokenizer. {FOR_CHINESE}"
+            "tokenizer has none: leave the flag out (with --recipe adapt: --whole_word_mask false), or take a "
+            f"WordPiece tokenizer. {FOR_CHINESE}"
         )
 
 

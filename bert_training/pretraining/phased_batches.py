@@ -1,6 +1,7 @@
 """The instances that each optimiser step of a run sees, through all of its phases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -16,7 +17,7 @@ from tokenization.errors import UserError
 
 
 def instances_by_length(
-    args: PretrainingArguments,
+    flags: Mapping[str, Any],
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
     held_out: bool = False,
@@ -25,13 +26,12 @@ def instances_by_length(
     """The instances that the flags ask for, by the length of every phase.
 
     Args:
-        args: the flags of the run.
+        flags: of the run, by name.
         corpus: the training corpus or the held-out corpus.
         tokenizer: the tokenizer that made its ids.
         held_out: whether it is the held-out corpus, whose instances are the same for every seed and every evaluation.
         source: the number of the source if it is one of a mixture, counted from 0.
     """
-    flags = vars(args)
     lengths = dict.fromkeys(phase.length for phase in phases_of(flags))
     return {
         length: PretrainingInstances(corpus, tokenizer, instance_settings(flags, length, held_out, source))
@@ -40,10 +40,10 @@ def instances_by_length(
 
 
 def training_instances(
-    args: PretrainingArguments, corpora: Sequence[Corpus], tokenizer: PreTrainedTokenizerBase
+    flags: Mapping[str, Any], corpora: Sequence[Corpus], tokenizer: PreTrainedTokenizerBase
 ) -> dict[int, list[PretrainingInstances]]:
     """The training instances of each source, by the length of every phase; a run without a mixture has one source."""
-    by_source = [instances_by_length(args, corpus, tokenizer, source=source) for source, corpus in enumerate(corpora)]
+    by_source = [instances_by_length(flags, corpus, tokenizer, source=source) for source, corpus in enumerate(corpora)]
     return {length: [by_length[length] for by_length in by_source] for length in by_source[0]}
 
 

@@ -46,10 +46,12 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
         (single, f"{beginning} are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE),
         (long, f"{beginning} stand in words of more than {_LONGEST_WORD} characters without a space", FOR_OTHERS),
     ]
+    by_recipe = "whole_word_mask" in args.recipe_choices()
+    without = f"--recipe {args.recipe} sets it, so give --whole_word_mask false" if by_recipe else "leave the flag out"
     for share, what, remedy in problems:
         if share >= REFUSED and not args.resume_from_checkpoint:
             raise UserError(
-                f"--whole_word_mask: {share:.1%} {what}, so that no words would be masked; leave the flag out. {remedy}"
+                f"--whole_word_mask: {share:.1%} {what}, so that no words would be masked; {without}. {remedy}"
             )
     if long >= NOTED:
         run.say(f"warning: --whole_word_mask: {long:.1%} {problems[1][1]}; there it masks no words. {FOR_OTHERS}")

@@ -206,7 +206,7 @@ def _read(text: Text, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Word
 
 
 def held_out_lines(text: Text) -> dict[str, Iterator[str | None]]:
-    """The lines of each held-out text, by ``Text.held_out_names``; by "" if a share of the text is held out."""
+    """The lines of each held-out text, as ``Text.held_out_by_name`` names it; by "" if a share is held out."""
     args = text.args
     if not args.validation_file:
         return {"": lines_of_side(text.lines(), args.validation_split, held_out=True)}

@@ -29,10 +29,11 @@ from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
-from bert_training.pretraining.instances import PretrainingInstances, instance_settings
+from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
+from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.segments import EpochPlan
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
@@ -331,14 +332,7 @@ def open_run(
     """(training instances of each source by length, tokenizer) of the run in `folder`."""
     tokenizer = load_tokenizer(str(folder))
     corpora = open_training_corpora(folder, flags, tokenizer)
-    train = {
-        phase.length: [
-            PretrainingInstances(corpus, tokenizer, instance_settings(flags, phase.length, source=source))
-            for source, corpus in enumerate(corpora)
-        ]
-        for phase in phases_of(flags)
-    }
-    return train, tokenizer
+    return training_instances(flags, corpora, tokenizer), tokenizer
 
 
 def mixture_measurements(

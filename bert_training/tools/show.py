@@ -105,8 +105,8 @@ def _print_step(arguments: argparse.Namespace) -> None:
     for micro_batch, rank, position in positions[: arguments.limit]:
         instances, own, source = train[phase.length][0], position, ""
         if isinstance(stream, MixedInstances):
-            (number,), (own,) = (part.tolist() for part in stream.places(position, position + 1))
-            instances, source = stream.sources[number], f" of {Path(flags['train_file'][number]).name}"
+            (file,), (own,) = (part.tolist() for part in stream.places(position, position + 1))
+            instances, source = stream.sources[file], f" of {Path(flags['train_file'][file]).name}"
         epoch, index = instances.locate(own)
         row = {name: tensor[0] for name, tensor in stream.batch(position, position + 1).items()}
         where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}{source}"

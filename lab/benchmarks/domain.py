@@ -5,8 +5,8 @@
 
 The domain is the documentation of this Python. One model is compared as it is, after continued pre-training with
 `--recipe adapt`, and after that with new pieces: nats a word, pieces a word, the same on a general text (forgetting),
-and three tasks of the domain, fine-tuned with few examples and several seeds. The result is the
-record domain.json. Finished runs in the work folder are not repeated.
+and three tasks of the domain, fine-tuned with few examples and several seeds. The result is the record domain.json.
+Finished runs in the work folder are not repeated.
 """
 
 import argparse
@@ -102,19 +102,8 @@ def fine_tuned(args: argparse.Namespace, name: str, model: str | Path, task: str
     folder = args.work_dir / f"{task}-{folder_of(name)}"
     words = [script, "--model_name_or_path", model, *flags, "--seeds", args.seeds, "--output_dir", folder]
     words += ["--max_train_samples", args.examples, "--max_eval_samples", 200, "--num_train_epochs", 2]
-    run(
-        [
-            *words,
-            "--learning_rate",
-            "1e-4",
-            "--per_device_train_batch_size",
-            16,
-            "--save_steps",
-            0,
-            "--eval_steps",
-            NEVER,
-        ]
-    )
+    words += ["--learning_rate", "1e-4", "--per_device_train_batch_size", 16, "--save_steps", 0, "--eval_steps", NEVER]
+    run(words)
     found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"][0]["metrics"][metric]
     return {name: found[name] for name in ("n", "mean", "std", "interval")}
 

@@ -31,6 +31,7 @@ FILES = [
     | {"eval_law_nats_per_word": 8.0 - s / 100, "eval_wiki_mlm_loss": 5.0 + s / 100}
     for s in (0, 100)
 ]
+PROBED = [SQUAD[0], {"event": "probe", "step": 0, "eval_probe_law_cls": 0.5}]
 STSB = [{"event": "eval", "step": 9, "eval_pearson": -0.25, "eval_spearmanr": 0.5}]
 
 
@@ -70,7 +71,9 @@ def test_the_running_mean_worked_by_hand():
 
 
 @pytest.mark.parametrize(
-    "events", [PRETRAINING, SQUAD, STSB, SQUAD[:1], FILES], ids=["pretraining", "squad", "stsb", "loss", "files"]
+    "events",
+    [PRETRAINING, SQUAD, STSB, SQUAD[:1], FILES, PROBED],
+    ids=["pretraining", "squad", "stsb", "loss", "files", "probes"],
 )
 def test_every_kind_of_run_has_a_picture(tmp_path, events):
     from matplotlib.image import imread
@@ -78,7 +81,7 @@ def test_every_kind_of_run_has_a_picture(tmp_path, events):
     path = draw_curves(write(tmp_path, events))
     assert path == tmp_path / "training_curves.png"
     height, width, _ = imread(path).shape
-    assert height > 500 and width == (1350 if scores(events) or word_curves(events) else 736)
+    assert height > 500 and width == (736 if events == SQUAD[:1] else 1350)
     assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # The picture is neither empty nor black.
 
 

@@ -52,6 +52,8 @@ def test_the_recipe_to_adapt_a_model(tmp_path):
     assert args.dropout is None
     given = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "mlm_nsp")
     assert (given.objective, given.learning_rate) == ("mlm_nsp", 5e-5)
+    unmasked = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "ltr")
+    assert not unmasked.whole_word_mask and "whole_word_mask" not in unmasked.recipe_choices()
 
 
 def test_a_mixture_without_numbers_is_a_tenth_of_general_text(capsys):

@@ -27,7 +27,7 @@ def test_flags_reach_the_instances(monkeypatch):
         PretrainingArguments, ["--output_dir", "x", "--seed", "9", "--phases", "16:0.5,32:0.5", *given]
     )
     for held_out in (False, True):
-        phased_batches.instances_by_length(args, None, None, held_out)
+        phased_batches.instances_by_length(vars(args), None, None, held_out)
     # The held-out instances do not depend on the seed of the run.
     assert made == [
         InstanceSettings(**flags, max_seq_length=length, seed=seed, fixed=fixed)

@@ -2,9 +2,12 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_training.__main__ import main as command
+from bert_training.pretraining.mixture import MixedInstances
+from bert_training.tools.audit import mixture_measurements, open_run
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
@@ -35,11 +38,16 @@ def flags(pretraining_flags, pretrained, text_file, tmp_path):
     return make
 
 
-def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
+def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypatch):
     whole = pretrain(flags("whole", save_total_limit=0))
     said = capsys.readouterr().out
     facts, results = read(whole, "run.json"), read(whole, "all_results.json")
     assert [(one["name"], one["share"]) for one in facts["mixture"]] == [("short.txt", 0.5), ("text.txt", 0.5)]
+    train, _ = open_run(whole, facts["flags"])
+    sizes = [[instances.epoch_size(0) for instances in train[length]] for length in (16, 32)]
+    read_by_hand = [24 / sizes[0][0] + 16 / sizes[1][0], 16 / sizes[0][1] + 24 / sizes[1][1]]
+    assert [one["epochs"] for one in facts["mixture"]] == pytest.approx(read_by_hand, abs=1e-4)
+    assert len({instances.settings.seed for instances in train[16]}) == 2  # each file has random numbers of its own
     assert facts["phases"] == "4 steps of 10 x 16 of the mixture 3:2, 4 steps of 10 x 32 of the mixture 0.4:0.6"
 
     # Each held-out file has results of its own, before the first step as well.
@@ -63,6 +71,9 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
     audited = capsys.readouterr().out
     assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
     assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
+    with monkeypatch.context() as patched:
+        patched.setattr(MixedInstances, "places", lambda self, start, stop: (np.zeros(stop - start, int), None))
+        assert not any(line.good for _, lines in mixture_measurements(facts, train) for line in lines)
     command(["show", str(whole), "--step", "5", "--limit", "10"])
     shown = capsys.readouterr().out
     assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6

@@ -55,6 +55,13 @@ def test_whole_words_of_such_a_text_are_refused_before_a_vocabulary_is_learnt(
         pretrain(pretraining_flags("run", **flags, whole_word_mask="true"))
 
 
+def test_the_recipe_that_set_the_flag_is_named(pretraining_flags, pretrained, tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{CHINESE}\n{CHINESE}{number}" for number in range(40)))
+    more = {"tokenizer_name": None, "config_name": None, "model_name_or_path": pretrained, "recipe": "adapt"}
+    with pytest.raises(ValueError, match="--recipe adapt sets it, so give --whole_word_mask false"):
+        pretrain(pretraining_flags("run", **more, train_file=tmp_path / "a.txt", validation_split=0.3))
+
+
 def test_a_mixed_text_is_warned_of_with_its_share(pretraining_flags, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("\n\n".join(f"{ENGLISH}\n{ENGLISH * 9} 南北 {n}" for n in range(60)))
     more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}

@@ -150,19 +150,35 @@ def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
     assert torch.equal(new[:64], old) and torch.equal(new[64:], old[:16])
     assert AutoTokenizer.from_pretrained(folder).model_max_length == 80
     assert BertConfig.from_pretrained(folder).max_position_embeddings == 80
+    changed = (weights_of(folder)["cls.predictions.bias"][:-2] != weights_of(pretrained)["cls.predictions.bias"]).any()
+    assert not changed and (weights_of(folder)["cls.predictions.bias"][-2:] < -0.1).all(), "the biases are not counted"
+
+
+def test_the_tokenizer_that_is_given_stands_for_that_of_weights_without_one(tmp_path, pretrained, domain, capsys):
+    bare = tmp_path / "bare"
+    shutil.copytree(pretrained, bare, ignore=shutil.ignore_patterns("*token*", "vocab.txt", "run.json", "hashes.json"))
+    more = ("--extend_vocab", 2, "--learning_rate", 0)
+    runs = [
+        pretrain(flags(tmp_path / "one", bare, domain, "--tokenizer_name", pretrained, *more, steps=1)),
+        pretrain(flags(tmp_path / "two", pretrained, domain, *more, steps=1)),
+    ]
+    assert "so nothing shows that the rows" in capsys.readouterr().out and equal(*runs)
 
 
 def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tmp_path, pretrained, domain, capsys):
     shutil.copytree(pretrained, tmp_path / "encoder")
     BertModel.from_pretrained(pretrained).save_pretrained(tmp_path / "encoder")
     run = ("--learning_rate", 0)
-    made = pretrain(flags(tmp_path / "made", tmp_path / "encoder", domain, *run, steps=1))
+    text = tmp_path / "text.txt"
+    text.write_text(domain.read_text().replace("old", "old \u2603"))
+    made = pretrain(flags(tmp_path / "made", tmp_path / "encoder", text, *run, steps=1))
     assert "has no head that predicts words; it begins with one made" in capsys.readouterr().out
     head = BertForPreTraining.from_pretrained(made).cls.predictions
     assert torch.equal(head.transform.dense.weight.diagonal().unique(), torch.tensor([0.5]))
     rows = load_vocab(made / "vocab.txt")
     difference = (head.bias[rows["the"]] - head.bias[rows["doctor"]]).detach()
     assert float(difference.exp()) == pytest.approx(2, rel=0.02), "its bias is not the logarithm of counts"
+    assert head.bias[rows["[UNK]"]] == head.bias[rows["[PAD]"]], "[UNK] is counted, which is never predicted"
     drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
     losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
     assert losses[0] < losses[1] - 1

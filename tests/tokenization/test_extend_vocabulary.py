@@ -85,6 +85,8 @@ def test_a_piece_that_splits_other_words_further_saves_less():
 def test_a_text_that_offers_too_little():
     with pytest.raises(UserError, match=r"offers 5 new pieces, but only 2 .* ask for at most 2"):
         extend_vocabulary(BASE, TEXT, 5)
+    with pytest.raises(UserError, match=r"none of the words .* leave the vocabulary as it is"):
+        extend_vocabulary(BASE, TEXT[:0], 5)
 
 
 def test_every_reader_of_the_saved_folder_has_the_pieces(tmp_path):
