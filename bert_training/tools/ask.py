@@ -140,7 +140,7 @@ def read_contexts(path: str | Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Head:
-    """What is asked of a model, and the classes and the layer that can answer it.
+    """What is asked of a model, and the classes and the layers that can answer it.
 
     Attributes:
         auto: transformers' class that opens a folder; of an old checkpoint, which is always a BERT, ``cls`` does.
@@ -149,7 +149,7 @@ class Head:
     what: str
     cls: type[PreTrainedModel]
     auto: Any
-    layer: str
+    layers: tuple[str, ...]
     remedy: str
 
 
@@ -157,14 +157,14 @@ QUESTIONS = Head(
     "question answering",
     BertForQuestionAnswering,
     AutoModelForQuestionAnswering,
-    "qa_outputs.",
+    ("qa_outputs.",),
     "give a folder that run_squad.py made",
 )
 TEXTS = Head(
     "texts",
     BertForSequenceClassification,
     AutoModelForSequenceClassification,
-    "classifier.",
+    ("classifier.", "bert.pooler."),
     "give a folder that run_glue.py made; one that reads the label from the last token is asked by run_glue.py "
     "--test_file",
 )
@@ -189,7 +189,7 @@ def load(name: str, head: Head = QUESTIONS) -> tuple[PreTrainedModel, PreTrained
                 f"{head.remedy}"
             )
         cls = head.cls if old else head.auto
-        model, new, _ = load_network(cls, name, (head.layer,), trust_remote_code=False, **options)
+        model, new, _ = load_network(cls, name, head.layers, trust_remote_code=False, **options)
     except OSError as error:
         raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
@@ -205,7 +205,8 @@ def load(name: str, head: Head = QUESTIONS) -> tuple[PreTrainedModel, PreTrained
 def print_labels(name: str, texts: Sequence[str], second: str | None) -> None:
     """Print what a model of run_glue.py says of each text."""
     model, tokenizer = load(name, TEXTS)
-    for warning in coverage(tokenizer, texts).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
+    read = list(texts) if second is None else [*texts, second]
+    for warning in coverage(tokenizer, read).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
         print(warning, file=sys.stderr)
     for record in ask_labels.judge(model, tokenizer, texts, second, warn=lambda text: print(text, file=sys.stderr)):
         print(json.dumps(record, ensure_ascii=False))
