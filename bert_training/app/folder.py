@@ -25,11 +25,10 @@ from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.thresholds import stored_thresholds
-from bert_training.tasks.classification.trained_for import stored_temperature
+from bert_training.tasks.classification.trained_for import stored_facts, stored_temperature
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
-from bert_training.tasks.stored_flags import FIELD as STORED_FIELD
 from bert_training.tasks.stored_flags import stored_length
 from modeling_bert_repro.lstm_heads import (
     BertBiLSTMForQuestionAnswering,
@@ -116,8 +115,9 @@ def open_folder(name: str) -> OpenedModel:
     model = load_model(folder, architecture)
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
-    says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json
-    last = any(isinstance(one, dict) and one.get("label_token") == "last" for one in says)
+    stored = stored_facts(model.config)  # a folder may have come without run.json
+    last = "last" in (run["flags"].get("label_token"), stored.get("label_token"))
+    texts = run.get("texts_per_example", stored.get("texts_per_example"))
     at_the_end = last and abilities == (NAMES,)
     if at_the_end:
         abilities = (CLASSES,)
@@ -137,7 +137,7 @@ def open_folder(name: str) -> OpenedModel:
         tokenizer,
         abilities,
         at_the_end=at_the_end,
-        texts=run.get("texts_per_example") if run.get("texts_per_example") in (1, 2) else None,
+        texts=texts if texts in (1, 2) else None,
         checkpoints=tuple(_checkpoints(folder, run)) if {MASKED, NEXT_PIECE} & set(abilities) else (),
         builtin=_is_builtin(run),
         objective=objective,

@@ -35,6 +35,7 @@ from bert_training.app.folder import (
 from bert_training.app.server import LOCAL, Guard, forget_tokens, free_port, start
 from bert_training.app.style import CSS, MONO, SANS
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
+from bert_training.tasks.classification.verdicts import is_regression
 
 # What is not in a list is refused by `readings`, with a sentence; Gradio would print a traceback as well.
 gr.Dropdown.preprocess = lambda self, payload: payload
@@ -226,7 +227,7 @@ def _next_sentence(opened: OpenedModel) -> None:
 
 
 def _classification(opened: OpenedModel) -> None:
-    regression, pair = readings.is_regression(opened), opened.texts == 2
+    regression, pair = is_regression(opened.model.config), opened.texts == 2
     several = opened.model.config.problem_type == SEVERAL_LABELS
     what = "a score" if regression else "each of its labels, with a probability"
     if several:

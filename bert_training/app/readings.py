@@ -6,7 +6,7 @@ too long, or not a text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.last_token import with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, text_logits
-from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
-from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
+from bert_training.tasks.classification.verdicts import Verdict, class_names, verdict_of
 from bert_training.tasks.feature_extraction import Row as FeatureRow
 from bert_training.tasks.feature_extraction import extract, pool
 from bert_training.tasks.ner.metrics import entities
@@ -286,39 +285,29 @@ def _ranked(texts: Sequence[str], shares: Sequence[float]) -> list[Guess]:
 # --- fine-tuned heads ------------------------------------------------------------------------------------
 
 
-def label_names(opened: OpenedModel) -> list[str]:
-    """The names of the classes, as the config has them."""
-    config = opened.model.config
-    names = cast("dict[int, str]", config.id2label)
-    return [str(names.get(number, f"LABEL_{number}")) for number in range(cast("int", config.num_labels))]
-
-
-def is_regression(opened: OpenedModel) -> bool:
-    """Whether the head gives one score instead of classes."""
-    return opened.model.config.num_labels == 1
-
-
 def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
-    """The classes of a text or a pair with their probabilities, most probable first; or the score of a regression.
+    """What a model says of a text or a pair: its classes, most probable first, or its score.
 
-    If a text may have several labels, the probabilities are independent of each other, and the thresholds that are
-    stored with the model decide which labels are given.
-    Otherwise they are those with the temperature that is stored with the model, if there is one.
+    If a text may have several labels, the probabilities are independent of each other, and the thresholds decide which
+    labels are given.
     """
+    said = verdict(opened, text, second).ranked()
+    if said.score is not None:
+        return [Guess(said.names[0], said.score)]
+    shares = said.shares.tolist()
+    if said.thresholds is None:
+        return [Guess(name, share) for name, share in zip(said.names, shares, strict=True)]
+    return [Guess(*one) for one in zip(said.names, shares, said.given, said.thresholds, strict=True)]
+
+
+def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Verdict:
+    """What a model says of a text or a pair, with the names in their order."""
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
         raise UserError("This model judges pairs; write a second text.")
-    names = label_names(opened)
-    logits = _logits_of_labels(opened, texts)
-    shares = _probabilities(logits / (stored_temperature(opened.model.config) or 1.0))[0]
-    if is_regression(opened):
-        return [Guess(names[0], float(logits[0, 0]))]
-    if opened.model.config.problem_type == SEVERAL_LABELS:
-        several = probabilities(logits[0].numpy())
-        thresholds = stored_thresholds(opened.model.config) or [USUAL] * len(names)
-        found = zip(names, several.tolist(), gives(several, thresholds).tolist(), thresholds, strict=True)
-        return sorted((Guess(*one) for one in found), key=lambda guess: -guess.probability)
-    return _ranked(names, shares.tolist())
+    if len(texts) == 2 and False:
+        raise UserError("This model judges single texts; leave the second one out.")
+    return verdict_of(opened.model.config, _logits_of_labels(opened, texts)[0].numpy())
 
 
 def how_long_texts_are_read(opened: OpenedModel) -> str:
@@ -382,7 +371,7 @@ def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
         raise UserError("The text has no words.")
     split = Split("the text", [Sentence([word for word, _ in words], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
-    labels = tuple(label_names(opened))
+    labels = tuple(class_names(opened.model.config))
     features = rows.features(split, labels, opened.tokenizer.pad_token_id)
     logits = predict_alone(opened.model, features, 8, opened.model.device)["logits"]
     (tags,) = find_tags(split, rows, logits, labels)

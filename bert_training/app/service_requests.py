@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from bert_training.app import readings
 from bert_training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
 from bert_training.app.service_readers import Reading
+from bert_training.tasks.classification.verdicts import DIGITS
 
 TEXTS = 64  # of a request
-DIGITS = 6
 
 
 def _is_text(text: str) -> str:
@@ -94,14 +94,9 @@ class Classes(Asked):
 
 
 def _classes(opened: OpenedModel, text: str, second: str | None) -> dict[str, Any]:
-    found = readings.classify(opened, text, second)
-    if readings.is_regression(opened):
-        return {"score": round(found[0].probability, DIGITS)}
-    shares = {guess.text: round(guess.probability, DIGITS) for guess in found}
-    if found[0].given is None:
-        return {"label": found[0].text, "probabilities": shares}
-    thresholds = {guess.text: guess.threshold for guess in found}
-    return {"labels": [g.text for g in found if g.given], "probabilities": shares, "thresholds": thresholds}
+    said = readings.verdict(opened, text, second).ranked()
+    more = {} if said.thresholds is None else {"thresholds": dict(zip(said.names, said.thresholds, strict=True))}
+    return said.record() | more
 
 
 class OneQuestion(BaseModel):

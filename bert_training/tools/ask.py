@@ -18,14 +18,17 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from transformers import (
     AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
     BertConfig,
     BertForQuestionAnswering,
+    BertForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -135,27 +138,64 @@ def read_contexts(path: str | Path) -> list[str]:
     return contexts
 
 
-def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+@dataclass(frozen=True)
+class Head:
+    """What is asked of a model, and the classes and the layers that can answer it.
+
+    Attributes:
+        auto: transformers' class that opens a folder; of an old checkpoint, which is always a BERT, ``cls`` does.
+    """
+
+    what: str
+    cls: type[PreTrainedModel]
+    auto: Any
+    layers: tuple[str, ...]
+    remedy: str
+
+
+QUESTIONS = Head(
+    "question answering",
+    BertForQuestionAnswering,
+    AutoModelForQuestionAnswering,
+    ("qa_outputs.",),
+    "give a folder that run_squad.py made",
+)
+TEXTS = Head(
+    "texts",
+    BertForSequenceClassification,
+    AutoModelForSequenceClassification,
+    ("classifier.", "bert.pooler."),
+    "give a folder that run_glue.py made; one that reads the label from the last token is asked by run_glue.py "
+    "--test_file",
+)
+
+
+def load(name: str, head: Head = QUESTIONS) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer of a BERT from a folder, the Hub or an old checkpoint.
 
-    Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
+    Raises ValueError if they cannot be loaded or the checkpoint does not have the head.
     """
-    if not is_old_checkpoint(name):
+    old = is_old_checkpoint(name)
+    if not old:
         check_holds_weights(Path(name), f"--model {name}")
     try:
         tokenizer = load_tokenizer(name)
-        # An old checkpoint is always a BERT, and transformers' Auto class opens nothing without a folder.
-        cls = BertForQuestionAnswering if is_old_checkpoint(name) else AutoModelForQuestionAnswering
         # Checked before anything is made of it: its config may name code, or ask for more memory than there is.
-        options = {} if is_old_checkpoint(name) else {"config": checkpoint_config(name, quiet=True)}
-        model, new, _ = load_network(cls, name, ("qa_outputs.",), trust_remote_code=False, **options)
+        options = {} if old else {"config": checkpoint_config(name, quiet=True)}
+        kind = class_in(options["config"]) if options else None
+        if kind and kind != head.cls.__name__:
+            raise UserError(
+                f"--model {name}: expected a model with a head for {head.what}, got a {kind}, of {opened_by()[kind]}; "
+                f"{head.remedy}"
+            )
+        cls = head.cls if old else head.auto
+        model, new, _ = load_network(cls, name, head.layers, trust_remote_code=False, **options)
     except OSError as error:
         raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
-        kind = class_in(model.config)
         raise UserError(
-            f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
-            "give a folder that run_squad.py made" + (f" (this is a {kind}, of {opened_by()[kind]})" if kind else "")
+            f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for {head.what}; "
+            f"{head.remedy}"
         )
     check_special_tokens(tokenizer)
     check_fit(cast("BertConfig", model.config), tokenizer, 1)
@@ -164,8 +204,9 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 def print_labels(name: str, texts: Sequence[str], second: str | None) -> None:
     """Print what a model of run_glue.py says of each text."""
-    model, tokenizer = ask_labels.load(name)
-    for warning in coverage(tokenizer, texts).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
+    model, tokenizer = load(name, TEXTS)
+    read = list(texts) if second is None else [*texts, second]
+    for warning in coverage(tokenizer, read).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
         print(warning, file=sys.stderr)
     for record in ask_labels.judge(model, tokenizer, texts, second, warn=lambda text: print(text, file=sys.stderr)):
         print(json.dumps(record, ensure_ascii=False))

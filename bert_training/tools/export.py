@@ -34,6 +34,7 @@ from bert_training.engine.versions import device_name, versions
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
+from bert_training.files.links import check_read
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import check_fit
@@ -67,6 +68,7 @@ HEADS = {
     "BertForMultipleChoice": ("BertForMultipleChoice", ("logits",)),
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
+COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json")
 WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
 SENTENCES = (
     "One short sentence.",
@@ -128,7 +130,8 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
 
     Raises:
         ValueError: it is no folder of a BERT with weights, it holds an export or quantised weights, the class has no
-            counterpart in transformers, the weights lack a part of the head, or the labels contradict each other.
+            counterpart in transformers, the weights lack a part of the head, the labels contradict each other, or
+            what is copied is a link out of the folder.
     """
     path = folder / "config.json"
     if folder.suffix == ".onnx":
@@ -136,6 +139,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     check_holds_weights(folder, str(folder))
     if not path.is_file():
         raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
+    check_read(folder, *(folder / one for one in COPIED))
     fields = read_object(path)
     if "quantization_config" in fields:
         raise UserError(
@@ -207,7 +211,7 @@ def write_beside(model: Model, folder: Path) -> None:
     write_json(folder / "modules.json", modules)
     length = stored_length(model.network.config) or positions
     limits = {"max_seq_length": length, "do_lower_case": False}
-    if (given := model.folder / "sentence_bert_config.json").is_file():
+    if (given := model.folder / COPIED[1]).is_file():
         limits = read_object(given)
     write_json(folder / "sentence_bert_config.json", limits)
     pooling: dict[str, Any] = {
@@ -215,7 +219,7 @@ def write_beside(model: Model, folder: Path) -> None:
         "pooling_mode_mean_tokens": True,
     }
     pooling |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
-    if (given := model.folder / "1_Pooling" / "config.json").is_file():
+    if (given := model.folder / COPIED[2]).is_file():
         pooling = read_object(given)
     make_folder(folder / "1_Pooling")
     write_json(folder / "1_Pooling" / "config.json", pooling)

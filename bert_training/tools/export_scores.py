@@ -26,7 +26,7 @@ from bert_training.files.hashing import sha256
 from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
-from bert_training.tools.verify_scores import Source, evaluation_flags, sources
+from bert_training.tools.verify_scores import Source, divides, evaluation_flags, sources, split_flags
 from tokenization.errors import UserError
 
 HEADS = ("classifier", "qa_outputs")
@@ -161,13 +161,14 @@ class Validation:
 
     Attributes:
         missing: why there is none; "" if there is.
+        parts: the files that have it; of a run that divided its training data, that of the training data.
     """
 
     def __init__(self, folder: Path, run: dict[str, Any] | None, state: Mapping[str, torch.Tensor], given: list[Path]):
         self.folder, self.run, self.state, self.missing = folder, run, state, ""
         self.parts: list[Source] = []
         self.train: Source | None = None
-        self.builtin = False
+        self.builtin = self.divided = False
         self.recorded: list[np.ndarray] = []  # torch's logits
         if run is None:
             self.missing = "the folder has no run.json, which names the validation data"
@@ -180,8 +181,12 @@ class Validation:
         task = str(flags.get("task_name") or "builtin_")
         self.builtin = not any(named) and task.startswith("builtin_")
         found = sources(run, given)
-        self.parts = [one for one in found if one.split.startswith("validation")]
+        self.divided = divides(run)
+        self.parts = [one for one in found if one.split.startswith("train" if self.divided else "validation")]
         self.train = next((one for one in found if one.split == "train" and one.path), None)
+        if self.divided and "thresholds" in run:
+            self.missing = "the script would find other thresholds on the part held out of the training data"
+            return
         lost = [one.finding.reason for one in self.parts if one.path is None]
         if lost or not (self.parts or self.builtin):
             self.missing = lost[0] if lost else "run.json names no file of it"
@@ -189,7 +194,8 @@ class Validation:
     @property
     def name(self) -> str:
         """What is scored, for the record."""
-        return "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
+        names = "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
+        return f"the part of {names} that was held out" if self.divided else names
 
     def evaluate(self, file: OnnxFile | None) -> Evaluation:
         """Score the network of the folder, which comes first, or an exported file in its place."""
@@ -198,8 +204,7 @@ class Validation:
             self.recorded.clear()
         watch, metric = _Watch(file, self.state, self.recorded), ""
         for path in [one.path for one in self.parts] or [None]:
-            flags = [] if path is None else [f"--validation_file={path}"]
-            called = self._call(flags, watch)
+            called = self._call([] if path is None else self._data_flags(path), watch)
             metric = called["metric"]
             value, factor = called["results"].get(metric), percent_factor(called["results"])
             scores[path.name if path else "built-in"] = None if value is None else float(value) * factor
@@ -220,8 +225,16 @@ class Validation:
         if path is None:
             return self._call([], None)["train"]
         check_not_validation(path, self.run)
+        if self.divided and file is None:
+            return self._call(self._data_flags(path), None)["train"]
         held_out = next((one.path for one in self.parts if one.path), path)
         return self._call([f"--train_file={path}", f"--validation_file={held_out}"], None)["train"]
+
+    def _data_flags(self, path: Path) -> list[str]:
+        """The flags by which the script finds its validation data in one of the files of it."""
+        if not self.divided or self.run is None:
+            return [f"--validation_file={path}"]
+        return [f"--train_file={path}", *split_flags(self.run)]
 
     def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
         """Let the script read its data and, with a watch, evaluate; return what was seen."""

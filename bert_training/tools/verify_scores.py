@@ -138,8 +138,8 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     if run["flags"].get("validation_split") == 0 and not pretraining:
         yield unknown(claim, "it was trained without validation data (--validation_split 0)")
         return
-    divides = not pretraining and any(run["flags"].get(name) for name in ("validation_split", "folds"))
-    part = "train" if divides else "validation"  # the part held out is found again in the training data
+    divided = not pretraining and divides(run)
+    part = "train" if divided else "validation"  # the part held out is found again in the training data
     needed = [one for one in data if pretraining or one.split.startswith(part)]
     if not needed or any(one.path is None for one in needed):
         yield unknown(claim, "the data is not at hand as a file that has the SHA-256 in run.json")
@@ -150,12 +150,12 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     for one in needed:
         test = [other for other in data if other.split.startswith("test") and other.path]
         own = (
-            [*NO_TRAINING, f"--train_file={one.path}", *_split_flags(run)]
-            if divides
+            [*NO_TRAINING, f"--train_file={one.path}", *split_flags(run)]
+            if divided
             else [f"--validation_file={one.path}"]
         )
         paths = [*own, *(f"--test_file={other.path}" for other in test)]
-        recorded_prefix = "eval_" if divides else metric_prefix(one.split)
+        recorded_prefix = "eval_" if divided else metric_prefix(one.split)
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
         scored = any(name.startswith("test_") for name in results)
         paths = paths if scored else own
@@ -204,7 +204,12 @@ def _finds_threshold(run: dict) -> bool:
     return bool(flags.get("version_2_with_negative")) and not flags.get("null_score_diff_threshold")
 
 
-def _split_flags(run: dict) -> list[str]:
+def divides(run: dict) -> bool:
+    """Whether a fine-tuning divided its training data, so that no file of its own has what was held out."""
+    return any(run["flags"].get(name) for name in ("validation_split", "folds"))
+
+
+def split_flags(run: dict) -> list[str]:
     """The flags by which a fine-tuning that divided its training data finds the same part, as words of a command.
 
     A training begins without the stored temperature, and finds it on the same rows.

@@ -121,8 +121,16 @@ def test_a_regression_gives_its_score(opened, folders):
     assert found == Guess("score", pytest.approx(float(outputs.logits), rel=1e-4))
 
 
-def test_a_model_of_pairs_needs_both_texts(opened):
-    model = opened("BertForSequenceClassification", {"flags": {}, "texts_per_example": 2})
+@pytest.mark.parametrize("place", ["run.json", "config.json"])
+def test_a_model_of_pairs_needs_both_texts_and_another_takes_one(opened, place):
+    def model_of(count):
+        says = {"texts_per_example": count}
+        run, fields = ({"flags": {}} | says, {}) if place == "run.json" else (None, {"fine_tuning": says})
+        return opened("BertForSequenceClassification", run, **fields)
+
+    with pytest.raises(ValueError, match="judges single texts; leave the second one out"):
+        readings.classify(model_of(1), *PAIR)
+    model = model_of(2)
     with pytest.raises(ValueError, match="judges pairs; write a second text"):
         readings.classify(model, TEXT, " ")
     assert readings.classify(model, *PAIR)

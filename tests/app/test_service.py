@@ -274,7 +274,7 @@ def test_health_counts_page_and_log_say_nothing_of_the_texts(opened, capsys):
 
 
 def test_a_mistake_of_the_service_is_logged_without_its_message(opened, capsys, monkeypatch):
-    monkeypatch.setattr(readings, "classify", lambda *_: 1 / 0)
+    monkeypatch.setattr(readings, "verdict", lambda *_: 1 / 0)
     status, _, content = ask(make_service(opened("classes"), SETTINGS), {"text": TEXT})
     assert status == 500 and json.loads(content) == {"error": service_limits.BROKEN}
     logged = capsys.readouterr().err
@@ -304,7 +304,7 @@ def test_slow_and_half_closed_clients_are_left(opened, monkeypatch):
 
 def test_sigterm_lets_it_finish_what_it_has(opened, monkeypatch):
     """The command ends with 0, after the answer to a request that came before the signal."""
-    ports, clients, answered, listening, classify = [], [], [], serve._listening, readings.classify
+    ports, clients, answered, listening, verdict = [], [], [], serve._listening, readings.verdict
 
     def noted(*address):
         listener = listening(*address)
@@ -319,10 +319,10 @@ def test_sigterm_lets_it_finish_what_it_has(opened, monkeypatch):
             ports.clear()
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.01)
-        return classify(*texts)
+        return verdict(*texts)
 
     monkeypatch.setattr(serve, "_listening", noted)
-    monkeypatch.setattr(readings, "classify", classified)
+    monkeypatch.setattr(readings, "verdict", classified)
     monkeypatch.setattr(service, "forget_tokens", lambda: None)
     assert main(["serve", str(opened("classes").folder), "--port", "0"]) == 0
     clients[0].join()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForQuestionAnswering
 
 from bert_training.engine.errors import report_errors
 from bert_training.flags.fine_tuning import SquadArguments
@@ -184,6 +184,20 @@ def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_pa
     monkeypatch.setattr(ask, "load_network", None)
     with pytest.raises(ValueError, match=rf"{tmp_path}.*: .*({message})"):
         ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT])
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (BertForMaskedLM, r"has no weights for bert\.pooler\..*, classifier\.weight, so it is not fine-tuned for texts"),
+        (BertForQuestionAnswering, r"with a head for texts, got a BertForQuestionAnswering, of run_squad\.py; give a"),
+    ],
+)
+def test_texts_need_a_head_for_texts(tokenizer, tmp_path, cls, message):
+    cls(small_config(vocab_size=len(tokenizer), num_hidden_layers=1)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        ask.main(["--model", str(tmp_path), "--text", "the old house"])
 
 
 def test_what_the_network_returns_is_not_for_the_config_to_say(tokenizer, tmp_path, capsys):

@@ -86,6 +86,27 @@ def test_a_file_is_scored_as_the_run_was(finished_runs, torch_as_file, tmp_path,
     assert "auto_map" not in config and (tmp_path / "out/tokenizer.json").is_file()
 
 
+def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrained, tmp_path, monkeypatch):
+    """Its rows alone; the others calibrate. The labels are such that all rows together have another score."""
+    short_runs.no_pictures(monkeypatch)
+    words = ["the old house", "the king walked", "he went home", "a small red house"]
+    rows = "".join(f"{words[number % 4]} {'. ' * number},{'xy'[number % 3 == 0]}\n" for number in range(16))
+    (tmp_path / "own.csv").write_text("text,label\n" + rows)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0.25 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    seen = []
+    monkeypatch.setattr(export, "quantize", lambda _, small, batches: (small.write_text("small"), seen.extend(batches)))
+    assert not status(tmp_path / "run", "--quantize", "static", "--output_dir", tmp_path / "out")
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    assert record["validation"] == "the part of own.csv that was held out"
+    assert list(record["torch"]["scores"].values()) == [pytest.approx(100 * results["eval_accuracy"])]
+    assert {one["agreement"] for one in record["files"].values()} == {1.0}
+    assert sum(len(batch["input_ids"]) for batch in seen) == 12 == record["calibration"]["rows"]
+    run = json.loads((tmp_path / "run/run.json").read_text()) | {"thresholds": "found"}
+    assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, {}, []).missing
+
+
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory, pretrained, run_data) -> Path:
     """A finished folder of run_glue.py that gives every text its label."""
@@ -174,6 +195,18 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
         edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
         export.check_labels(place / "config.json", edited, run)
     export.check_labels(place / "config.json", config, run)
+
+
+@pytest.mark.parametrize("name", export.COPIED)
+def test_what_is_copied_is_no_link_out_of_the_folder(model_of, tmp_path, name):
+    place = shutil.copytree(model_of("BertModel"), tmp_path / "model") / name
+    place.parent.mkdir(exist_ok=True)
+    secret = tmp_path / "secret.json"
+    secret.write_text((tmp_path / "model/config.json").read_text())
+    place.unlink(missing_ok=True)
+    place.symlink_to(secret)
+    with pytest.raises(UserError, match="is a link out of"):
+        export.open_model(tmp_path / "model", False)
 
 
 def test_validation_data_does_not_calibrate(tmp_path):

@@ -1,0 +1,85 @@
+"""From the logits of a text to what a finished model says of it: its class, its labels, or its score.
+
+``bert-repro ask``, the page and the service say what ``verdict_of`` finds, with the temperature and the thresholds that
+are stored with the model.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from transformers import PretrainedConfig
+
+from bert_training.tasks.classification.calibration import probabilities as softmax
+from bert_training.tasks.classification.multi_label_scores import labels_of
+from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
+from tokenization.errors import UserError
+
+DIGITS = 6
+
+
+class Verdict(NamedTuple):
+    """What a model says of a text.
+
+    Attributes:
+        names: of its classes, or of its score.
+        shares: their probabilities; of a score, nothing.
+        thresholds: of a model that gives a text several labels, those of the labels; None for others.
+        score: of a regression.
+    """
+
+    names: list[str]
+    shares: np.ndarray
+    thresholds: list[float] | None = None
+    score: float | None = None
+
+    @property
+    def given(self) -> list[bool]:
+        """Of several labels, which the text has."""
+        return gives(self.shares, self.thresholds or ()).tolist()
+
+    def ranked(self) -> "Verdict":
+        """The same with the most probable class or label first."""
+        if self.score is not None:
+            return self
+        order = np.argsort(-self.shares, kind="stable")
+        limits = None if self.thresholds is None else [self.thresholds[number] for number in order]
+        return Verdict([self.names[number] for number in order], self.shares[order], limits)
+
+    def record(self) -> dict[str, Any]:
+        """The fields that programs read, with rounded numbers."""
+        if self.score is not None:
+            return {"score": round(self.score, DIGITS)}
+        shares = {name: round(float(share), DIGITS) for name, share in zip(self.names, self.shares, strict=True)}
+        if self.thresholds is None:
+            return {"label": self.names[int(self.shares.argmax())], "probabilities": shares}
+        return {"labels": labels_of(self.shares, self.thresholds, self.names), "probabilities": shares}
+
+
+def verdict_of(config: PretrainedConfig, logits: np.ndarray) -> Verdict:
+    """What a model says of a text with these logits (C,).
+
+    Raises:
+        ValueError: they are not finite, or what is stored of temperatures and thresholds is damaged.
+    """
+    if not np.isfinite(logits).all():
+        raise UserError("the outputs of the model are not finite; its training diverged, or its weights are damaged")
+    names = class_names(config)
+    if config.problem_type == SEVERAL_LABELS:
+        found = stored_thresholds(config) or [USUAL] * len(names)
+        return Verdict(names, probabilities(logits), found)
+    if is_regression(config):
+        return Verdict(names, np.zeros(0), score=float(logits[0]))
+    (shares,) = softmax(logits[None], stored_temperature(config))
+    return Verdict(names, shares)
+
+
+def class_names(config: PretrainedConfig) -> list[str]:
+    """The names of the outputs, as the config has them."""
+    names = cast("dict[int, str]", config.id2label)
+    return [str(names.get(number, f"LABEL_{number}")) for number in range(cast("int", config.num_labels))]
+
+
+def is_regression(config: PretrainedConfig) -> bool:
+    """Whether a model gives one score instead of classes."""
+    return config.problem_type != SEVERAL_LABELS and (config.num_labels == 1 or config.problem_type == "regression")
