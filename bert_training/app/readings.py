@@ -305,7 +305,7 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Verdic
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
         raise UserError("This model judges pairs; write a second text.")
-    if len(texts) == 2 and False:
+    if len(texts) == 2 and opened.texts == 1:
         raise UserError("This model judges single texts; leave the second one out.")
     return verdict_of(opened.model.config, _logits_of_labels(opened, texts)[0].numpy())
 

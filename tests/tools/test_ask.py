@@ -189,7 +189,10 @@ def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_pa
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
-        (BertForMaskedLM, r"has no weights for bert\.pooler\..*, classifier\.weight, so it is not fine-tuned for texts"),
+        (
+            BertForMaskedLM,
+            r"has no weights for bert\.pooler\..*, classifier\.weight, so it is not fine-tuned for texts",
+        ),
         (BertForQuestionAnswering, r"with a head for texts, got a BertForQuestionAnswering, of run_squad\.py; give a"),
     ],
 )
