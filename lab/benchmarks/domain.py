@@ -34,7 +34,7 @@ LOSSES_ALONE = ("continued with new pieces, drawn at random",)  # are not fine-t
 TASKS = {
     "pair": ("run_glue.py", "eval_accuracy", ["--task_name", "builtin_pair"]),
     "kind": ("run_glue.py", "eval_accuracy", ["--task_name", "builtin_classification"]),
-    "questions": ("run_squad.py", "eval_f1", ["--max_seq_length", "192"]),
+    "questions": ("run_squad.py", "eval_f1", ["--max_seq_length", "192", "--doc_stride", "64"]),
 }
 
 
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=150, help="optimiser steps of 32 x 128 (150)")
     parser.add_argument("--pieces", type=int, default=1000, help="new pieces (1000)")
     parser.add_argument("--seeds", type=int, default=5, help="of each fine-tuning (5)")
-    parser.add_argument("--examples", type=int, default=200, help="of each task (200)")
+    parser.add_argument("--examples", type=int, default=800, help="of each task (800)")
     parser.add_argument("--smoke", action="store_true", help="a few steps, and no record: to see that it works")
     args = parser.parse_args(argv)
     if args.smoke:

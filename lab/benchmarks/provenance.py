@@ -11,23 +11,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime")
 
 
-def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
+def provenance(script: str, argv: Sequence[str] | None = None, device: str | None = None) -> dict[str, Any]:
     """The part of a record that says how it was made.
 
     Args:
         script: path of the benchmark from the root of the project.
         argv: its arguments, by default those of this process.
+        device: "cpu" or "cuda", where it computed; by default a CUDA device if there is one, as the scripts do.
     """
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "versions": versions(),
-        "device": processor(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else processor(),
         "cores": os.cpu_count(),
         "load_at_start": [round(load, 2) for load in os.getloadavg()],
     }

@@ -85,7 +85,7 @@ def workloads(group: str, setting: Setting, tiny: bool, smoke: bool = False) -> 
             sizes = [("base", 32, 128)] if cuda else [("mini", 32, 128)]
         settings = [setting, replace(setting, compile=True)] if cuda else [setting]
         shapes = [("tiny", 2, 16)] if tiny else sizes
-        return [partial(pretraining, *shape, one) for shape in shapes for one in settings]
+        return [partial(pretraining, *shape, one) for one in settings for shape in shapes]
     if group == "finetuning":
         tasks = [("mrpc train", CLASSIFY, few), ("sst2 train", CLASSIFY, few), ("squad train", SPAN, min(few, 12))]
         tasks = tasks[: 1 if smoke else None]
@@ -200,9 +200,7 @@ def show(row: dict[str, Any]) -> str:
 
 def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, float]) -> dict[str, Any]:
     """The part of the record that describes the measurement."""
-    facts = provenance("lab/benchmarks/step.py", args.argv)
-    if setting.device.type == "cuda":
-        facts["device"] = torch.cuda.get_device_name()
+    facts = provenance("lab/benchmarks/step.py", args.argv, setting.device.type)
     return facts | {
         "threads": torch.get_num_threads(),
         "fast_dropout": setting.fast_dropout,

@@ -1,0 +1,101 @@
+"""How what a checkpoint lacks had best begin: a head for masked words, and more positions.
+
+    python lab/benchmarks/beginnings.py --model CHECKPOINT --text novels.txt --work_dir /tmp/beginnings
+
+A checkpoint without a head for masked words, such as one of sentence-transformers, is continued with a head that is
+derived from its embeddings, and with random rows. And it is continued with 1,024 positions: copies of the first 512,
+or an interpolation of them. Both ways of a pair see the same batches; the record beginnings.json has the loss of masked
+words on held-out text at each evaluation. Finished runs in the work folder are not repeated.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bert_training.files.atomic import write_json
+from lab.benchmarks.provenance import ROOT, provenance
+
+RECORD = ROOT / "lab" / "records" / "beginnings.json"
+POSITIONS = 1024
+HEAD = ["--max_seq_length", "128", "--per_device_train_batch_size", "32", "--max_steps", "200", "--eval_steps", "25"]
+LONG = ["--max_seq_length", "1024", "--per_device_train_batch_size", "8", "--max_steps", "100", "--eval_steps", "25"]
+COPIED = ["--max_position_embeddings", str(POSITIONS)]
+# Of each run: the checkpoint, "given" or "interpolated", and its flags.
+WAYS = {
+    ("head", "derived"): ("given", HEAD),
+    ("head", "random"): ("given", [*HEAD, "--new_weights", "random"]),
+    ("positions", "copied"): ("given", [*LONG, *COPIED]),
+    ("positions", "interpolated"): ("interpolated", LONG),
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run what is missing, and add it to the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="a BERT with real weights, 512 positions and no head")
+    parser.add_argument("--text", type=Path, required=True, help="long documents, with an empty line between them")
+    parser.add_argument("--work_dir", type=Path, required=True)
+    parser.add_argument("--only", choices=["head", "positions"], help="these two ways alone")
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args(argv)
+    models = {"given": args.model, "interpolated": interpolated(args.model, args.work_dir / "interpolated")}
+    for (what, way), (model, flags) in WAYS.items():
+        if args.only and what != args.only:
+            continue
+        runs = [losses(args, f"{what}-{way}-{seed}", models[model], flags, seed) for seed in range(args.seeds)]
+        record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+        record[f"{what}, {way}"] = provenance("lab/benchmarks/beginnings.py", argv) | {"runs": runs}
+        write_json(RECORD, record)
+        print(what, way, runs, flush=True)
+
+
+def interpolated(model: str, folder: Path) -> Path:
+    """The checkpoint with positions that lie evenly between its own. Returns the folder."""
+    if not (folder / "config.json").is_file():
+        network = AutoModel.from_pretrained(model, add_pooling_layer=False)
+        rows = network.embeddings.position_embeddings.weight.detach().T[None]
+        more = torch.nn.functional.interpolate(rows, size=POSITIONS, mode="linear", align_corners=True)[0].T
+        network.embeddings.position_embeddings = torch.nn.Embedding.from_pretrained(more.contiguous(), freeze=False)
+        network.config.max_position_embeddings = POSITIONS
+        AutoTokenizer.from_pretrained(model, model_max_length=POSITIONS).save_pretrained(folder)
+        network.save_pretrained(folder)
+    return folder
+
+
+def losses(args: argparse.Namespace, name: str, model: str | Path, flags: list[str], seed: int) -> dict[str, float]:
+    """The held-out losses of masked words of a run, by the number of the step."""
+    folder = args.work_dir / name
+    texts = write_texts(args)
+    words = ["run_pretraining.py", "--recipe", "adapt", "--model_name_or_path", model, "--output_dir", folder]
+    words += ["--train_file", texts[0], "--validation_file", texts[1], "--max_eval_instances", 256, "--eval_words", 0]
+    words += ["--save_steps", 0, "--seed", seed, "--resume_from_checkpoint", "auto", *flags]
+    subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, check=True)
+    events: list[dict[str, Any]] = [
+        json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return {str(event["step"]): event["eval_mlm_loss"] for event in events if event["event"] == "eval"}
+
+
+def write_texts(args: argparse.Namespace) -> list[Path]:
+    """The files of the training text and of the held-out text, which is every tenth document."""
+    files = [args.work_dir / name for name in ("train.txt", "held_out.txt")]
+    if not files[1].is_file():
+        documents = args.text.read_text(encoding="utf-8").strip().split("\n\n")
+        held_out = documents[::10]
+        del documents[::10]
+        args.work_dir.mkdir(parents=True, exist_ok=True)
+        for file, texts in zip(files, (documents, held_out)):
+            file.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    return files
+
+
+if __name__ == "__main__":
+    main()
