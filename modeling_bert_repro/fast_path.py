@@ -29,6 +29,9 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
+# A GPU waits for the host, which has more kernels to start if there is no padding. So much padding, in tokens times the
+# squared hidden size, must be left out before that pays: 6,800 tokens of BERT-Base (lab/notes/performance.md).
+LEAST_ON_CUDA = 4e9
 
 
 class Layout(NamedTuple):
@@ -268,8 +271,17 @@ def choose_tokens(
         first = torch.zeros_like(attention_mask, dtype=torch.bool)
         first[:, 0] = True
         kept = first if kept is None else kept | first
-    smallest_share = SMALLEST_SHARE if switch == "auto" else 0.0
+    smallest_share = share_that_pays(attention_mask, config.hidden_size) if switch == "auto" else 0.0
+    if smallest_share >= 1:
+        return None
     return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding=not (flash or config.is_decoder))
+
+
+def share_that_pays(attention_mask: Tensor, hidden_size: int) -> float:
+    """The share of padding that must be exceeded for a batch without it to be faster; 1 or more if none is enough."""
+    if not attention_mask.is_cuda:
+        return SMALLEST_SHARE
+    return max(SMALLEST_SHARE, LEAST_ON_CUDA / (hidden_size**2 * attention_mask.numel()))
 
 
 def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from modeling_bert_repro import unpadding
+from modeling_bert_repro.fast_path import SMALLEST_SHARE, share_that_pays
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, fits_varlen_kernel
 
 AMPERE, TURING = (8, 0), (7, 5)
@@ -113,3 +114,17 @@ def test_everything_else_is_computed_in_blocks(gpu, case, monkeypatch):
     dropout = 0.1 if case == "dropout" else 0.0
     context, _ = attend_unpadded(sdpa_attention_forward, tokens, module, *states, None, dropout=dropout, scaling=1 / 8)
     assert context.shape == (1, 20, 2, 64)
+
+
+@pytest.mark.parametrize(
+    ("rows", "hidden_size", "share"),
+    [(32, 768, None), (256, 768, 0.207), (256, 1024, 0.116), (2048, 1024, SMALLEST_SHARE)],
+)
+def test_small_batches_keep_their_padding_on_a_gpu(gpu, rows, hidden_size, share):
+    """There the host, which starts the kernels, is slower than the GPU."""
+    found = share_that_pays(on_gpu(rows, 128), hidden_size)
+    assert found > 1 if share is None else found == pytest.approx(share, abs=1e-3)
+
+
+def test_on_a_cpu_the_size_of_a_batch_does_not_matter():
+    assert share_that_pays(torch.ones(1, 16), 128) == SMALLEST_SHARE
