@@ -35,6 +35,7 @@ WORDS = (
     (r"(\d+) x (\d+)", r"\1 rows of \2 tokens"),
     (r"\brows of like length", "rows of similar length"),
 )
+IN_WORDS = {"cola": "CoLA, Matthews correlation", "mrpc": "MRPC, F1", "novels": "which novel, accuracy"}
 TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
 
 
@@ -268,6 +269,51 @@ def whole_demo(record: dict) -> str:
     return markdown(("", "ours", "around Trainer", "times as fast"), rows)
 
 
+def domain(record: dict) -> str:
+    """The table of domain.json."""
+    own = ("eval_held_out_nats_per_word", "eval_held_out_pieces_per_word")
+    ends = ("eval_nats_per_word", own[0])
+    variants = record["variants"]
+    general = next(key for key in variants["continued"] if key.endswith("_nats_per_word") and key not in ends)
+    tasks = list(variants["continued"]["tasks"])
+    rows = []
+    for name, row in variants.items():
+        scores = [around(row["tasks"][task]) if task in row["tasks"] else "" for task in tasks]
+        rows.append([name, *(f"{row[key]:.2f}" for key in (*own, general)), *scores])
+    return markdown(("the model", "nats a word", "pieces a word", "nats a word, general text", *tasks), rows)
+
+
+def around(score: dict) -> str:
+    """A mean in per cent with its 95 % confidence interval; the F1 of SQuAD is in per cent already."""
+    factor = 1 if score["mean"] > 1 else 100
+    low, high = (factor * end for end in score["interval"])
+    return f"{factor * score['mean']:.1f} ({low:.1f} to {high:.1f})"
+
+
+def controls(record: dict) -> str:
+    """The table of controls.json."""
+    rows = []
+    for row in record.values():
+        difference, p = "", ""
+        if compared := row.get("compared"):
+            low, high = (100 * end for end in compared["interval"])
+            difference = f"{100 * compared['mean_difference']:+.1f} ({low:+.1f} to {high:+.1f})"
+            p = f"{compared['t_test_p']:.2f}"
+        rows.append([IN_WORDS.get(row["task"], row["task"]), row["control"], str(row["n"]), around(row), difference, p])
+    return markdown(("task", "control", "seeds", "score, per cent", "difference, seed by seed", "p"), rows, 2)
+
+
+def beginnings(record: dict) -> str:
+    """The table of beginnings.json."""
+    steps = ("0", "25", "50", "100", "200")
+    rows = []
+    for name, row in record.items():
+        losses = [[run[step] for run in row["runs"] if step in run] for step in steps]
+        means = [f"{statistics.mean(some):.2f}" if some else "" for some in losses]
+        rows.append([*name.split(", ", 1), str(len(row["runs"])), *means])
+    return markdown(("what", "begins", "seeds", "at first", *(f"step {step}" for step in steps[1:])), rows, 2)
+
+
 def pretraining_steps(record: dict) -> str:
     """The table of ``steps`` with the steps of pre-training alone."""
     return steps(record | {"results": [row for row in record["results"] if row["group"] == "pretraining"]})
@@ -304,6 +350,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
     "step_cpu_xeon": pretraining_steps,
     "step_cpu_bf16": pretraining_steps,
+    "step_cuda": pretraining_steps,
     "vocabulary_coverage": vocabulary,
     "pretraining_comparison": comparison,
     "onnx_int8": onnx,
@@ -315,6 +362,8 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "whole_demo": whole_demo,
     "faults": faults,
     "squad": squad,
+    "controls": controls,
+    "beginnings": beginnings,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),

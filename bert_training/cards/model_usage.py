@@ -36,11 +36,11 @@ label = model(**inputs).logits[0, -1].argmax()  # the label of a text is that of
 print(model.config.id2label[int(label)])
 """
 CLASSIFY_WINDOWS = """# As in the training, a long text is read in overlapping windows, whose logits are pooled
-windows = tokenizer({text}, truncation=True, max_length={length}, stride={overlap},
-                    return_overflowing_tokens=True, padding=True, return_tensors="pt")
-windows.pop("overflow_to_sample_mapping")
+ids, room, step = tokenizer({text}, add_special_tokens=False)["input_ids"], {room}, {stride}
+parts = [ids[start : start + room] for start in range(0, max(1, len(ids) - room + step), step)]
+windows = [[tokenizer.cls_token_id, *part, tokenizer.sep_token_id] for part in parts[:{most}]]
 with torch.no_grad():
-    logits = model(**{{name: rows[:{most}] for name, rows in windows.items()}}).logits.{pool}(0)
+    logits = model(**tokenizer.pad({{"input_ids": windows}}, return_tensors="pt")).logits.{pool}(0)
 {result}
 """
 CLASSIFY_HEAD_TAIL = """ids = tokenizer({text})["input_ids"]
@@ -177,7 +177,7 @@ def classify_long(example: Example, how: str, text: str) -> str:
         result = "print(float(logits))"
     values: dict[str, object] = {"text": text, "length": length, "result": result}
     if how == "windows":
-        values |= {"overlap": length - SPECIAL_TOKENS - flags["doc_stride"], "most": flags["max_windows"]}
+        values |= {"room": length - SPECIAL_TOKENS, "stride": flags["doc_stride"], "most": flags["max_windows"]}
         values["pool"] = "amax" if flags["window_pooling"] == "max" else "mean"
         return example.with_network(auto, CLASSIFY_WINDOWS, "import torch\n", **values)
     head = head_of(length - SPECIAL_TOKENS)

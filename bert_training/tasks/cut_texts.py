@@ -59,9 +59,12 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int) 
         raise UserError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
 
 
-def cut_rows(coded: BatchEncoding, start: int = 0) -> list[int]:
-    """The numbers, counted from ``start``, of the texts or pairs from which the tokenizer has cut something."""
-    return [start + number for number, one in enumerate(coded.encodings or ()) if one.overflowing]
+def cut_rows(coded: BatchEncoding, lengths: Sequence[int]) -> list[int]:
+    """The numbers of the texts or pairs that were longer, as ``whole_lengths`` says, than what is left of them.
+
+    The library's own ``overflowing`` may be empty or lack the end (tokenizers 0.23.1 and 0.23.2).
+    """
+    return [row for row, (ids, length) in enumerate(zip(coded["input_ids"], lengths)) if length > len(ids)]
 
 
 def refuse_alike(split: str, found: CutTexts, limit: str, instead: str = "") -> None:
@@ -85,14 +88,16 @@ def count_alike(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def whole_lengths(
-    coded: BatchEncoding, tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]]
+    coded: BatchEncoding, tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]], max_length: int
 ) -> list[int]:
     """The number of tokens that every text or pair of an encoded batch had before it was cut.
 
     Args:
         columns: what was encoded: the texts or, for pairs, the first and the second texts.
+        max_length: where they were cut.
     """
-    lengths, rows = [len(ids) for ids in coded["input_ids"]], cut_rows(coded)
+    lengths = [len(ids) for ids in coded["input_ids"]]
+    rows = [row for row, length in enumerate(lengths) if length == max_length]
     if rows:
         whole = encode_whole(tokenizer, [[column[row] for row in rows] for column in columns])
         for row, ids in zip(rows, whole["input_ids"]):

@@ -264,8 +264,9 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
         for name, column in columns.items():
             rows = encoded[name]
             column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
-        cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded))
-        lengths += whole_lengths(encoded, tokenizer, pairs)
+        found = whole_lengths(encoded, tokenizer, pairs, max_length)
+        cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded, found))
+        lengths += found
     alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
     counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
     examples.cut = summarise_cut(

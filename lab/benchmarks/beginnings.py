@@ -30,10 +30,10 @@ LONG = ["--max_seq_length", "1024", "--per_device_train_batch_size", "8", "--max
 COPIED = ["--max_position_embeddings", str(POSITIONS)]
 # Of each run: the checkpoint, "given" or "interpolated", and its flags.
 WAYS = {
-    ("head", "derived"): ("given", HEAD),
-    ("head", "random"): ("given", [*HEAD, "--new_weights", "random"]),
-    ("positions", "copied"): ("given", [*LONG, *COPIED]),
-    ("positions", "interpolated"): ("interpolated", LONG),
+    "head, derived": ("given", HEAD),
+    "head, random": ("given", [*HEAD, "--new_weights", "random"]),
+    "positions, copied": ("given", [*LONG, *COPIED]),
+    "positions, interpolated": ("interpolated", LONG),
 }
 
 
@@ -43,18 +43,18 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="a BERT with real weights, 512 positions and no head")
     parser.add_argument("--text", type=Path, required=True, help="long documents, with an empty line between them")
     parser.add_argument("--work_dir", type=Path, required=True)
-    parser.add_argument("--only", choices=["head", "positions"], help="these two ways alone")
+    parser.add_argument("--only", nargs="+", choices=[*WAYS], help="these rows alone")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args(argv)
     models = {"given": args.model, "interpolated": interpolated(args.model, args.work_dir / "interpolated")}
-    for (what, way), (model, flags) in WAYS.items():
-        if args.only and what != args.only:
-            continue
-        runs = [losses(args, f"{what}-{way}-{seed}", models[model], flags, seed) for seed in range(args.seeds)]
+    for way in args.only or WAYS:
+        model, flags = WAYS[way]
+        folder = way.replace(", ", "-")
+        runs = [losses(args, f"{folder}-{seed}", models[model], flags, seed) for seed in range(args.seeds)]
         record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
-        record[f"{what}, {way}"] = provenance("lab/benchmarks/beginnings.py", argv) | {"runs": runs}
+        record[way] = provenance("lab/benchmarks/beginnings.py", argv) | {"runs": runs}
         write_json(RECORD, record)
-        print(what, way, runs, flush=True)
+        print(way, runs, flush=True)
 
 
 def interpolated(model: str, folder: Path) -> Path:

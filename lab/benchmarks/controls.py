@@ -3,7 +3,7 @@
     python lab/benchmarks/controls.py --model CHECKPOINT --data DATA --work_dir /tmp/controls
     python lab/benchmarks/controls.py --model CHECKPOINT --data DATA --work_dir /tmp/controls --tasks novels
 
-Two tasks of GLUE have the controls of learning; the novels (lab/long_texts.py), whose passages are about four times
+Two tasks of GLUE have the controls of learning; the novels (lab/long_texts.py), whose passages are about three times
 as long as what the network reads, have the ways to read long texts. Each row is a series of runs with one control, and
 its paired difference from the series without it (`--compare_to`). It is added to the record controls.json as soon as
 it is measured. Finished runs in the work folder are not repeated.
@@ -24,7 +24,7 @@ from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "controls.json"
 NONE = "none"
-PASSAGES = ["--words", "400", "--train", "40", "--dev", "15"]  # of each of the six novels
+PASSAGES = ["--words", "300", "--train", "40", "--dev", "20"]  # of each of the six novels
 LEARNING = {
     NONE: [],
     "class weights": ["--class_weights", "balanced"],
@@ -102,7 +102,7 @@ def data_flags(args: argparse.Namespace, task: str) -> list[Any]:
         words = [sys.executable, "lab/long_texts.py", "--output", str(folder), *PASSAGES]
         subprocess.run(words, cwd=ROOT, check=True, env=environment)
     files = ["--train_file", folder / "train.csv", "--validation_file", folder / "dev.csv"]
-    return [*files, "--per_device_train_batch_size", 8, "--num_train_epochs", 10]
+    return [*files, "--per_device_train_batch_size", 8, "--num_train_epochs", 6]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 import run_glue
 import run_swag
 from bert_training.engine.errors import report_errors
-from bert_training.tasks.cut_texts import check_room, cut_rows
+from bert_training.tasks.cut_texts import check_room, cut_rows, whole_lengths
 from tests.helpers.records import read
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
@@ -46,7 +46,9 @@ def test_the_counted_texts_are_those_that_are_longer_uncut(tokenizer, pair):
     whole = [len(ids) for ids in tokenizer(*texts)["input_ids"]]
     for length in (5, 9, 12, 30):
         coded = tokenizer(*texts, truncation="longest_first", max_length=length)
-        assert cut_rows(coded, 100) == [100 + row for row, pieces in enumerate(whole) if pieces > length]
+        found = whole_lengths(coded, tokenizer, texts, length)
+        assert found == whole
+        assert cut_rows(coded, found) == [row for row, pieces in enumerate(whole) if pieces > length]
 
 
 def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_path, capsys):

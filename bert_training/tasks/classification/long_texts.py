@@ -161,7 +161,7 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
 def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
     """Of a pair, tokens of the longer text are cut first."""
     encoded = _encode(columns, tokenizer, reading)
-    lengths = whole_lengths(encoded, tokenizer, columns)
+    lengths = whole_lengths(encoded, tokenizer, columns, reading.max_seq_length)
     lost = [length - len(ids) for length, ids in zip(lengths, encoded["input_ids"])]
     ids, types = ([[row] for row in encoded[name]] for name in ROWS)
     return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
@@ -171,7 +171,8 @@ def _head_tail(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
     """The texts of a pair keep as many tokens as a plain cut leaves them, and each loses the others in its middle."""
     whole, cut = encode_whole(tokenizer, columns), _encode(columns, tokenizer, reading)
     rows: dict[str, list[list[list[int]]]] = {name: [[row] for row in cut[name]] for name in ROWS}
-    for number in cut_rows(cut):
+    lengths = list(map(len, whole["input_ids"]))
+    for number in cut_rows(cut, lengths):
         kept_counts = [cut.sequence_ids(number).count(text) for text in range(len(columns))]
         texts, kept = whole.sequence_ids(number), []
         for text, count in enumerate(kept_counts):
@@ -180,30 +181,29 @@ def _head_tail(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
         kept = sorted([*kept, *(place for place, found in enumerate(texts) if found is None)])
         for name in ROWS:
             rows[name][number] = [[whole[name][number][place] for place in kept]]
-    lengths = list(map(len, whole["input_ids"]))
     lost = [length - len(ids) for length, (ids,) in zip(lengths, rows["input_ids"])]
     return ReadTexts(rows["input_ids"], rows["token_type_ids"], lengths, lost, [1] * len(lost))
 
 
 def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """The windows of the tokenizers library, of which the first ``max_windows`` are kept."""
-    specials = tokenizer.num_special_tokens_to_add()
-    room = reading.max_seq_length - specials
-    assert reading.doc_stride is not None and reading.max_windows is not None  # settled_windows
-    # What transformers calls the stride is how much neighbours share.
-    encoded = _encode(columns, tokenizer, reading, stride=room - reading.doc_stride, return_overflowing_tokens=True)
-    owners = np.bincount(encoded["overflow_to_sample_mapping"], minlength=len(columns[0]))
-    ends = np.cumsum(owners)
-    found: dict[str, list] = {
-        name: [encoded[name][end - count : end] for count, end in zip(owners, ends)] for name in ROWS
-    }
-    steps = [reading.doc_stride * (len(windows) - 1) for windows in found["input_ids"]]
-    lengths = [step + len(windows[-1]) for step, windows in zip(steps, found["input_ids"])]
-    most = reading.max_windows
-    read = [specials + room + reading.doc_stride * (most - 1) if count > most else np.inf for count in owners]
-    lost = [int(max(0, length - seen)) for length, seen in zip(lengths, read)]
-    ids, types = ([windows[:most] for windows in found[name]] for name in ROWS)
-    return ReadTexts(ids, types, lengths, lost, owners.tolist())
+    """Of the windows that cover a text, the first ``max_windows`` are kept."""
+    room = reading.max_seq_length - tokenizer.num_special_tokens_to_add()
+    stride, most = reading.doc_stride, reading.max_windows
+    assert stride is not None and most is not None  # settled_windows
+    whole = encode_whole(tokenizer, columns)
+    found = ReadTexts([], [], [], [], [])
+    for number, ids in enumerate(whole["input_ids"]):
+        pieces = [place for place, text in enumerate(whole.sequence_ids(number)) if text is not None]
+        first, last = (pieces[0], pieces[-1] + 1) if pieces else (1, 1)  # between [CLS] and [SEP]
+        starts = range(first, max(first, last - room) + stride, stride)
+        for name in ROWS:
+            row = whole[name][number]
+            parts = [row[start : min(start + room, last)] for start in starts[:most]]
+            getattr(found, name).append([[*row[:first], *part, *row[last:]] for part in parts])
+        found.lengths.append(len(ids))
+        found.lost.append(max(0, last - (starts[:most][-1] + room)))
+        found.needed.append(len(starts))
+    return found
 
 
 def _encode(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading, **options: Any) -> Any:
