@@ -36,6 +36,7 @@ places in test_spans.jsonl.
 import sys
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -70,10 +71,10 @@ from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
 
 class Tagged(NamedTuple):
-    """For every sentence the predicted tags of its words, and their probabilities."""
+    """For every sentence the predicted tags of its words; the probabilities of all tags (words, labels)."""
 
     tags: list[list[str]]
-    probabilities: list[list[float]]
+    probabilities: np.ndarray
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -131,7 +132,7 @@ def run_one(
         for split, found in tagged.items():
             path = run.output_dir / f"{split}_predictions.txt"
             tagged_text.write_predictions(path, data.splits[split], found.tags)
-            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found)
+            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found, data.label_names)
             if data.splits[split].facts.get("raw_text"):
                 write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)

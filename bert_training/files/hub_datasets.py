@@ -89,11 +89,12 @@ def usual_splits(there: Iterable[str]) -> dict[str, str]:
     return named | ({"validation": found[0]} if found else {})
 
 
-def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str, Any]:
+def load_from_hub(name: str, config_name: str | None, instead: str, divides: bool = False) -> dict[str, Any]:
     """The splits of a data set by name, as ``datasets.Dataset``; a missing validation split is replaced by "test".
 
     Args:
         instead: what to do without the Hub, for the error message.
+        divides: whether a part of the training split will be held out; then there need be no validation split.
 
     Raises:
         ValueError: the data set cannot be loaded, has neither of these splits, or several for validation.
@@ -106,9 +107,9 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str,
     splits: dict[str, Any] = {
         split: loaded[named[split]] for split in ("train", "validation", "test") if split in named
     }
-    if "validation" not in splits and "test" in splits:
+    if "validation" not in splits and "test" in splits and not divides:
         splits["validation"] = splits.pop("test")
-    if "validation" not in splits:
+    if "validation" not in splits and not (divides and "train" in splits):
         raise UserError(
             f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}; {AS_FILES}"
         )

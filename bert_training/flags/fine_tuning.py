@@ -123,10 +123,44 @@ class ClassArguments(FineTuningArguments):
         FIXED | CARD,
     )
 
+    validation_split: float | None = flag(
+        None,
+        "Hold out this share of your own training data for validation, such as 0.1: of texts, as many of each class as "
+        "that is; of tagged sentences, whole documents if it has several. 0: train without validation data.",
+        FIXED,
+    )
+    split_seed: int | None = flag(None, "Seed by which data is held out. Default: --seed.", FIXED)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
             raise UserError(f"--label_smoothing must be at least 0 and below 1; got {self.label_smoothing}")
+
+    def _check_held_out(self, flags: tuple[str, ...]) -> None:
+        """Check --validation_split, and fill in --split_seed, which a series keeps for all seeds.
+
+        Args:
+            flags: those that hold training data out.
+        """
+        training, given = self.dataset_name or self.train_file, [getattr(self, name) for name in flags]
+        refuse_idle(
+            self,
+            (self.validation_file and "with --validation_file", flags),
+            (not training and "without training data of your own", flags),
+            (not any(given) and f"without {' or '.join(f'--{name}' for name in flags)}", ("split_seed",)),
+        )
+        if self.validation_split is not None and not 0 <= self.validation_split < 1:
+            raise UserError(
+                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
+            )
+        if self.validation_split == 0:
+            without = "--validation_split 0 trains without validation data"
+            if self.load_best_model_at_end or self.many_runs:
+                flag_given = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
+                raise UserError(f"{without}, so {flag_given} has nothing to compare; give a share such as 0.1")
+            refuse_idle(self, (f"as {without}", ("eval_steps", "max_eval_samples")))
+        if any(given) and self.split_seed is None:
+            self.split_seed = self.seed
 
 
 @dataclass
@@ -171,19 +205,12 @@ class GlueArguments(ClassArguments):
         "Default: as in the model's training, or the comma.",
         FIXED | DATA | EVALUATION,
     )
-    validation_split: float | None = flag(
-        None,
-        "Hold out this share of your own training data for validation, such as 0.1, with as many rows of each class "
-        "as that is. 0: train without validation data.",
-        FIXED,
-    )
     folds: int | None = flag(
         None,
         "Cross-validation: train this many times, each time with another part of your own training data held out.",
         FIXED,
     )
     fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | SERIES)
-    split_seed: int | None = flag(None, "Seed of --validation_split and --folds. Default: --seed.", FIXED)
     label_column: list[str] | str | None = flag(
         None,
         "Of your own data, the name of the column with the label; or, for several labels a text, the names of their "
@@ -319,21 +346,13 @@ class GlueArguments(ClassArguments):
             )
 
     def _check_splits(self) -> None:
-        """The flags that divide the training data; they fill in --split_seed, which a series keeps for all seeds."""
-        training = self.dataset_name or self.train_file
-        holds_out = self.validation_split or self.folds
+        """The flags that divide the training data."""
         refuse_idle(
             self,
             (self.task_name and "with --task_name, whose splits are fixed", ("validation_split", "folds")),
-            (self.validation_file and "with --validation_file", ("validation_split", "folds")),
-            (not training and "without training data of your own", ("validation_split", "folds")),
             (not self.folds and "without --folds", ("fold",)),
-            (not holds_out and "without --validation_split or --folds", ("group_column", "split_seed")),
+            (not (self.validation_split or self.folds) and "without --validation_split or --folds", ("group_column",)),
         )
-        if self.validation_split is not None and not 0 <= self.validation_split < 1:
-            raise UserError(
-                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
-            )
         if self.folds is not None:
             at_least(self, 2, "folds")
             if self.validation_split is not None:
@@ -345,17 +364,7 @@ class GlueArguments(ClassArguments):
                 )
         if self.fold is not None and not 1 <= self.fold <= (self.folds or 0):
             raise UserError(f"--fold must be from 1 to {self.folds}; got {self.fold}")
-        if self.validation_split == 0:
-            without = "--validation_split 0 trains without validation data"
-            if self.load_best_model_at_end or self.many_runs:
-                flags = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
-                raise UserError(f"{without}, so {flags} has nothing to compare; give a share such as 0.1")
-            refuse_idle(
-                self,
-                (f"as {without}", ("eval_steps", "max_eval_samples")),
-            )
-        if holds_out and self.split_seed is None:
-            self.split_seed = self.seed
+        self._check_held_out(("validation_split", "folds"))
 
     @property
     def many_runs(self) -> bool:
@@ -479,6 +488,7 @@ class NerArguments(ClassArguments):
             (not own and "without data of your own", ("tag_scheme", "tag_names", "label_column")),
             (self.tag_scheme == "plain" and "with --tag_scheme plain", ("mixed_tags",)),
         )
+        self._check_held_out(("validation_split",))
         if self.tag_names and len({*self.tag_names}) < len(self.tag_names):
             raise UserError(f"--tag_names must be different names, got {' '.join(self.tag_names)}")
 

@@ -140,12 +140,13 @@ def own_files(args: FineTuningArguments) -> dict[str, str]:
     return {split: path for split, path in named.items() if path}
 
 
-def files_or_hub(args: FineTuningArguments, give_files: str, examples: str) -> dict[str, str]:
+def files_or_hub(args: FineTuningArguments, give_files: str, examples: str, divides: bool = False) -> dict[str, str]:
     """The user's own files by split; {} if --dataset_name, or nothing, is given.
 
     Args:
         give_files: "give --train_file and --validation_file", with the form that the files must have.
         examples: what one evaluates on, such as "questions".
+        divides: whether the script can hold a part of the training data out, as --validation_split says.
 
     Raises:
         ValueError: files and --dataset_name are both given, or there is nothing to evaluate on.
@@ -153,9 +154,15 @@ def files_or_hub(args: FineTuningArguments, give_files: str, examples: str) -> d
     files = own_files(args)
     if args.dataset_name and files:
         raise UserError(f"{give_files}, or --dataset_name, not both")
-    if "train" in files and "validation" not in files:
-        raise UserError(f"--train_file needs --validation_file, the {examples} to evaluate on")
+    if "train" in files and "validation" not in files and not (divides and asks_to_divide(args)):
+        instead = ", or --validation_split 0.1" if divides else ""
+        raise UserError(f"--train_file needs --validation_file, the {examples} to evaluate on{instead}")
     return files
+
+
+def asks_to_divide(args: FineTuningArguments) -> bool:
+    """Whether a flag says what is held out of the training data, be it nothing."""
+    return any(getattr(args, name, None) is not None for name in ("validation_split", "folds"))
 
 
 def sample_limit(args: FineTuningArguments, split: str) -> int | None:

@@ -12,6 +12,7 @@ import run_ner
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import span_scores
 from bert_training.tools.report import read_finished_runs, tables
+from tests.helpers.finished_folders import findings_of
 from tests.helpers.records import events, read
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
@@ -113,7 +114,9 @@ def test_it_learns_and_scores_what_it_writes(finished, files):
             records = [json.loads(line) for line in file]
         assert [record["tokens"] for record in records] == [s.words for s in source.sentences]
         assert [record["tags"] for record in records] == [[row[2] for row in sentence] for sentence in rows]
-        assert all(0.2 < one <= 1 for record in records for one in record["probabilities"])
+        for record in records:
+            for tag, shares in zip(record["tags"], record["probabilities"], strict=True):
+                assert max(shares, key=shares.get) == tag and sum(shares.values()) == pytest.approx(1, abs=1e-5)
         scores = span_scores(*([[row[column] for row in sentence] for sentence in rows] for column in (2, 1)))
         for key in ("precision", "recall", "f1", "accuracy"):
             assert results[f"{prefix}_{key}"] == scores[key]
@@ -242,3 +245,23 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
     strange = write(tmp_path, "London B-GPE\n")
     with pytest.raises(ValueError, match=r"words\.txt:1: the model knows no entities of type 'GPE'"):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
+
+
+def test_one_file_is_divided(checkpoint, files, tmp_path, capsys):
+    """The part that is held out is found again on resume, with the same scores by ``verify``, and not in other runs."""
+    argv = [word for word in flags(checkpoint, files, tmp_path / "run") if word not in ("--validation_file",)]
+    argv.remove(str(files / "dev.txt"))
+    argv += ["--validation_split", "0.25", "--split_seed", "3", "--test_file", str(files / "test.txt")]
+    run_ner.main(argv)
+    out = capsys.readouterr().out
+    assert f"{files / 'train.txt'}; 0.25 of it held out with split seed 3, whole documents" in out
+    splits = read(tmp_path / "run", "run.json")["data"]["splits"]
+    assert splits["train"]["documents"] + splits["validation"]["documents"] == 24
+    assert splits["validation"]["examples"] / (splits["train"]["examples"] + splits["validation"]["examples"]) > 0.15
+    findings = findings_of(tmp_path / "run", evaluate=True)
+    assert any("eval_f1" in one.line() and "computed again by run_ner.py" in one.line() for one in findings)
+    assert not [one.line() for one in findings if one.verdict == "differs"]
+    whole = [word for word in argv if word not in ("--split_seed", "3")]
+    run_ner.main([*whole[:3], str(tmp_path / "other"), *whole[4:], "--validation_split", "0"])
+    assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
+    assert not [name for name in read(tmp_path / "other", "all_results.json") if name.startswith("eval_")]

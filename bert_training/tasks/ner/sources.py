@@ -18,9 +18,10 @@ from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, PLAIN, plain_labels
+from bert_training.tasks.ner.splits import divided
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
-from bert_training.tasks.task_data import files_or_hub, sample_limit
+from bert_training.tasks.task_data import asks_to_divide, files_or_hub, sample_limit
 from tokenization.errors import UserError
 
 # The names that the columns of a data set of the Hub may have.
@@ -83,7 +84,10 @@ class NerData:
                 line += f"; the training data has no {what} {', '.join(sorted(unknown))}"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
-            lines.append(f"{line}, {part.source}")
+            held_out = f"; {part.facts['divided']}" if "divided" in part.facts else ""
+            lines.append(f"{line}, {part.source}{held_out}")
+        if "train" in self.splits and "validation" not in self.splits:
+            lines.append("no validation data: nothing will say how good the model is")
         return "\n".join([*lines, f"labels: {', '.join(self.label_names)}", *summary_of(self.class_weights)])
 
     def texts(self, split: str) -> Iterator[str]:
@@ -115,7 +119,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = files_or_hub(args, GIVE_FILES, "sentences")
+    files = files_or_hub(args, GIVE_FILES, "sentences", divides=True)
     splits: dict[str, Split] = {}
     if files:
         _check_flags_of_json(args, files)
@@ -129,7 +133,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
             for split, path in files.items():
                 splits[split].facts["sha256"] = sha256(Path(path))
     elif args.dataset_name:
-        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES, asks_to_divide(args))
         for split in sorted(from_hub, key=lambda name: name != "train"):  # it decides on the tags of the others
             reading = _reading(args, splits.get("train"), model_labels)
             splits[split] = _hub_split(from_hub[split], f"{args.dataset_name} {split}", args, reading)
@@ -140,6 +144,12 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         if split in splits and not splits[split].tagged:
             raise UserError(f"{splits[split].source}: expected a tag for every word, got words only; {ADD_TAGS}")
     labels = _labels(splits, model_labels)
+    if args.validation_split is not None and "validation" in splits:
+        raise UserError("--validation_split: the data has validation data of its own; leave the flag out")
+    if args.validation_split:
+        splits = divided(splits["train"], args.validation_split, args.split_seed or 0) | {
+            split: part for split, part in splits.items() if split != "train"
+        }
     for split, part in splits.items():
         part.sentences = part.sentences[: sample_limit(args, split)]
         if split != "train":  # The words of the others are written beside their predicted tags.

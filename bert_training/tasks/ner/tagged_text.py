@@ -21,12 +21,13 @@ that of datasets (`conll`) drops the borders of documents, and reads a line that
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
+from scipy.special import softmax
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, Features
@@ -437,14 +438,12 @@ def find_tags(split: Split, rows: Rows, logits: list[np.ndarray], labels: tuple[
     return [[labels[next(tags)] for _ in sentence.words] for sentence in split.sentences]
 
 
-def tag_probabilities(split: Split, rows: Rows, logits: list[np.ndarray]) -> list[list[float]]:
-    """The probability (softmax) of the tag that ``find_tags`` gives every word, one list per sentence."""
-    shares = np.zeros(split.num_words)
+def tag_probabilities(split: Split, rows: Rows, logits: list[np.ndarray]) -> np.ndarray:
+    """The probabilities (words, labels) of all tags of every word (softmax), in the order of the sentences."""
+    shares = np.zeros((split.num_words, logits[0].shape[-1]), np.float32)
     for words, positions, scores in zip(rows.words, rows.positions, logits, strict=True):
-        powers = np.exp(scores[positions].astype(np.float64) - scores[positions].max(axis=-1, keepdims=True))
-        shares[words] = 1 / powers.sum(axis=-1)  # the power of the highest is 1
-    of_words = iter(shares.tolist())
-    return [[next(of_words) for _ in sentence.words] for sentence in split.sentences]
+        shares[words] = softmax(scores[positions].astype(np.float64), axis=-1)
+    return shares
 
 
 def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
@@ -470,9 +469,19 @@ def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> N
             file.write("\n")
 
 
-def write_probabilities(path: Path, split: Split, predicted: list[list[str]], shares: list[list[float]]) -> None:
-    """Write a JSON object per sentence: its ``tokens``, the predicted ``tags``, and the ``probabilities`` of these."""
+def write_probabilities(
+    path: Path, split: Split, predicted: list[list[str]], shares: np.ndarray, labels: Sequence[str]
+) -> None:
+    """Write a JSON object for each sentence.
+
+    It has the ``tokens``, the predicted ``tags``, and for each word its ``probabilities`` of all tags.
+
+    Args:
+        shares: of all words, (words, labels).
+    """
+    rows = ([float(f"{share:.7g}") for share in row] for row in shares)  # a float32 has no more digits
     with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
-        for sentence, tags, values in zip(split.sentences, predicted, shares, strict=True):
-            record = {"tokens": sentence.words, "tags": tags, "probabilities": [float(f"{one:.7g}") for one in values]}
+        for sentence, tags in zip(split.sentences, predicted, strict=True):
+            of_words = [dict(zip(labels, next(rows), strict=True)) for _ in tags]
+            record = {"tokens": sentence.words, "tags": tags, "probabilities": of_words}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")

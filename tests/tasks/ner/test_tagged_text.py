@@ -305,11 +305,9 @@ def test_tags_come_back_to_their_words(tokenizer):
     assert tagged_text.find_tags(split, rows, logits, labels) == tags(split)
     logits = [row * generator.uniform(1, 3) for row in logits]  # the probability is that of the row of the word
     shares = tagged_text.tag_probabilities(split, rows, logits)
-    assert [len(part) for part in shares] == [len(words) for words in sentences]
-    flat = [one for part in shares for one in part]
+    assert shares.shape == (sum(map(len, sentences)), 3)
     for numbers, positions, row in zip(rows.words, rows.positions, logits):
-        expected = torch.tensor(row[positions]).softmax(-1).max(-1).values.tolist()
-        assert [flat[number] for number in numbers] == pytest.approx(expected)
+        np.testing.assert_allclose(shares[numbers], torch.tensor(row[positions]).softmax(-1).numpy(), rtol=1e-6)
     assert tagged_text.score(split, tags(split))["f1"] == 1.0
 
 
@@ -318,12 +316,14 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
     tagged_text.write_predictions(tmp_path / "out.txt", split, CONLL_TAGS)
     lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == ["Anna\tB-PER\tB-PER", "Berg\tI-PER\tI-PER", "left\tO\tO"]
-    shares = [[0.123456789] * len(words) for words in CONLL_WORDS]
-    tagged_text.write_probabilities(tmp_path / "out.jsonl", split, CONLL_TAGS, shares)
+    shares = np.arange(2.0 * split.num_words).reshape(-1, 2) + 0.123456789
+    tagged_text.write_probabilities(tmp_path / "out.jsonl", split, CONLL_TAGS, shares, ("O", "B-PER"))
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [record["tokens"] for record in records] == CONLL_WORDS
     assert [record["tags"] for record in records] == CONLL_TAGS
-    assert {*records[0]["probabilities"]} == {0.1234568}
+    found = [word for record in records for word in record["probabilities"]]
+    assert found[:2] == [{"O": 0.1234568, "B-PER": 1.123457}, {"O": 2.123457, "B-PER": 3.123457}]
+    assert [len(record["probabilities"]) for record in records] == [len(words) for words in CONLL_WORDS]
     again = read_conll(tmp_path / "out.txt")
     assert [sentence.words for sentence in again.sentences] == CONLL_WORDS and tags(again) == CONLL_TAGS
 

@@ -1,0 +1,54 @@
+"""Divide tagged training data: --validation_split holds out whole documents, or sentences if there are not several.
+
+Documents are drawn by --split_seed until the share of the sentences is reached. Both parts keep the order of the file.
+"""
+
+import numpy as np
+
+from bert_training.files.hashing import digest
+from bert_training.tasks.ner.tagged_text import Split
+from tokenization.errors import UserError
+
+
+def divided(whole: Split, share: float, seed: int) -> dict[str, Split]:
+    """The sentences to train on, "train", and those that are held out, "validation".
+
+    Args:
+        share: of the sentences, above 0 and below 1.
+
+    Raises:
+        ValueError: there is only one sentence.
+    """
+    in_documents = whole.facts["documents"] > 1
+    units = [sentence.document if in_documents else row for row, sentence in enumerate(whole.sentences)]
+    if len(whole) < 2:
+        raise UserError(f"{whole.source}: --validation_split needs two sentences at least; give --validation_file")
+    rows = held_out_rows(units, share, seed)
+    kind = "whole documents" if in_documents else "sentences"
+    described = f"{share:g} of it held out with split seed {seed}, {kind}"
+    others = [row for row in range(len(whole)) if row not in set(rows)]
+    return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}
+
+
+def held_out_rows(units: list[int], share: float, seed: int) -> list[int]:
+    """The rows whose units are drawn: as many units, but not all of them, as come closest to the share of the rows.
+
+    Args:
+        units: the number of each row's document, at least two.
+    """
+    names, sizes = np.unique(units, return_counts=True)
+    drawn = np.random.default_rng(seed).permutation(len(names))
+    count = 1 + int(np.argmin(np.abs(np.cumsum(sizes[drawn])[:-1] - share * len(units))))
+    return np.flatnonzero(np.isin(units, names[drawn[:count]])).tolist()
+
+
+def _part(whole: Split, rows: list[int], described: str) -> Split:
+    """Some sentences of a split; the SHA-256 of their part is that of the file and of their numbers."""
+    sentences = [whole.sentences[row] for row in rows]
+    facts = {name: value for name, value in whole.facts.items() if name not in ("sha256", "fingerprint")}
+    if facts["documents"]:
+        facts["documents"] = len({sentence.document for sentence in sentences})
+    if "sha256" in whole.facts:
+        facts["file_sha256"] = whole.facts["sha256"]
+    content = whole.facts.get("sha256") or whole.facts.get("fingerprint")
+    return Split(whole.source, sentences, facts | {"sha256": digest([content, rows]), "divided": described})

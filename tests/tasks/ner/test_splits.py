@@ -1,0 +1,54 @@
+"""Holding out a part of tagged training data."""
+
+import pytest
+
+from bert_training.tasks.ner.splits import divided, held_out_rows
+from bert_training.tasks.ner.tagged_text import Sentence, Split
+
+SIZES = [3, 1, 4, 1, 5, 9, 2, 6]  # sentences of every document
+
+
+def data(documents: int) -> Split:
+    numbers = [number for number, size in enumerate(SIZES) for _ in range(size)]
+    sentences = [Sentence([f"word{row}"], ["O"], number, "train.txt") for row, number in enumerate(numbers)]
+    return Split("train.txt", sentences, {"documents": documents, "sha256": "of the file", "tag_scheme": "BIO"})
+
+
+def words(split: Split) -> list[str]:
+    return [sentence.words[0] for sentence in split.sentences]
+
+
+@pytest.mark.parametrize("documents", [0, len(SIZES)])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
+def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share):
+    for seed in range(20):
+        whole = data(documents)
+        parts = divided(whole, share, seed)
+        train, held_out = parts["train"], parts["validation"]
+        assert sorted([*words(train), *words(held_out)], key=words(whole).index) == words(whole)
+        assert words(train) == sorted(words(train), key=words(whole).index)
+        if documents:
+            assert not {one.document for one in train.sentences} & {one.document for one in held_out.sentences}
+            assert train.facts["documents"] + held_out.facts["documents"] == len(SIZES)
+            assert abs(len(held_out) - share * 31) <= 9, "at most the largest document off"
+        else:
+            assert abs(len(held_out) - share * 31) <= 0.5
+        assert train.facts["file_sha256"] == held_out.facts["file_sha256"] == "of the file"
+        assert train.facts["sha256"] != held_out.facts["sha256"]
+
+
+def test_the_draw_depends_on_the_seed_alone():
+    units = list(range(1000))
+    assert held_out_rows(units, 0.1, 1) == held_out_rows(units, 0.1, 1) != held_out_rows(units, 0.1, 2)
+    counts = [0] * 1000
+    for seed in range(300):
+        for row in held_out_rows(units, 0.1, seed):
+            counts[row] += 1
+    assert min(counts) > 5 and max(counts) < 60, "each sentence about every tenth time"
+
+
+def test_a_single_sentence_is_refused():
+    whole = data(0)
+    whole.sentences = whole.sentences[:1]
+    with pytest.raises(ValueError, match=r"train\.txt: --validation_split needs two sentences at least"):
+        divided(whole, 0.9, 0)
