@@ -5,16 +5,18 @@ import datetime
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import is_torch_xla_available, logging
 
 from bert_training.engine.finished import is_finished
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
+from bert_training.engine.precision import AUTO, Settled, settle
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
@@ -35,6 +37,9 @@ PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WO
 CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
 CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
 
+# The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
+PATIENCE = datetime.timedelta(hours=6)
+
 Args = TypeVar("Args", bound=SharedArguments)
 
 
@@ -51,13 +56,15 @@ def start_run(args: Args) -> Run[Args]:
     make_room(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
+    settled = settled_precision(args, [args.output_dir])
+    precision = settled.precision if settled else args.mixed_precision
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise UserError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = trackers_of(args)
-    accelerator = _accelerator(args, **trackers)
+    accelerator = _accelerator(precision, **trackers)
     check_launch(accelerator)
     keep_few_primitives(accelerator.mixed_precision)
     run = Run(args, accelerator)
@@ -65,6 +72,9 @@ def start_run(args: Args) -> Run[Args]:
         run.only_main(lambda: check_access(repository, args.hub_dry_run))
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, accelerator))
+    if settled:
+        run.add_facts(**settled.facts())
+        run.say(f"--mixed_precision auto: {settled.precision}; {settled.why}")
     if trackers:
         start_trackers(accelerator, run)
     set_seed(args.seed)
@@ -110,12 +120,23 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
     return facts
 
 
-def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
-    # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
-    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
-    # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
-    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
-    return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
+def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
+    patience = InitProcessGroupKwargs(timeout=PATIENCE)
+    return Accelerator(cpu=no_device(), mixed_precision=precision, kwargs_handlers=[patience], **trackers)
+
+
+def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
+    """The type for --mixed_precision auto, with the arguments of ``settle``; None if the flags do not say auto."""
+    if args.mixed_precision != AUTO:
+        return None
+    keep_few_primitives("bf16")  # oneDNN makes the first ones for the products that are timed
+    # An Accelerator takes these processes over.
+    return settle(args, PartialState(cpu=no_device(), timeout=PATIENCE), folders)
+
+
+def no_device() -> bool:
+    """Whether there are CPUs only. Accelerate must be told, or it starts several runs of one process each."""
+    return not (torch.accelerator.is_available() or is_torch_xla_available())
 
 
 def keep_few_primitives(mixed_precision: str) -> None:

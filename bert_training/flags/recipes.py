@@ -70,7 +70,7 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     """
     recipe = given.get("recipe", "paper")
     if recipe == "adapt":
-        defaults = ADAPT | {"learning_rate": adapt_rate(_width_of(given.get("model_name_or_path")))}
+        defaults = ADAPT | {"learning_rate": adapt_rate(width_of(given.get("model_name_or_path")))}
         if not objective_of({**ADAPT, **given}).masks:
             del defaults["whole_word_mask"]
         return defaults
@@ -102,7 +102,7 @@ def adapt_rate(hidden_size: int) -> float:
     return _three_digits(min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, rate)))
 
 
-def _width_of(checkpoint: str | None) -> int:
+def width_of(checkpoint: str | None) -> int:
     """The hidden size of a checkpoint; of one that is no folder here, such as a name on the Hub, that of BERT-Base."""
     config = _config(Path(checkpoint) / "config.json") if checkpoint else {}
     return _size(config.get("hidden_size"), BASE_WIDTH)

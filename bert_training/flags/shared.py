@@ -45,9 +45,10 @@ class SharedArguments:
         0.1, "Length of the linear warm-up: a number of steps or, below 1, a share of all steps.", FIXED | CARD
     )
     max_grad_norm: float = flag(1.0, "Global gradient norm to clip to; 0: no clipping.", FIXED | CARD)
-    mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
+    mixed_precision: Literal["no", "bf16", "fp16", "auto"] | None = flag(
         None,
-        "Type of autocast. Default: what accelerate launch was configured with, otherwise 'no' (float32).",
+        "Type of autocast. auto: bf16 where the machine is clearly faster with it, otherwise no; a run that is resumed "
+        "keeps its type. Default: what accelerate launch was configured with, otherwise 'no' (float32).",
         EVALUATION,
     )
     logging_steps: int = flag(50, "Number of steps between two training records.", FREE)

@@ -21,6 +21,7 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.best import deciding_metric, goodness
 from bert_training.engine.finished import changed_flags, read_facts, read_results, remove_rest
+from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
@@ -113,6 +114,9 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
     guard(folder)
+    if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
+        _say(f"--mixed_precision auto: {settled.precision}; {settled.why}")
+        plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
     for plan in plans:
         refuse_links(Path(plan.output_dir))
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None

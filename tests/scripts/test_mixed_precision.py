@@ -1,0 +1,68 @@
+"""``--mixed_precision auto`` from the flags to a run that goes on, and to a series."""
+
+import json
+
+import pytest
+
+import run_glue
+from bert_training.engine import precision
+from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.records import read
+from tests.helpers.torchrun import torchrun
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    """Sets how many times as fast bfloat16 is on this machine."""
+    return lambda ratio: monkeypatch.setattr(precision, "speed_ratio", lambda width: ratio)
+
+
+@pytest.mark.parametrize(("first", "later"), [(2.0, 0.5), (0.5, 2.0)])
+def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_path, capsys, first, later):
+    began, other = ("bf16", "no (float32)") if first > 1 else ("no", "bf16")
+    cpu(first)
+    argv = pretraining_flags("run", mixed_precision="auto", max_steps=4, save_steps=2)
+    pretrain(argv)
+    assert f"--mixed_precision auto: {began}; {began}" in capsys.readouterr().out
+    facts = read(tmp_path / "run", "run.json")
+    assert (facts["flags"]["mixed_precision"], facts["mixed_precision"]) == ("auto", began)
+    assert facts["precision_chosen"]["ratio"] == first
+    cpu(later)
+    for name in ("all_results.json", "model.safetensors", "config.json"):
+        (tmp_path / "run" / name).unlink()
+    pretrain([*argv, "--resume_from_checkpoint", "auto"])
+    out = capsys.readouterr().out
+    assert f"--mixed_precision auto: {began}; as the run began; for this machine, auto would choose {other}" in out
+    assert read(tmp_path / "run", "run.json")["mixed_precision"] == began
+    pretrain([*argv, "--resume_from_checkpoint", "auto"])
+    assert "finished" in capsys.readouterr().out
+
+
+def series(pretrained, tmp_path) -> list[str]:
+    table = tmp_path / "rows.csv"
+    table.write_text("text,label\n" + "".join(f"the {('red', 'old')[n % 2]} house,{n % 2}\n" for n in range(8)))
+    argv = f"--model_name_or_path {pretrained} --train_file {table} --validation_file {table} --max_seq_length 16"
+    argv += f" --output_dir {tmp_path / 'runs'} --max_steps 1 --save_steps 0 --mixed_precision auto"
+    return argv.split()
+
+
+def test_the_runs_of_a_series_have_one_type(cpu, pretrained, tmp_path, capsys):
+    argv = [*series(pretrained, tmp_path), "--seeds"]
+    cpu(2.0)
+    run_glue.main([*argv, "2"])
+    assert capsys.readouterr().out.count("--mixed_precision auto: bf16") == 1
+    cpu(0.5)
+    run_glue.main([*argv, "3"])
+    assert "--mixed_precision auto: bf16; as the run began" in capsys.readouterr().out
+    types = {read(tmp_path / "runs" / f"seed-{seed}", "run.json")["mixed_precision"] for seed in (42, 43, 44)}
+    assert types == {"bf16"}
+
+
+@pytest.mark.slow
+def test_processes_take_the_type_of_the_first(pretrained, tmp_path):
+    """Each would measure for itself, and autocast of another type on one of them would only be slow or wrong."""
+    done = torchrun("run_glue.py", series(pretrained, tmp_path))
+    facts = json.loads((tmp_path / "runs" / "run.json").read_text(encoding="utf-8"))
+    assert facts["processes"] == 2 and done.stdout.count(f"auto: {facts['mixed_precision']}; ") == 1
