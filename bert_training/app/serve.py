@@ -97,14 +97,13 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None) -> None:
     import uvicorn
-    from uvicorn.supervisors import Multiprocess
 
-    from bert_training.app.service import Settings, server_config
+    from bert_training.app.service import Settings, Workers, server_config
 
     settings = Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers)
     config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
-        Multiprocess(config, [listener]).run()
+        Workers(config, [listener]).run()
         return
     # Uvicorn ends with the signal that stopped it, and finds this handler, so that the exit status is 0.
     earlier = signal.signal(signal.SIGTERM, lambda *_: None)

@@ -13,10 +13,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
+from uvicorn.supervisors import Multiprocess
 
 from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
 from bert_training.app.service_limits import BROKEN, CONNECTIONS, IDLE_SECONDS, App, Limits, Metrics, TimedProtocol
+from bert_training.app.service_log import Log
 from bert_training.app.service_readers import Full, Readers
 from bert_training.app.service_requests import BODIES, Asked, Vectors
 from tokenization.errors import UserError
@@ -48,9 +50,9 @@ class Settings:
         return make_service(open_folder(self.folder), self)
 
 
-def make_service(opened: OpenedModel, settings: Settings) -> App:
+def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     """The application for an opened model."""
-    readers, metrics = Readers(opened, settings.batch_size, settings.wait_s, settings.most), Metrics()
+    readers, metrics, log = Readers(opened, settings.batch_size, settings.wait_s, settings.most), Metrics(), Log()
     # The page that FastAPI makes for its /docs would load its scripts from another host.
     app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -81,7 +83,7 @@ def make_service(opened: OpenedModel, settings: Settings) -> App:
 
     @app.get("/metrics", summary="Counts in Prometheus' text format", response_class=PlainTextResponse)
     async def counts() -> PlainTextResponse:
-        text = "\n".join(metrics.lines(readers.pending)) + "\n"
+        text = "\n".join(metrics.lines(readers.pending, log.lost)) + "\n"
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     page = _page(opened.name, app.openapi(), bodies)
@@ -90,7 +92,17 @@ def make_service(opened: OpenedModel, settings: Settings) -> App:
     async def docs() -> HTMLResponse:
         return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
 
-    return Limits(app, metrics, settings.hosts)
+    return Limits(app, metrics, log, settings.hosts)
+
+
+class Workers(Multiprocess):
+    """Uvicorn's worker processes; one that dies while it is asked whether it lives is replaced at once, too."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Start a process in place of each that has died."""
+        for process in self.processes:
+            process.child_conn.close()  # its own end; while this process has it too, the other end seems to be alive
+        super().keep_subprocess_alive()
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:

@@ -6,13 +6,14 @@ Also what is counted and logged of every request: never its text, nor an address
 import asyncio
 import bisect
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bert_training.app.service_log import Log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -45,8 +46,13 @@ class Metrics:
             self.seconds[bisect.bisect_left(BUCKETS, seconds)] += 1
             self.total_seconds += seconds
 
-    def lines(self, pending: int) -> Iterator[str]:
-        """The lines of /metrics."""
+    def lines(self, pending: int, lost: int) -> Iterator[str]:
+        """The lines of /metrics.
+
+        Args:
+            pending: texts that wait or are being read.
+            lost: lines of the log that nobody has read in time.
+        """
         yield "# HELP bert_requests_total Requests by path and status.\n# TYPE bert_requests_total counter"
         for (path, status), count in sorted(self.requests.items()):
             yield f'bert_requests_total{{path="{path}",status="{status}"}} {count}'
@@ -54,6 +60,8 @@ class Metrics:
         yield f"bert_texts_total {self.texts}"
         yield "# HELP bert_pending_texts Texts that wait or are being read.\n# TYPE bert_pending_texts gauge"
         yield f"bert_pending_texts {pending}"
+        yield "# HELP bert_log_lines_lost_total Lines of the log that were not read in time."
+        yield f"# TYPE bert_log_lines_lost_total counter\nbert_log_lines_lost_total {lost}"
         yield "# HELP bert_request_seconds Seconds of an answered request.\n# TYPE bert_request_seconds histogram"
         count = 0
         for number, edge in enumerate((*BUCKETS, "+Inf")):
@@ -66,12 +74,13 @@ class Limits:
     """An ASGI middleware: reads the body within the limits before the application sees the request; counts and logs.
 
     Args:
+        log: where requests and mistakes are noted.
         hosts: the names under which the service may be asked for, against web pages whose own name points to this
             machine (DNS rebinding); None allows all.
     """
 
-    def __init__(self, app: App, metrics: Metrics, hosts: tuple[str, ...] | None) -> None:
-        self.app, self.metrics, self.hosts = app, metrics, hosts
+    def __init__(self, app: App, metrics: Metrics, log: Log, hosts: tuple[str, ...] | None) -> None:
+        self.app, self.metrics, self.log, self.hosts = app, metrics, log, hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -91,7 +100,7 @@ class Limits:
             else:
                 await self.app(scope, _given(body, receive), noting)
         except Exception as error:  # the service lives, and what went wrong is logged without the text
-            _log(event="error", error=type(error).__name__, at=_place(error))
+            self.log.write(event="error", error=type(error).__name__, at=_place(error))
             if not status:
                 await _refuse(noting, 500, BROKEN)
         finally:
@@ -100,7 +109,9 @@ class Limits:
             self.metrics.note(path, status, seconds)
             if path not in ("/health", "/metrics"):
                 method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
-                _log(event="request", method=method, path=path, status=status, bytes=len(body), seconds=seconds)
+                self.log.write(
+                    event="request", method=method, path=path, status=status, bytes=len(body), seconds=seconds
+                )
 
     async def _refusal(self, scope: Message, receive: Receive) -> tuple[tuple[int, str] | None, bytes]:
         """Status and sentence if the request is refused; and its body."""
@@ -161,11 +172,6 @@ def _place(error: BaseException) -> str:
     while trace is not None:
         place, trace = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}", trace.tb_next
     return place
-
-
-def _log(**facts: Any) -> None:
-    facts = {name: round(value, 6) if isinstance(value, float) else value for name, value in facts.items()}
-    print(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | facts), file=sys.stderr, flush=True)
 
 
 class TimedProtocol(H11Protocol):

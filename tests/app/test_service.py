@@ -9,9 +9,12 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,7 @@ from bert_training.app import readings, serve, service, service_limits  # noqa: 
 from bert_training.app.folder import open_folder  # noqa: E402
 from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
+from bert_training.app.service_log import MOST  # noqa: E402
 from tests.helpers.model_folders import save_model  # noqa: E402
 from tests.helpers.repository import ROOT  # noqa: E402
 
@@ -269,16 +273,37 @@ def test_health_counts_page_and_log_say_nothing_of_the_texts(opened, capsys):
     assert {"/predict", "/embed"} <= set(json.loads(ask(app, path="/openapi.json", method="GET")[2])["paths"])
     page = ask(app, path="/docs", method="GET")[2].decode()
     assert "second_text" in page and not re.search("<script|src=|//", page)
+    app.log.flush(10)
     logged = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     assert [line["status"] for line in logged[:2]] == [200, 422] and "secret" not in str(logged) + counts
 
 
 def test_a_mistake_of_the_service_is_logged_without_its_message(opened, capsys, monkeypatch):
     monkeypatch.setattr(readings, "verdict", lambda *_: 1 / 0)
-    status, _, content = ask(make_service(opened("classes"), SETTINGS), {"text": TEXT})
+    app = make_service(opened("classes"), SETTINGS)
+    status, _, content = ask(app, {"text": TEXT})
     assert status == 500 and json.loads(content) == {"error": service_limits.BROKEN}
+    app.log.flush(10)
     logged = capsys.readouterr().err
     assert '"ZeroDivisionError", "at": "test_service.py:' in logged and "Traceback" not in logged
+
+
+def test_a_log_that_nobody_reads_stops_no_request(opened, monkeypatch):
+    """A pipe holds 64 KB; then whoever writes to it waits."""
+    reader, writer = os.pipe()
+    app = make_service(opened("classes"), SETTINGS)
+    with open(writer, "w") as unread, monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", unread)
+        for _ in range(MOST + 2_000):
+            app.log.write(event="x" * 100)
+        assert ask(app, {"text": TEXT})[0] == 200
+        assert app.log.lost > 1_000
+        counts = ask(app, path="/metrics", method="GET")[2].decode()
+        assert f"bert_log_lines_lost_total {app.log.lost}\n" in counts
+        late = ThreadPoolExecutor(1).submit(lambda: Path(f"/dev/fd/{reader}").read_text().splitlines())
+        app.log.flush(20)
+    assert len(late.result()) == MOST + 2_001 - app.log.lost
+    os.close(reader)
 
 
 def test_slow_and_half_closed_clients_are_left(opened, monkeypatch):
@@ -327,6 +352,49 @@ def test_sigterm_lets_it_finish_what_it_has(opened, monkeypatch):
     assert main(["serve", str(opened("classes").folder), "--port", "0"]) == 0
     clients[0].join()
     assert [(status, len(content["answers"])) for status, content in answered] == [(200, 20)]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_the_others_answer(opened):
+    """Nobody reads what the service logs, and the signal to end comes while the new worker starts."""
+    command = [sys.executable, "-m", "bert_training", "serve", str(opened("classes").folder)]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        port = int(process.stdout.readline().split("/docs")[0].rpartition(":")[2])
+        until(lambda: answered(port), 120)
+        killed = workers_of(process)[0]
+        os.kill(killed, signal.SIGKILL)
+        for _ in range(20):
+            with contextlib.suppress(OSError, http.client.HTTPException):  # a connection that the killed one had
+                assert post(port, {"text": TEXT})[0] == 200
+        until(lambda: len({*workers_of(process)} - {killed}) == 2, 30)
+        assert [post(port, {"text": TEXT})[0] for _ in range(10)] == [200] * 10
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def workers_of(process):
+    """The worker processes; multiprocessing has one more, which looks after shared resources."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def answered(port):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return post(port, {"text": TEXT})[0] == 200
+    return False
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def error_of(capsys, *words):
