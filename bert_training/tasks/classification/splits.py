@@ -95,7 +95,7 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
 
 def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:
     whole = data.splits["train"]
-    kind = ", by class" if _classes(data) is not None else ""
+    kind = ", by class" if _classes(data) is not None else ", by rarest label" if _strata(data, 2) else ""
     kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
     described = f"{name} held out with split seed {args.split_seed}{kind}"
     train, held_out = (_part(whole, rows, described) for rows in parts)
@@ -162,8 +162,11 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
             raise UserError(
                 f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
             )
-        splitter = model_selection.ShuffleSplit(n_splits=1, test_size=share, random_state=seed)
-        parts = _first(splitter, rows, None, None)
+        strata, smaller = _strata(data, 2), np.ceil(min(share, 1 - share) * len(train))
+        if strata is not None and len(set(strata)) > smaller - 1:
+            strata = None
+        kind = model_selection.ShuffleSplit if strata is None else model_selection.StratifiedShuffleSplit
+        parts = _first(kind(n_splits=1, test_size=share, random_state=seed), rows, strata, None)
     _check_training(data, parts, "--validation_split")
     return parts
 
@@ -184,8 +187,12 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
                 f"--folds {folds}: the class {names[number]!r} has only {count} row{'s' * (count > 1)}, so a fold "
                 f"would have none of it; give --folds {count} or fewer (at least 2), add rows of it, or leave it out"
             )
+    strata = _strata(data, folds)
     if classes is not None:
         parts = [(rows.tolist(), held_out.tolist()) for rows, held_out in _dealt(data, folds, seed)]
+    elif strata is not None:
+        kind = model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed)
+        parts = [_as_lists(part) for part in kind.split(np.zeros(len(train)), strata)]
     else:
         # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
         groups = train.groups or list(map(str, range(len(train))))
@@ -241,6 +248,25 @@ def _classes(data: ClassificationData) -> list[int] | None:
     labels = data.splits["train"].labels
     one_each = data.task.labels is not None and labels and isinstance(labels[0], int)
     return labels if one_each else None
+
+
+def _strata(data: ClassificationData, least: int) -> list[int] | None:
+    """Of several labels a text, the rarest label of each row, so that rare labels have rows on both sides.
+
+    Labels that are the rarest of fewer than ``least`` rows are one stratum, as are rows without a label. None if the
+    rows have one label each, or groups, which decide then.
+    """
+    train = data.splits["train"]
+    if not data.task.several_labels or train.groups is not None:
+        return None
+    table = np.asarray(train.labels) > 0
+    frequency = table.sum(0)
+    rarest = [min(np.flatnonzero(row), key=lambda label: frequency[label], default=-1) for row in table]
+    counts = Counter(rarest)
+    strata = [int(one) if counts[one] >= least else -1 for one in rarest]
+    counts = Counter(strata)
+    largest = max(counts, key=lambda one: counts[one])
+    return [one if counts[one] >= least else largest for one in strata]
 
 
 def _check_share(data: ClassificationData, share: float) -> None:

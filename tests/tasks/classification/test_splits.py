@@ -130,10 +130,37 @@ def test_copies_on_both_sides_are_said(tmp_path):
     assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
 
 
-@pytest.mark.parametrize("split_seed", [3, 4])
-def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path, split_seed):
+def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path):
     path = own(tmp_path, "text,label\n" + "good,a|b\nbad,a\n" * 10 + "rare,a|c\n", "own.csv")
-    args = glue_arguments(train_file=path, split_seed=split_seed, validation_split=0.5, label_separator="|")
-    (data,) = divided(load_data(args), args).values()
-    held_out = "rare" in data.splits["validation"].texts[0]
-    assert ("warning: no text has the label c" in data.summary()) is held_out is (split_seed == 4)
+    seen = set()
+    for split_seed in range(10):
+        args = glue_arguments(train_file=path, split_seed=split_seed, validation_split=0.5, label_separator="|")
+        (data,) = divided(load_data(args), args).values()
+        held_out = "rare" in data.splits["validation"].texts[0]
+        assert ("warning: no text has the label c" in data.summary()) is held_out
+        seen.add(held_out)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("given", [{"validation_split": 0.25}, {"folds": 4}])
+def test_rare_labels_of_several_are_on_both_sides(tmp_path, given):
+    """Of 200 rows, 4 have the label "rare", always beside others; at random, one side would often have none."""
+    labels = [
+        "|".join(["usual"] * (row % 2) + ["often"] * (row % 3 > 0) + ["rare"] * (row % 50 == 7)) for row in range(200)
+    ]
+    lines = [f"text {row},{label}" for row, label in enumerate(labels)]
+    path = own(tmp_path, "\n".join(["text,label", *lines]) + "\n", "own.csv")
+    for seed in range(5):
+        args = glue_arguments(train_file=path, split_seed=seed, label_separator="|", **given)
+        data = load_data(args)
+        number = data.task.labels.index("rare")
+        for one in divided(data, args).values():
+            counts = [int(sum(row[number] for row in one.splits[split].labels)) for split in ("train", "validation")]
+            assert counts == [3, 1]
+        assert "by rarest label" in one.summary()
+
+
+def test_few_rows_of_several_labels_are_divided_without_strata(tmp_path):
+    path = own(tmp_path, "text,label\n" + "".join(f"text {row},l{row}|l{row + 1}\n" for row in range(6)), "own.csv")
+    (one,) = parts_of(path, label_separator="|", validation_split=0.5).values()
+    assert [len(one.splits[split]) for split in ("train", "validation")] == [3, 3]
