@@ -261,9 +261,9 @@ def _strata(data: ClassificationData, least: int) -> list[int] | None:
         return None
     table = np.asarray(train.labels) > 0
     frequency = table.sum(0)
-    rarest = [min(np.flatnonzero(row), key=lambda label: frequency[label], default=-1) for row in table]
+    rarest = [int(min(np.flatnonzero(row), key=lambda label: frequency[label], default=-1)) for row in table]
     counts = Counter(rarest)
-    strata = [int(one) if counts[one] >= least else -1 for one in rarest]
+    strata = [one if counts[one] >= least else -1 for one in rarest]
     counts = Counter(strata)
     largest = max(counts, key=lambda one: counts[one])
     return [one if counts[one] >= least else largest for one in strata]
