@@ -13,7 +13,7 @@ sentence-transformers and optimum look for them.
 torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
 file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
 validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
-printed and written to export.json. Needs pip install 'modeling-bert-repro[export]'.
+printed and written to export.json. Needs pip install ".[train,export]".
 """
 
 import argparse
@@ -342,6 +342,11 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     packages = check_installed(args.opset)
     model = open_model(Path(args.folder), args.encoder_alone)
     validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
+    if validation.lost and not args.force:
+        raise UserError(
+            f"{args.folder}: the validation data cannot be scored ({validation.missing}); give --data with the folder "
+            "that has it, or --force to keep files whose score nobody knows"
+        )
     batches = calibration(model, validation, args.calibration) if args.quantize == "static" else None
     reason = f"; {validation.missing}" if validation.missing else ""
     record: dict[str, Any] = {

@@ -161,6 +161,7 @@ class Validation:
 
     Attributes:
         missing: why there is none; "" if there is.
+        lost: whether run.json names some, which is not at hand.
         parts: the files that have it; of a run that divided its training data, that of the training data.
     """
 
@@ -168,7 +169,7 @@ class Validation:
         self.folder, self.run, self.state, self.missing = folder, run, state, ""
         self.parts: list[Source] = []
         self.train: Source | None = None
-        self.builtin = self.divided = False
+        self.builtin = self.divided = self.lost = False
         self.recorded: list[np.ndarray] = []  # torch's logits
         if run is None:
             self.missing = "the folder has no run.json, which names the validation data"
@@ -188,6 +189,7 @@ class Validation:
             self.missing = "the script would find other thresholds on the part held out of the training data"
             return
         lost = [one.finding.reason for one in self.parts if one.path is None]
+        self.lost = bool(lost)
         if lost or not (self.parts or self.builtin):
             self.missing = lost[0] if lost else "run.json names no file of it"
 

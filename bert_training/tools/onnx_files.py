@@ -35,7 +35,7 @@ def check_installed(opset: int) -> dict[str, str]:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"--format onnx needs {', '.join(missing)}, not installed here; pip install 'modeling-bert-repro[export]', "
+            f"the export needs {', '.join(missing)}, not installed here; pip install '.[train,export]', "
             f"or pip install {' '.join(missing)}"
         )
     from onnx import defs
