@@ -30,7 +30,7 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
 # A GPU waits for the host, which has more kernels to start if there is no padding. So much padding, in tokens times the
-# squared hidden size, must be left out before that pays: 6,800 tokens of BERT-Base (lab/notes/performance.md, "On a GPU").
+# squared hidden size, must be left out before that pays: 6,800 tokens of BERT-Base (lab/notes/performance.md).
 LEAST_ON_CUDA = 4e9
 
 

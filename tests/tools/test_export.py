@@ -107,6 +107,24 @@ def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrai
     assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, {}, []).missing
 
 
+def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pretrained, tmp_path, monkeypatch, capsys):
+    short_runs.no_pictures(monkeypatch)
+    table = tmp_path / "own.csv"
+    table.write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    flags = f"--model_name_or_path {pretrained} --train_file {table} --validation_split 0.5 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    (tmp_path / "moved").mkdir()
+    table.rename(tmp_path / "moved" / "own.csv")
+    words = (tmp_path / "run", "--output_dir", tmp_path / "out")
+    assert status(*words) == 2 and not (tmp_path / "out").exists()
+    error = capsys.readouterr().err
+    assert "the validation data cannot be scored" in error and "give --data with the folder that has it" in error
+    assert not status(*words, "--data", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "out")
+    assert not status(*words, "--force")
+    assert json.loads((tmp_path / "out/export.json").read_text())["validation"] is None
+
+
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory, pretrained, run_data) -> Path:
     """A finished folder of run_glue.py that gives every text its label."""
