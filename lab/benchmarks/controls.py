@@ -24,7 +24,7 @@ from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "controls.json"
 NONE = "none"
-PASSAGES = ["--words", "300", "--train", "40", "--dev", "20"]  # of each of the six novels
+PASSAGES = ["--words", "300", "--train", "30", "--dev", "20"]  # of each of the six novels
 LEARNING = {
     NONE: [],
     "class weights": ["--class_weights", "balanced"],
@@ -102,7 +102,7 @@ def data_flags(args: argparse.Namespace, task: str) -> list[Any]:
         words = [sys.executable, "lab/long_texts.py", "--output", str(folder), *PASSAGES]
         subprocess.run(words, cwd=ROOT, check=True, env=environment)
     files = ["--train_file", folder / "train.csv", "--validation_file", folder / "dev.csv"]
-    return [*files, "--per_device_train_batch_size", 8, "--num_train_epochs", 6]
+    return [*files, "--per_device_train_batch_size", 8, "--num_train_epochs", 5]
 
 
 if __name__ == "__main__":
