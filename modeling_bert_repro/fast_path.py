@@ -281,7 +281,7 @@ def share_that_pays(attention_mask: Tensor, hidden_size: int) -> float:
     """The share of padding that must be exceeded for a batch without it to be faster; 1 or more if none is enough."""
     if not attention_mask.is_cuda:
         return SMALLEST_SHARE
-    return max(SMALLEST_SHARE, LEAST_ON_CUDA / (hidden_size**2 * attention_mask.numel()))
+    return max(SMALLEST_SHARE, LEAST_ON_CUDA / (hidden_size**2 * max(1, attention_mask.numel())))
 
 
 def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:

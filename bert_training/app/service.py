@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from socket import socket
 from typing import Any
 
 import torch
@@ -18,13 +19,13 @@ from uvicorn.supervisors import Multiprocess
 from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
 from bert_training.app.service_limits import BROKEN, CONNECTIONS, IDLE_SECONDS, App, Limits, Metrics, TimedProtocol
-from bert_training.app.service_log import Log
+from bert_training.app.service_log import Log, take_over
 from bert_training.app.service_readers import Full, Readers
 from bert_training.app.service_requests import BODIES, Asked, Vectors
 from tokenization.errors import UserError
 
 STOP_SECONDS = 30  # for what has begun when the service is stopped
-STUCK_SECONDS = 120  # in which a worker must have imported torch
+STUCK_SECONDS = 600  # in which a worker must have imported torch, on a machine that is busy with other things
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Settings:
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     """The application for an opened model."""
     readers, metrics, log = Readers(opened, settings.batch_size, settings.wait_s, settings.most), Metrics(), Log()
+    take_over(log)
     # The page that FastAPI makes for its /docs would load its scripts from another host.
     app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -98,11 +100,20 @@ def make_service(opened: OpenedModel, settings: Settings) -> Limits:
 class Workers(Multiprocess):
     """Uvicorn's worker processes; one that dies while it is asked whether it lives is replaced at once, too."""
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket]) -> None:
+        super().__init__(config, sockets)
+        self.log = Log()
+        take_over(self.log)
+
     def keep_subprocess_alive(self) -> None:
-        """Start a process in place of each that has died."""
-        for process in self.processes:
+        """Start a process in place of each that has died, and say so."""
+        before = list(self.processes)
+        for process in before:
             process.child_conn.close()  # its own end; while this process has it too, the other end seems to be alive
         super().keep_subprocess_alive()
+        for old, new in zip(before, self.processes):
+            if old is not new:
+                self.log.write(event="worker replaced", old=old.pid, new=new.pid)
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
@@ -113,6 +124,7 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,

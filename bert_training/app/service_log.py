@@ -4,8 +4,8 @@ Who reads standard error may be slow, or may have stopped reading. Then lines ar
 """
 
 import atexit
-import contextlib
 import json
+import logging
 import os
 import queue
 import sys
@@ -44,9 +44,32 @@ class Log:
     def _serve(self) -> None:
         while True:
             line = self._waiting.get()
-            with contextlib.suppress(OSError):  # nobody reads any more
+            try:
                 _write(line)
+            except OSError:  # nobody reads any more
+                self.lost += 1
             self._waiting.task_done()
+
+
+class Handler(logging.Handler):
+    """Hands what uvicorn and asyncio say to a log, without what a request may have brought."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a line with the first words, and the class of the error if there is one."""
+        error = record.exc_info[0] if record.exc_info else None
+        said = str(record.msg).partition("\n")[0][:200]
+        self.log.write(event="warning", by=record.name, said=said, **({"error": error.__name__} if error else {}))
+
+
+def take_over(log: Log) -> None:
+    """From now on, what uvicorn and asyncio say goes to this log; their own handlers would wait for the reader."""
+    for name in ("uvicorn", "uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [Handler(log)], False
 
 
 def _write(line: str) -> None:

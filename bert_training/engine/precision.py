@@ -4,16 +4,17 @@ The main process decides for all. A run that goes on keeps the type that it bega
 training that changed it halfway could not be repeated.
 """
 
+import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from torch.nn.functional import linear
 from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
@@ -23,9 +24,10 @@ from bert_training.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"
+CHOSEN = "precision_chosen"  # of run.json
 FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more to do than products
-TOKENS = 512  # rows of the products that are timed
-REPETITIONS = 3
+TOKENS = 512  # rows of the layer that is timed
+LEAST_TURNS, SECONDS = 2, 0.05  # of timing
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,26 @@ class Settled:
     Attributes:
         precision: the type of autocast.
         why: for the user, in words.
-        ratio: how many times as fast the products were in bfloat16; None if they were not timed.
+        ratio: how many times as fast a layer was in bfloat16; None if that was not timed.
+        first: what the run recorded when it chose, if it goes on.
     """
 
     precision: Precision
     why: str
     ratio: float | None = None
+    first: dict[str, Any] | None = None
 
     def facts(self) -> dict[str, Any]:
-        """For run.json."""
-        return {"precision_chosen": {"by": AUTO, "why": self.why, "ratio": self.ratio and round(self.ratio, 2)}}
+        """For run.json: why the type was chosen, once."""
+        return {CHOSEN: self.first or {"why": self.why, "ratio": self.ratio and round(self.ratio, 2)}}
 
 
 def settle(args: SharedArguments, state: PartialState, folders: Sequence[str]) -> Settled:
     """The type for ``auto``, the same on all processes, which all call it.
 
     Args:
-        folders: that of the run, or those of the runs of a series; the first one that holds a run decides.
+        folders: that of the run, that of the checkpoint that it goes on from, or those of the runs of a series; the
+            first one that holds a run decides.
     """
     found = [choose(args, folders) if state.is_main_process else None]
     if state.num_processes > 1:
@@ -66,9 +71,11 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
     best = _of_this_machine(args)
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            recorded: Any = read_facts(folder).get("mixed_precision")
-            if recorded in get_args(Precision):
-                return Settled(recorded, f"as the run began; for this machine, auto would choose {best.why}")
+            facts = read_facts(folder)
+            recorded, first = facts.get("mixed_precision"), facts.get(CHOSEN)
+            if isinstance(recorded, str) and recorded in get_args(Precision):
+                why = f"as the run began; for this machine, auto would choose {best.why}"
+                return Settled(cast("Precision", recorded), why, first=first if isinstance(first, dict) else None)
     return best
 
 
@@ -86,7 +93,7 @@ def _of_this_machine(args: SharedArguments) -> Settled:
         )
     width = _width(args)
     ratio = speed_ratio(width)
-    products = f"matrix products of width {width} are {ratio:.2f} times as fast in bfloat16 here"
+    products = f"a layer of width {width} is {ratio:.2f} times as fast in bfloat16 here"
     if ratio >= FASTER:
         return Settled("bf16", f"bf16: {products}", ratio)
     return Settled("no", f"no (float32): {products}, less than the {FASTER} times that pay", ratio)
@@ -101,21 +108,31 @@ def _width(args: SharedArguments) -> int:
 
 
 def speed_ratio(width: int) -> float:
-    """How many times as fast this CPU multiplies in bfloat16 as in float32, with the matrices of a feed-forward layer.
+    """How many times as fast this CPU computes a feed-forward layer with autocast to bfloat16 as in float32.
 
-    It takes a tenth of a second for BERT-Base on two cores.
+    Forward and backward, with what autocast itself costs; the two types take turns. It takes half a second for
+    BERT-Base on two cores.
     """
-    generator = torch.Generator().manual_seed(0)
-    states, weights = (torch.randn(rows, width, generator=generator) for rows in (TOKENS, 4 * width))
-    return _seconds(states, weights) / _seconds(states.bfloat16(), weights.bfloat16())
+    with torch.random.fork_rng(devices=[]):
+        layer = torch.nn.Sequential(
+            torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
+        )
+        states = torch.randn(TOKENS, width, requires_grad=True)
+    best, spent = [math.inf, math.inf], 0.0
+    for turn in itertools.count():
+        for number, half in enumerate((False, True)):
+            seconds = _seconds(layer, states, half)
+            if turn:  # the first turn makes code for the shapes
+                best[number], spent = min(best[number], seconds), spent + seconds
+        if turn >= LEAST_TURNS and spent >= SECONDS:
+            return best[0] / best[1]
+    raise AssertionError  # the turns have no end
 
 
-def _seconds(states: torch.Tensor, weights: torch.Tensor) -> float:
-    """The shortest time of a product, after one that is not counted."""
-    best = float("inf")
-    with torch.inference_mode():
-        for repetition in range(-1, REPETITIONS):
-            start = time.perf_counter()
-            linear(states, weights)
-            best = min(best, time.perf_counter() - start) if repetition >= 0 else best
-    return best
+def _seconds(layer: torch.nn.Module, states: torch.Tensor, half: bool) -> float:
+    """The time of a forward and a backward pass."""
+    start = time.perf_counter()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        loss = layer(states).float().sum()
+    loss.backward()
+    return time.perf_counter() - start

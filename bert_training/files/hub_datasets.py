@@ -111,6 +111,7 @@ def load_from_hub(name: str, config_name: str | None, instead: str, divides: boo
         splits["validation"] = splits.pop("test")
     if "validation" not in splits and not (divides and "train" in splits):
         raise UserError(
-            f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}; {AS_FILES}"
+            f"--dataset_name {name}: expected a split called validation or test to evaluate on; got {list(loaded)}; "
+            f"{AS_FILES} (run_glue.py and run_ner.py can hold some of it out: --validation_split 0.1)"
         )
     return splits

@@ -159,7 +159,9 @@ class ClassArguments(FineTuningArguments):
                 flag_given = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
                 raise UserError(f"{without}, so {flag_given} has nothing to compare; give a share such as 0.1")
             refuse_idle(self, (f"as {without}", ("eval_steps", "max_eval_samples")))
-        if any(given) and self.split_seed is None:
+        if self.split_seed is not None:
+            at_least(self, 0, "split_seed")
+        elif any(given):
             self.split_seed = self.seed
 
 

@@ -117,6 +117,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
         _say(f"--mixed_precision auto: {settled.precision}; {settled.why}")
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
+    chosen = settled.facts() if settled else {}
     for plan in plans:
         refuse_links(Path(plan.output_dir))
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
@@ -137,7 +138,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         fold = {"fold": _fold(plan)} if series.folds else {}
         one = {"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate} | fold
         runs.append(one | {"results": results})
-    summary = summarise(runs, series)
+    summary = summarise(runs, series) | chosen
     if other:
         shared = [name for name in summary["baselines"] if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)

@@ -24,7 +24,7 @@ def flags(**given) -> SimpleNamespace:
 def test_a_cpu_takes_what_is_clearly_faster(cpu, ratio, expected, tmp_path):
     cpu(ratio)
     found = choose(flags(), [str(tmp_path)])
-    assert found.precision == expected and f"{ratio:.2f} times as fast in bfloat16 here" in found.why
+    assert found.precision == expected and f"is {ratio:.2f} times as fast in bfloat16 here" in found.why
     assert found.facts()["precision_chosen"]["ratio"] == ratio
 
 
@@ -49,5 +49,24 @@ def test_the_products_have_the_width_of_the_network(monkeypatch, cpu, tmp_path):
     assert widths == [96, 768, 768, 128, 96, 256]
 
 
-def test_the_speeds_are_measured():
+def test_the_speeds_are_measured_without_a_trace():
+    state = torch.random.get_rng_state()
     assert 0.01 < precision.speed_ratio(64) < 100
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_faster_type_wins_whatever_its_first_turn_costs(monkeypatch):
+    taken = iter([9.0, 1.0, *[0.3, 0.1] * 50])
+    monkeypatch.setattr(precision, "_seconds", lambda *_: next(taken))
+    assert precision.speed_ratio(8) == pytest.approx(3.0)
+
+
+def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
+    cpu(2.0)
+    first = {"why": "measured", "ratio": 1.1}
+    facts = {"flags": {}, "mixed_precision": "no", "precision_chosen": first}
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    found = choose(flags(), [str(tmp_path / "new"), str(tmp_path)])
+    assert found.precision == "no" and found.facts() == {"precision_chosen": first}
+    (tmp_path / "run.json").write_text(json.dumps(facts | {"mixed_precision": ["bf16"]}))
+    assert choose(flags(), [str(tmp_path)]).precision == "bf16"

@@ -35,9 +35,19 @@ def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_pat
     pretrain([*argv, "--resume_from_checkpoint", "auto"])
     out = capsys.readouterr().out
     assert f"--mixed_precision auto: {began}; as the run began; for this machine, auto would choose {other}" in out
-    assert read(tmp_path / "run", "run.json")["mixed_precision"] == began
+    facts = read(tmp_path / "run", "run.json")
+    assert facts["mixed_precision"] == began and facts["precision_chosen"]["ratio"] == first
     pretrain([*argv, "--resume_from_checkpoint", "auto"])
     assert "finished" in capsys.readouterr().out
+
+
+def test_a_run_from_a_checkpoint_of_another_folder_keeps_its_type(cpu, pretraining_flags, tmp_path, capsys):
+    cpu(2.0)
+    pretrain(pretraining_flags("first", mixed_precision="auto", max_steps=4, save_steps=2))
+    cpu(0.5)
+    checkpoint = tmp_path / "first" / "checkpoint-2"
+    pretrain(pretraining_flags("second", mixed_precision="auto", max_steps=4, resume_from_checkpoint=checkpoint))
+    assert "--mixed_precision auto: bf16; as the run began" in capsys.readouterr().out
 
 
 def series(pretrained, tmp_path) -> list[str]:
@@ -58,6 +68,7 @@ def test_the_runs_of_a_series_have_one_type(cpu, pretrained, tmp_path, capsys):
     assert "--mixed_precision auto: bf16; as the run began" in capsys.readouterr().out
     types = {read(tmp_path / "runs" / f"seed-{seed}", "run.json")["mixed_precision"] for seed in (42, 43, 44)}
     assert types == {"bf16"}
+    assert read(tmp_path / "runs", "summary.json")["precision_chosen"]
 
 
 @pytest.mark.slow

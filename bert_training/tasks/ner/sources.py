@@ -155,10 +155,11 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         if split != "train":  # The words of the others are written beside their predicted tags.
             _check_cells(part)
     train = splits.get("train")
-    if train and not train.plain and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
+    if train and len(tags := {tag for sentence in train.sentences for tag in sentence.known_tags}) < 2:
+        (tag,) = tags
         raise UserError(
-            f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
-            "--max_train_samples"
+            f"{train.source}: all tags to train on are {tag}; there is nothing to learn. Give sentences with others, "
+            f"{'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
         )
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
 

@@ -1,6 +1,7 @@
 """Divide tagged training data: --validation_split holds out whole documents, or sentences if there are not several.
 
-Documents are drawn by --split_seed until the share of the sentences is reached. Both parts keep the order of the file.
+Documents are drawn by --split_seed; one that would lead away from the share of the sentences is passed over. Both parts
+keep the order of the file.
 """
 
 import numpy as np
@@ -25,21 +26,25 @@ def divided(whole: Split, share: float, seed: int) -> dict[str, Split]:
         raise UserError(f"{whole.source}: --validation_split needs two sentences at least; give --validation_file")
     rows = held_out_rows(units, share, seed)
     kind = "whole documents" if in_documents else "sentences"
-    described = f"{share:g} of it held out with split seed {seed}, {kind}"
+    described = f"{len(rows)} of {len(whole)} sentences held out (asked for {share:g}) with split seed {seed}, {kind}"
     others = [row for row in range(len(whole)) if row not in set(rows)]
     return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}
 
 
 def held_out_rows(units: list[int], share: float, seed: int) -> list[int]:
-    """The rows whose units are drawn: as many units, but not all of them, as come closest to the share of the rows.
+    """The rows whose units are drawn: those units, but not all of them, that bring the rows nearer to their share.
 
     Args:
         units: the number of each row's document, at least two.
     """
     names, sizes = np.unique(units, return_counts=True)
-    drawn = np.random.default_rng(seed).permutation(len(names))
-    count = 1 + int(np.argmin(np.abs(np.cumsum(sizes[drawn])[:-1] - share * len(units))))
-    return np.flatnonzero(np.isin(units, names[drawn[:count]])).tolist()
+    wanted, held_out, count = share * len(units), set[int](), 0
+    for number in np.random.default_rng(seed).permutation(len(names)).tolist():
+        if abs(count + sizes[number] - wanted) < abs(count - wanted) and len(held_out) + 1 < len(names):
+            held_out.add(int(names[number]))
+            count += int(sizes[number])
+    held_out = held_out or {int(names[sizes.argmin()])}
+    return [row for row, unit in enumerate(units) if unit in held_out]
 
 
 def _part(whole: Split, rows: list[int], described: str) -> Split:

@@ -22,11 +22,11 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
     path = write(tmp_path, CONLL)
     assert ner_error(train_file=path, dataset_name="x").endswith("or --dataset_name, not both")
     assert ner_error(train_file=path).startswith("--train_file needs --validation_file")
-    assert "all tags are O" in ner_error(
+    assert "all tags to train on are O" in ner_error(
         train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=write(tmp_path, "a O\n", "o.txt")
     )
-    assert "all tags are O" in ner_error(train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=path)
-    assert "all tags are O" in ner_error(
+    assert "all tags to train on are O" in ner_error(train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=path)
+    assert "all tags to train on are O" in ner_error(
         train_file=write(tmp_path, f"a NN O O\n\n{CONLL}", "late.txt"), validation_file=path, max_train_samples=1
     )
     assert "expected a tag for every word, got words only" in ner_error(
@@ -89,7 +89,7 @@ def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     hub(monkeypatch, {"train": {"text": ["a"]}, "validation": {"text": ["a"]}})
     assert "x/y train: expected the columns tokens or words and ner_tags" in ner_error(dataset_name="x/y")
     hub(monkeypatch, {"train": columns})
-    assert "expected the splits train, validation or test; got ['train']" in ner_error(dataset_name="x/y")
+    assert "expected a split called validation or test to evaluate on; got ['train']" in ner_error(dataset_name="x/y")
     datasets = pytest.importorskip("datasets")
 
     def offline(*given):

@@ -30,11 +30,17 @@ def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share
         if documents:
             assert not {one.document for one in train.sentences} & {one.document for one in held_out.sentences}
             assert train.facts["documents"] + held_out.facts["documents"] == len(SIZES)
-            assert abs(len(held_out) - share * 31) <= 9, "at most the largest document off"
+            assert abs(len(held_out) - share * 31) <= 9
         else:
             assert abs(len(held_out) - share * 31) <= 0.5
         assert train.facts["file_sha256"] == held_out.facts["file_sha256"] == "of the file"
         assert train.facts["sha256"] != held_out.facts["sha256"]
+
+
+def test_a_large_document_is_passed_over():
+    for seed in range(20):
+        assert len(held_out_rows([0] * 200 + [1] * 5 + [2] * 5 + [3] * 5, 0.1, seed)) == 15
+        assert held_out_rows([0] * 58 + [1] * 2, 0.1, seed) == [58, 59]
 
 
 def test_the_draw_depends_on_the_seed_alone():
