@@ -364,6 +364,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "squad": squad,
     "controls": controls,
     "beginnings": beginnings,
+    "domain": domain,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),
