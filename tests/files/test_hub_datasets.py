@@ -27,7 +27,8 @@ def test_a_test_split_replaces_a_missing_validation_split(monkeypatch, splits, e
 def test_a_data_set_without_splits_to_evaluate_on_is_refused(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *names: {"train": 1, "more": 2})
     with pytest.raises(
-        ValueError, match=r"expected a split called validation or test to evaluate on; got \['train', 'more'\]; save the"
+        ValueError,
+        match=r"expected a split called validation or test to evaluate on; got \['train', 'more'\]; save the",
     ) as told:
         load_from_hub("glue", None, "give files")
     assert f"; {AS_FILES} (run_glue.py and run_ner.py can hold some of it out: " in str(told.value)
