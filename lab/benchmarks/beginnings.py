@@ -10,13 +10,14 @@ words on held-out text at each evaluation. Finished runs in the work folder are 
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoTokenizer
+from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -40,7 +41,9 @@ WAYS = {
 def main(argv: list[str] | None = None) -> None:
     """Run what is missing, and add it to the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a BERT with real weights, 512 positions and no head")
+    parser.add_argument(
+        "--model", required=True, help="the folder of a BERT with real weights, 512 positions and no head"
+    )
     parser.add_argument("--text", type=Path, required=True, help="long documents, with an empty line between them")
     parser.add_argument("--work_dir", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=[*WAYS], help="these rows alone")
@@ -60,13 +63,17 @@ def main(argv: list[str] | None = None) -> None:
 def interpolated(model: str, folder: Path) -> Path:
     """The checkpoint with positions that lie evenly between its own. Returns the folder."""
     if not (folder / "config.json").is_file():
-        network = AutoModel.from_pretrained(model, add_pooling_layer=False)
-        rows = network.embeddings.position_embeddings.weight.detach().T[None]
-        more = torch.nn.functional.interpolate(rows, size=POSITIONS, mode="linear", align_corners=True)[0].T
-        network.embeddings.position_embeddings = torch.nn.Embedding.from_pretrained(more.contiguous(), freeze=False)
-        network.config.max_position_embeddings = POSITIONS
-        AutoTokenizer.from_pretrained(model, model_max_length=POSITIONS).save_pretrained(folder)
-        network.save_pretrained(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in Path(model).glob("*token*"):
+            shutil.copyfile(file, folder / file.name)
+        weights = load_file(Path(model) / "model.safetensors")
+        weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
+        table = next(name for name in weights if name.endswith("position_embeddings.weight"))
+        rows = weights[table].float().T[None]
+        more = torch.nn.functional.interpolate(rows, size=POSITIONS, mode="linear", align_corners=True)
+        save_file(weights | {table: more[0].T.contiguous()}, folder / "model.safetensors", metadata={"format": "pt"})
+        config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+        write_json(folder / "config.json", config | {"max_position_embeddings": POSITIONS})
     return folder
 
 

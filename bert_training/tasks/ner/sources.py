@@ -155,10 +155,10 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         if split != "train":  # The words of the others are written beside their predicted tags.
             _check_cells(part)
     train = splits.get("train")
-    if train and len(tags := {tag for sentence in train.sentences for tag in sentence.known_tags}) < 2:
-        (tag,) = tags
+    tags = {tag for sentence in train.sentences for tag in sentence.known_tags} if train else set()
+    if train and (tags == {"O"} or (train.plain and len(tags) == 1)):
         raise UserError(
-            f"{train.source}: all tags to train on are {tag}; there is nothing to learn. Give sentences with others, "
+            f"{train.source}: all tags to train on are {min(tags)}; there is nothing to learn. Give sentences with others, "
             f"{'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
         )
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
