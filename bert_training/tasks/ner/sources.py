@@ -158,8 +158,8 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     tags = {tag for sentence in train.sentences for tag in sentence.known_tags} if train else set()
     if train and (tags == {"O"} or (train.plain and len(tags) == 1)):
         raise UserError(
-            f"{train.source}: all tags to train on are {min(tags)}; there is nothing to learn. Give sentences with others, "
-            f"{'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
+            f"{train.source}: all tags to train on are {min(tags)}; there is nothing to learn. Give sentences with "
+            f"others, {'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
         )
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
 
