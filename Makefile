@@ -23,7 +23,7 @@ help: ## list the targets
 
 install: .venv/installed ## make .venv with the versions of constraints.txt
 
-.venv/installed: setup.py constraints.txt .ci/locked.txt $(wildcard run_*.py) extract_features.py
+.venv/installed: setup.py constraints.txt .ci/locked.txt
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version' || \
 		{ echo "Python 3.11 to 3.13 is needed; choose one with PYTHON=python3.12, for example"; exit 1; }
 	$(PYTHON) -m venv .venv

@@ -109,7 +109,7 @@ class Workers(Multiprocess):
         """Start a process in place of each that has died, and say so."""
         before = list(self.processes)
         for process in before:
-            process.child_conn.close()  # its own end; while this process has it too, the other end seems to be alive
+            process.child_conn.close()  # the worker's end; as long as it is open here, too, its death goes unnoticed
         super().keep_subprocess_alive()
         for old, new in zip(before, self.processes):
             if old is not new:

@@ -56,8 +56,10 @@ def start_run(args: Args) -> Run[Args]:
     make_room(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
-    named = args.resume_from_checkpoint  # "auto", or a checkpoint, perhaps in the folder of another run
-    settled = settled_precision(args, [args.output_dir, *([os.path.dirname(named.rstrip("/"))] if named else [])])
+    named, folders = args.resume_from_checkpoint, [args.output_dir]
+    if named and named != "auto":  # a checkpoint, perhaps in the folder of another run
+        folders.append(str(Path(named).parent))
+    settled = settled_precision(args, folders)
     precision = settled.precision if settled else args.mixed_precision
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")

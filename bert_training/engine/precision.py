@@ -4,8 +4,6 @@ The main process decides for all. A run that goes on keeps the type that it bega
 training that changed it halfway could not be repeated.
 """
 
-import itertools
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ CHOSEN = "precision_chosen"  # of run.json
 FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more to do than products
 TOKENS = 512  # rows of the layer that is timed
 LEAST_TURNS, SECONDS = 2, 0.05  # of timing
+FEW, HOPELESS = 32, 0.3  # rows of a first try, after which the timing ends if bfloat16 is no faster than that
 
 
 @dataclass(frozen=True)
@@ -111,22 +110,26 @@ def speed_ratio(width: int) -> float:
     """How many times as fast this CPU computes a feed-forward layer with autocast to bfloat16 as in float32.
 
     Forward and backward, with what autocast itself costs; the two types take turns. It takes half a second for
-    BERT-Base on two cores.
+    BERT-Base on two cores. Processors that only emulate bfloat16 would need many seconds; few rows show what they are.
     """
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Sequential(
             torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
         )
         states = torch.randn(TOKENS, width, requires_grad=True)
-    best, spent = [math.inf, math.inf], 0.0
-    for turn in itertools.count():
-        for number, half in enumerate((False, True)):
-            seconds = _seconds(layer, states, half)
-            if turn:  # the first turn makes code for the shapes
-                best[number], spent = min(best[number], seconds), spent + seconds
-        if turn >= LEAST_TURNS and spent >= SECONDS:
-            return best[0] / best[1]
-    raise AssertionError  # the turns have no end
+    for rows in (states[:FEW], states):  # the first turn makes code for the shapes, and does not count
+        turns = [_turn(layer, rows) for _ in range(2)]
+        ratio = turns[1][0] / turns[1][1]
+        if rows is not states and ratio < HOPELESS:
+            return ratio
+    while len(turns) <= LEAST_TURNS or sum(map(sum, turns[1:])) < SECONDS:
+        turns.append(_turn(layer, states))
+    full, half = map(min, zip(*turns[1:], strict=True))
+    return full / half
+
+
+def _turn(layer: torch.nn.Module, states: torch.Tensor) -> tuple[float, float]:
+    return _seconds(layer, states, half=False), _seconds(layer, states, half=True)
 
 
 def _seconds(layer: torch.nn.Module, states: torch.Tensor, half: bool) -> float:

@@ -169,7 +169,7 @@ def make_head(model: PreTrainedModel) -> None:
     transform = "cls.predictions.transform"
     model.get_parameter(f"{transform}.dense.weight").copy_(torch.eye(model.config.hidden_size) * SCALE)
     model.get_parameter(f"{transform}.dense.bias").fill_(SHIFT)
-    # A smaller one makes the first loss smaller, and the losses after the first 25 steps much larger.
+    # Weights below 1 make the first loss smaller, and the losses after some 25 steps much larger.
     model.get_parameter(f"{transform}.LayerNorm.weight").fill_(1)
     model.get_parameter(f"{transform}.LayerNorm.bias").zero_()
 

@@ -28,7 +28,7 @@ def provenance(script: str, argv: Sequence[str] | None = None, device: str | Non
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
-        "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
+        "command": shlex.join(["python", script, *map(without_place, sys.argv[1:] if argv is None else argv)]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "versions": versions(),
@@ -36,6 +36,12 @@ def provenance(script: str, argv: Sequence[str] | None = None, device: str | Non
         "cores": os.cpu_count(),
         "load_at_start": [round(load, 2) for load in os.getloadavg()],
     }
+
+
+def without_place(word: object) -> str:
+    """A word of a command; of an absolute path, which says where somebody keeps things, the last name alone."""
+    path = Path(str(word))
+    return path.name if path.is_absolute() else str(word)
 
 
 def commit() -> str:

@@ -56,9 +56,17 @@ def test_the_speeds_are_measured_without_a_trace():
 
 
 def test_the_faster_type_wins_whatever_its_first_turn_costs(monkeypatch):
-    taken = iter([9.0, 1.0, *[0.3, 0.1] * 50])
-    monkeypatch.setattr(precision, "_seconds", lambda *_: next(taken))
+    taken = iter([9.0, 1.0, 1.0, 1.0, 9.0, 1.0, *[0.3, 0.1] * 50])  # the first two turns have few rows
+    monkeypatch.setattr(precision, "_seconds", lambda *_, half: next(taken))
     assert precision.speed_ratio(8) == pytest.approx(3.0)
+
+
+def test_a_processor_that_emulates_bfloat16_is_not_timed_for_long(monkeypatch):
+    rows = []
+    monkeypatch.setattr(
+        precision, "_seconds", lambda _, states, half: rows.append(len(states)) or (9.0 if half else 1.0)
+    )
+    assert precision.speed_ratio(8) == pytest.approx(1 / 9) and rows == [precision.FEW] * 4
 
 
 def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):

@@ -95,7 +95,8 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
 
 def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:
     whole = data.splits["train"]
-    kind = ", by class" if _classes(data) is not None else ", by rarest label" if _strata(data, 2) else ""
+    several = _strata(data, args.folds) if args.folds else _strata_of_share(data, args.validation_split or 0)
+    kind = ", by class" if _classes(data) is not None else ", by rarest label" if several else ""
     kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
     described = f"{name} held out with split seed {args.split_seed}{kind}"
     train, held_out = (_part(whole, rows, described) for rows in parts)
@@ -162,9 +163,7 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
             raise UserError(
                 f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
             )
-        strata, smaller = _strata(data, 2), np.ceil(min(share, 1 - share) * len(train))
-        if strata is not None and len(set(strata)) > smaller - 1:
-            strata = None
+        strata = _strata_of_share(data, share)
         kind = model_selection.ShuffleSplit if strata is None else model_selection.StratifiedShuffleSplit
         parts = _first(kind(n_splits=1, test_size=share, random_state=seed), rows, strata, None)
     _check_training(data, parts, "--validation_split")
@@ -253,8 +252,8 @@ def _classes(data: ClassificationData) -> list[int] | None:
 def _strata(data: ClassificationData, least: int) -> list[int] | None:
     """Of several labels a text, the rarest label of each row, so that rare labels have rows on both sides.
 
-    Labels that are the rarest of fewer than ``least`` rows are one stratum, as are rows without a label. None if the
-    rows have one label each, or groups, which decide then.
+    Labels that are the rarest of fewer than ``least`` rows are one stratum, as are rows without a label. None if that
+    leaves one stratum alone, or if the rows have one label each, or groups, which decide then.
     """
     train = data.splits["train"]
     if not data.task.several_labels or train.groups is not None:
@@ -266,7 +265,15 @@ def _strata(data: ClassificationData, least: int) -> list[int] | None:
     strata = [one if counts[one] >= least else -1 for one in rarest]
     counts = Counter(strata)
     largest = max(counts, key=lambda one: counts[one])
-    return [one if counts[one] >= least else largest for one in strata]
+    strata = [one if counts[one] >= least else largest for one in strata]
+    return strata if len(set(strata)) > 1 else None
+
+
+def _strata_of_share(data: ClassificationData, share: float) -> list[int] | None:
+    """``_strata``, unless one of the sides has too few rows for a row of each."""
+    strata = _strata(data, 2)
+    smaller = np.ceil(min(share, 1 - share) * len(data.splits["train"]))
+    return None if strata is None or len(set(strata)) >= smaller else strata
 
 
 def _check_share(data: ClassificationData, share: float) -> None:

@@ -11,6 +11,11 @@ def test_a_record_says_how_it_was_made():
     assert list(record)[1:] == ["date", "commit", "versions", "device", "cores", "load_at_start"]
 
 
+def test_a_command_does_not_say_where_somebody_keeps_things():
+    record = provenance.provenance("lab/benchmarks/step.py", ["--model", "/home/ada/base", "--data", "data/glue"])
+    assert record["command"] == "python lab/benchmarks/step.py --model base --data data/glue"
+
+
 def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     record, code = tmp_path / "lab" / "records" / "step.json", tmp_path / "step.py"

@@ -164,3 +164,4 @@ def test_few_rows_of_several_labels_are_divided_without_strata(tmp_path):
     path = own(tmp_path, "text,label\n" + "".join(f"text {row},l{row}|l{row + 1}\n" for row in range(6)), "own.csv")
     (one,) = parts_of(path, label_separator="|", validation_split=0.5).values()
     assert [len(one.splits[split]) for split in ("train", "validation")] == [3, 3]
+    assert "by rarest label" not in one.summary()
