@@ -303,6 +303,32 @@ def controls(record: dict) -> str:
     return markdown(("task", "control", "seeds", "score, per cent", "difference, seed by seed", "p"), rows, 2)
 
 
+METRICS = {
+    "eval_loss": "loss, nats",
+    "eval_mlm_loss": "loss of masked words, nats",
+    "eval_nsp_accuracy": "accuracy of next sentences",
+    "eval_accuracy": "accuracy",
+    "eval_f1": "F1",
+    "eval_exact_match": "exact match",
+    "eval_pearson": "Pearson's r",
+    "eval_spearmanr": "Spearman's rho",
+}
+
+
+def two_types(record: dict) -> str:
+    """The table of two_types.json."""
+    rows = []
+    for task, row in record.items():
+        for metric, found in row["metrics"].items():
+            full, half = (found["types"][of_type] for of_type in ("no", "bf16"))
+            low, high = found["compared"]["interval"]
+            between = f"{found['compared']['mean_difference']:+.4f} ({low:+.4f} to {high:+.4f})"
+            numbers = [f"{number:.4f}" for number in (full["mean"], half["mean"], full["std"])]
+            rows.append([IN_WORDS.get(task, task), METRICS[metric], str(full["n"]), *numbers, between])
+    heads = ("what", "", "seeds", "float32", "bfloat16", "deviation over seeds", "difference, seed by seed")
+    return markdown(heads, rows, 2)
+
+
 def beginnings(record: dict) -> str:
     """The table of beginnings.json."""
     steps = ("0", "25", "50", "100", "200")
@@ -363,6 +389,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "faults": faults,
     "squad": squad,
     "controls": controls,
+    "two_types": two_types,
     "beginnings": beginnings,
     "domain": domain,
 }

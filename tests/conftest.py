@@ -14,6 +14,8 @@ os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-assets-")
 # The code of folders that are opened with trust_remote_code goes into one cache of this process.
 os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-modules-")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# As accelerate launch would: the type does not depend on the processor unless a test lets it.
+os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 from pathlib import Path

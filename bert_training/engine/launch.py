@@ -16,7 +16,7 @@ from transformers.utils import is_torch_xla_available, logging
 
 from bert_training.engine.finished import is_finished
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
-from bert_training.engine.precision import AUTO, Settled, settle
+from bert_training.engine.precision import Settled, is_asked_for, settle
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
@@ -77,7 +77,7 @@ def start_run(args: Args) -> Run[Args]:
     run.add_facts(**_facts(args, accelerator))
     if settled:
         run.add_facts(**settled.facts())
-        run.say(f"--mixed_precision auto: {settled.precision}; {settled.why}")
+        run.say(settled.said())
     if trackers:
         start_trackers(accelerator, run)
     set_seed(args.seed)
@@ -129,8 +129,8 @@ def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
 
 
 def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
-    """The type for --mixed_precision auto, with the arguments of ``settle``; None if the flags do not say auto."""
-    if args.mixed_precision != AUTO:
+    """The type that the machine chooses, with the arguments of ``settle``; None if flag or launcher name it."""
+    if not is_asked_for(args):
         return None
     keep_few_primitives("bf16")  # oneDNN makes the first ones for the products that are timed
     # An Accelerator takes these processes over.

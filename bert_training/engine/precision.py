@@ -1,11 +1,15 @@
 """``--mixed_precision auto``: bfloat16 where the machine computes with it, float32 elsewhere.
 
-The main process decides for all. A run that goes on keeps the type that it began with, on another machine too: a
-training that changed it halfway could not be repeated.
+On a CPU it is the default of fine-tuning and of ``--recipe fast``, where neither a flag nor a launcher names a type.
+The same runs in both types end with the same losses and scores (lab/records/two_types.json). The main process decides
+for all. A run that goes on keeps the type that it began with, on another machine too: a training that changed it
+halfway could not be repeated.
 """
 
+import contextlib
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -22,11 +26,17 @@ from bert_training.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"
+LAUNCHER = "ACCELERATE_MIXED_PRECISION"  # accelerate launch always sets it: to "no" where nobody has chosen
 CHOSEN = "precision_chosen"  # of run.json
 FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more to do than products
+NARROWEST = 128  # the hidden size of BERT-Tiny; a narrower network has too little to multiply for a clear difference
 TOKENS = 512  # rows of the layer that is timed
-LEAST_TURNS, SECONDS = 2, 0.05  # of timing
-FEW, HOPELESS = 32, 0.3  # rows of a first try, after which the timing ends if bfloat16 is no faster than that
+LEAST_TURNS, SECONDS = 3, 0.05  # of timing
+FEW, FEW_TURNS, HOPELESS = (
+    32,
+    2,
+    0.3,
+)  # a first try with few rows; it ends the timing if bfloat16 is no faster than that
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,20 @@ class Settled:
     ratio: float | None = None
     first: dict[str, Any] | None = None
 
+    def said(self) -> str:
+        """For the user."""
+        return f"--mixed_precision {AUTO}: {self.precision}; {self.why}"
+
     def facts(self) -> dict[str, Any]:
         """For run.json: why the type was chosen, once."""
         return {CHOSEN: self.first or {"why": self.why, "ratio": self.ratio and round(self.ratio, 2)}}
+
+
+def is_asked_for(args: SharedArguments) -> bool:
+    """Whether the run leaves the type to the machine: by its flag, or by default, which is for CPUs alone."""
+    if args.mixed_precision or LAUNCHER in os.environ:
+        return args.mixed_precision == AUTO
+    return args.leaves_type_to_cpu and not torch.accelerator.is_available() and not is_torch_xla_available()
 
 
 def settle(args: SharedArguments, state: PartialState, folders: Sequence[str]) -> Settled:
@@ -91,6 +112,8 @@ def _of_this_machine(args: SharedArguments) -> Settled:
             "no", f"no (float32), because bfloat16 was not tried on {torch.accelerator.current_accelerator()}"
         )
     width = _width(args)
+    if width < NARROWEST:
+        return Settled("no", f"no (float32), because a network of width {width} has little to gain")
     ratio = speed_ratio(width)
     products = f"a layer of width {width} is {ratio:.2f} times as fast in bfloat16 here"
     if ratio >= FASTER:
@@ -111,21 +134,36 @@ def speed_ratio(width: int) -> float:
 
     Forward and backward, with what autocast itself costs; the two types take turns. It takes half a second for
     BERT-Base on two cores. Processors that only emulate bfloat16 would need many seconds; few rows show what they are.
+    One thread computes: threads that wait for each other beside a busy program would be timed instead of the products.
     """
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Sequential(
             torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
         )
         states = torch.randn(TOKENS, width, requires_grad=True)
-    for rows in (states[:FEW], states):  # the first turn makes code for the shapes, and does not count
-        turns = [_turn(layer, rows) for _ in range(2)]
-        ratio = turns[1][0] / turns[1][1]
-        if rows is not states and ratio < HOPELESS:
-            return ratio
-    while len(turns) <= LEAST_TURNS or sum(map(sum, turns[1:])) < SECONDS:
+    with _one_thread():
+        ratio = _ratio(layer, states[:FEW], FEW_TURNS, 0)
+        return ratio if ratio < HOPELESS else _ratio(layer, states, LEAST_TURNS, SECONDS)
+
+
+def _ratio(layer: torch.nn.Module, states: torch.Tensor, least_turns: int, seconds: float) -> float:
+    """The ratio of the shortest times. The first turn, in which oneDNN makes code for the shapes, does not count."""
+    _turn(layer, states)
+    turns: list[tuple[float, float]] = []
+    while len(turns) < least_turns or sum(map(sum, turns)) < seconds:
         turns.append(_turn(layer, states))
-    full, half = map(min, zip(*turns[1:], strict=True))
+    full, half = map(min, zip(*turns, strict=True))
     return full / half
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _turn(layer: torch.nn.Module, states: torch.Tensor) -> tuple[float, float]:

@@ -53,6 +53,11 @@ class FineTuningArguments(ControlArguments):
     compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", SERIES)
 
     @property
+    def leaves_type_to_cpu(self) -> bool:
+        """Whether --mixed_precision is auto by default on a CPU."""
+        return True
+
+    @property
     def many_runs(self) -> bool:
         """Whether this command is a series of runs."""
         return self.seeds is not None

@@ -218,6 +218,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         """Whether a learnt vocabulary is lower-cased."""
         return not self.cased and self.do_lower_case is not False
 
+    @property
+    def leaves_type_to_cpu(self) -> bool:
+        """Whether --mixed_precision is auto by default on a CPU."""
+        return self.recipe == "fast"
+
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that ``--recipe`` changes; ValueError if both ``--phases`` and one length were given."""

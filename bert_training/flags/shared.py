@@ -48,7 +48,8 @@ class SharedArguments:
     mixed_precision: Literal["no", "bf16", "fp16", "auto"] | None = flag(
         None,
         "Type of autocast. auto: bf16 where the machine is clearly faster with it, otherwise no; a run that is resumed "
-        "keeps its type. Default: what accelerate launch was configured with, otherwise 'no' (float32).",
+        "keeps its type. Default: what accelerate launch was configured with, otherwise auto on a CPU for fine-tuning "
+        "and for --recipe fast, and no (float32) for all else.",
         EVALUATION,
     )
     logging_steps: int = flag(50, "Number of steps between two training records.", FREE)
@@ -84,6 +85,11 @@ class SharedArguments:
         True, "Whether a new repository is private; an existing one stays as it is.", FREE | AFTERWARDS
     )
     hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", FREE | AFTERWARDS)
+
+    @property
+    def leaves_type_to_cpu(self) -> bool:
+        """Whether --mixed_precision is auto by default on a CPU."""
+        return False
 
     @property
     def hub_repository(self) -> str | None:

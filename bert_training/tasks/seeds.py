@@ -115,7 +115,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     folder, plans = Path(args.output_dir), planned_runs(args)
     guard(folder)
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
-        _say(f"--mixed_precision auto: {settled.precision}; {settled.why}")
+        _say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
     chosen = settled.facts() if settled else {}
     for plan in plans:
