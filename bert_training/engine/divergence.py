@@ -15,6 +15,7 @@ class Divergence:
         step: counted from 1.
         instances: the number of instances in the global batch.
         culprits: positions in the global batch, from 0, of the instances whose own loss is not finite.
+        precision: the type of autocast, "no" for none.
     """
 
     step: int
@@ -22,21 +23,23 @@ class Divergence:
     grad_norm: float
     instances: int
     culprits: list[int]
+    precision: str = "no"
 
 
-def check_outputs(culprits: Sequence[int], total: int) -> None:
+def check_outputs(culprits: Sequence[int], total: int, precision: str) -> None:
     """Raise FloatingPointError if there are rows or instances of an evaluation whose outputs are not finite.
 
     Args:
         culprits: their numbers, counted from 0.
         total: the number of all rows that were evaluated.
+        precision: the type of autocast, "no" for none.
     """
     if culprits:
         shown = ", ".join(map(str, culprits[:8])) + (", ..." if len(culprits) > 8 else "")
         raise FloatingPointError(
             f"evaluation: the outputs of the network are NaN or infinite for {len(culprits)} of {total} rows (counted "
-            f"from 0: {shown}), so that there is no score; the weights are unchanged. Try --mixed_precision no or, if "
-            "the training has just begun to diverge, a lower --learning_rate from an earlier checkpoint"
+            f"from 0: {shown}), so that there is no score; the weights are unchanged. If the training has just "
+            f"begun to diverge, try a lower --learning_rate from an earlier checkpoint{_in_float32(precision)}"
         )
 
 
@@ -61,5 +64,11 @@ def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: 
     return (
         f"step {found.step}: the loss is {found.loss}, the gradient norm {found.grad_norm}; the weights are still "
         f"those of step {found.step - 1}. The step's instances: positions {first} to {first + found.instances - 1} "
-        f"of {data} ({verdict}){show}. Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
+        f"of {data} ({verdict}){show}. Try a lower --learning_rate or a longer --warmup_steps"
+        + _in_float32(found.precision)
     )
+
+
+def _in_float32(precision: str) -> str:
+    """What else to try in a run that computes in another type."""
+    return "" if precision == "no" else f"; the run computes in {precision}: also try --mixed_precision no"

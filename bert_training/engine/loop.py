@@ -252,7 +252,7 @@ def _divergence(
             if not torch.isfinite(unwrapped(**one_example(batch, row), num_items_in_batch=1).loss):
                 culprits.append(start + row)
     instances = size * len(micro_batches) * run.world_size
-    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))
+    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)), run.accelerator.mixed_precision)
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

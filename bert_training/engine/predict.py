@@ -105,7 +105,7 @@ def predict(
         rows.extend(_rows(logits_of(outputs), indices, features, per_token))
     results: dict[str, Any] = _columns(gather_object(rows))
     broken = [not all(np.isfinite(array).all() for array in row) for row in zip(*results.values())]
-    check_outputs(np.flatnonzero(broken).tolist(), len(broken))
+    check_outputs(np.flatnonzero(broken).tolist(), len(broken), run.accelerator.mixed_precision)
     if not per_token:
         results = {name: np.stack(column) for name, column in results.items()}
     totals = gather_object([(loss, items)])

@@ -44,7 +44,7 @@ def evaluate(
                 culprits += [start + row for row in _broken_rows(outputs, batch)]
                 sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
             bar.update()
-    check_outputs(sorted(gather_object(culprits)), count)
+    check_outputs(sorted(gather_object(culprits)), count, run.accelerator.mixed_precision)
     # Apple's GPUs (mps) have no float64.
     sums = sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64)
     total = _Sums._make(run.accelerator.reduce(sums, "sum").tolist())

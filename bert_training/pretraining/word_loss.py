@@ -130,7 +130,8 @@ class HiddenWords:
                 cost = F.cross_entropy(logits.float(), batch["labels"][labelled], reduction="none")
                 costs.append((start, math.fsum(cost.tolist())))
         costs = sorted(gather_object(costs))
-        check_outputs([start for start, cost in costs if not math.isfinite(cost)], len(rows))
+        precision = run.accelerator.mixed_precision
+        check_outputs([start for start, cost in costs if not math.isfinite(cost)], len(rows), precision)
         return WordSums(
             nats=math.fsum([*(cost for _, cost in costs), self.spelled]),
             hidden=sum(len(window.hidden) for window in self.windows),
