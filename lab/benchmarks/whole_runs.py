@@ -10,6 +10,8 @@ and Trainer (whole_run_programs.py). They read the same files, begin with the sa
 rate, batches, epochs, warm-up and checkpoints, and evaluate once, after the training. Every run is a process of its
 own; the sides take turns. What counts is wall-clock time and the peak of the resident memory.
 
+- Training and scoring, twice: with the defaults of both sides, as a user gets them (on a processor that computes with
+  bfloat16, ours takes it), and with float32 on both sides.
 - Training: MRPC, pairs in the number of RTE, 10,000 sentences of SST-2, 10,000 questions of SQuAD.
 - Scoring only: the validation data of MRPC and of SQuAD.
 - Cold start: from the command to the end of the first optimiser step, with the seconds of each part.
@@ -66,6 +68,7 @@ class Row(NamedTuple):
         train: whether it trains; otherwise it only scores.
         max_steps: optimiser steps; -1 for all epochs.
         aim: how many times as fast ours should be.
+        flags: more flags of ours.
     """
 
     data: str
@@ -78,9 +81,10 @@ class Row(NamedTuple):
     train: bool = True
     max_steps: int = -1
     aim: float = 2.0
+    flags: tuple[str, ...] = ()
 
 
-ROWS = {
+DEFAULTS = {
     "mrpc": Row("mrpc", "run_glue", "stock classifier"),
     "rte-sized": Row("rte", "run_glue", "stock classifier"),
     "sst2": Row("sst2", "run_glue", "stock classifier"),
@@ -88,6 +92,14 @@ ROWS = {
     "scoring mrpc": Row("mrpc", "run_glue", "stock classifier", train=False, aim=1.3),
     "scoring squad": Row("squad", "run_squad", "stock questions", length=384, train=False, aim=1.3),
     "cold start": Row("mrpc", "run_glue", "stock classifier", max_steps=1),
+}
+ROWS = {
+    **DEFAULTS,
+    **{
+        f"{name}, float32": row._replace(aim=min(row.aim, 1.6), flags=("--mixed_precision", "no"))
+        for name, row in DEFAULTS.items()
+        if name != "cold start"
+    },
     "corpus": Row("corpus", "", "stock corpus", aim=1.3),
 }
 # The rows of each data set: for training, and for validation.
@@ -202,7 +214,7 @@ def commands(name: str, row: Row, data: Path, output: Path) -> dict[str, list[st
         return {"ours": shared | {"program": "own corpus", "output": str(output / "ours")}, "stock": stock}
     flags = ["--output_dir", str(output / "ours"), "--model_name_or_path", model]
     flags += [word for split, file in files.items() if file for word in (f"--{split}_file", file)]
-    flags += ["--max_seq_length", str(row.length)]
+    flags += ["--max_seq_length", str(row.length), *row.flags]
     if row.data == "squad" and row.length < 200:  # the smoke test: as in the other side's windows
         flags += ["--doc_stride", str(row.length // 3), "--max_query_length", "16"]
     if row.train:
