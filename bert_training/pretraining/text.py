@@ -190,10 +190,11 @@ class Text:
         name = self.args.dataset_name
         assert name is not None
         form, rows = recognised(f"--dataset_name {name}", _hub_rows(self.args), rows=True)
+        lines = (line for _, line in row_lines(rows, rows=form is None))
         if form is None:
-            return row_lines(rows, rows=True)
+            return lines
         self.forms[name] = form
-        return without_empty(row_lines(rows, rows=False))
+        return without_empty(lines)
 
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:

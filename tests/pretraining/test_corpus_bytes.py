@@ -1,4 +1,4 @@
-"""A corpus is the same, byte for byte, however its text is divided, and the same as version 0.14 wrote."""
+"""A corpus is the same, byte for byte, however its text is divided, and the same as earlier versions wrote."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.build_corpus import Side, build_corpus
 from tests.helpers.texts_of_all_kinds import tokenizer_of_letters, write_all
 
 # Written by the version that encoded a text as one stream, before it was divided into shards.
@@ -34,3 +34,13 @@ def files(tmp_path_factory) -> list[Path]:
 
 def test_the_corpus_is_that_of_earlier_versions(tmp_path, tokenizer, files):
     assert facts_of(build_corpus(files, tokenizer, tmp_path / "c").path) == WRITTEN["whole"]
+
+
+@pytest.mark.parametrize("shard_bytes", [50_000, 1700, 90])
+@pytest.mark.parametrize("name", ["whole", "train", "validation"])
+def test_any_division_gives_the_same_bytes(tmp_path, tokenizer, files, name, shard_bytes):
+    share = Side(0.3, name == "validation", drop_empty=True)
+    source = {"source": files} if name == "whole" else {"source": files, "fingerprint": "x", "side": share}
+    corpus = build_corpus(tokenizer=tokenizer, output_dir=tmp_path / "c", shard_bytes=shard_bytes, **source)
+    assert facts_of(corpus.path) == WRITTEN[name]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
