@@ -118,7 +118,7 @@ def build_corpus(
     with explained(target, CONTINUES):
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
-        with held(_lock_of(target), busy):
+        with held(lock_of(target), busy):
             if is_occupied(target):  # by a process that has built it since the question above
                 return _reuse(target, opened.key)
             if opened.files:
@@ -155,12 +155,38 @@ def encode_part(
     The other arguments and the errors are those of ``build_corpus``. Nothing is done if the corpus already exists, or if
     ``source`` is no list of files.
     """
+    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, shard_bytes):
+        plan.make(num_workers, rank, world_size)
+
+
+def forget_other_shards(
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    output_dir: str | Path,
+    *,
+    text_column: str = "text",
+    side: Side = Side(),
+    **unused: Any,
+) -> None:
+    """Delete the shards of another text or tokenizer, before several processes call ``encode_part`` with the same arguments."""
+    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, None):
+        _begin_anew(plan)
+
+
+def _plan_of_part(
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    output_dir: str | Path,
+    text_column: str,
+    side: Side,
+    shard_bytes: int | None,
+) -> ShardPlan | None:
+    """The shards of a corpus that is to be built from files; None for every other one."""
     target = Path(output_dir)
     if not _are_files(source) or is_occupied(target):
-        return
+        return None
     folder = side.shards or shards_folder(target)
-    plan = plan_of(check_files(source), tokenizer, folder, text_column, side.share, shard_bytes)
-    plan.make(num_workers, rank, world_size)
+    return plan_of(check_files(source), tokenizer, folder, text_column, side.share, shard_bytes)
 
 
 @dataclass(frozen=True)
@@ -243,7 +269,7 @@ def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) ->
     }
 
 
-def _lock_of(target: Path) -> Path:
+def lock_of(target: Path) -> Path:
     """The file that a process locks while it builds the corpus ``target``."""
     return target.with_name(f".{target.name}.lock")
 
@@ -297,7 +323,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     forget_progress(target)  # the build may have been killed just after it renamed the folder
     _remove_parts(target)
     remove_shards(shards_folder(target))
-    sweep(_lock_of(target))
+    sweep(lock_of(target))
     return Corpus.open(target)
 
 

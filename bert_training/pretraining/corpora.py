@@ -14,7 +14,7 @@ from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part
+from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.shards import remove_shards
@@ -80,13 +80,18 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
             encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
         text.unchanged.check()
 
+    def begin_anew() -> None:
+        for name in names:
+            forget_other_shards(**_arguments(run, text, tokenizer, name))
+
     if run.world_size > 1:
+        run.only_main(begin_anew)
         _run_together(run, encode_parts)
 
     def build_all() -> dict[str, Corpus]:
         built = {name: build_corpus(**_arguments(run, text, tokenizer, name)) for name in names}
         text.unchanged.check()
-        if run.is_main:
+        if run.rank == 0:
             remove_shards(_common_shards(run))
         return built
 

@@ -15,6 +15,7 @@ from bert_training.files.atomic import make_folder, write_json
 from bert_training.files.disk_errors import explained
 from bert_training.files.json_files import read_object
 from bert_training.files.links import refuse_link
+from bert_training.pretraining.join import opened_shards
 from bert_training.pretraining.parallel_encoding import write_shards
 from bert_training.pretraining.ranges import is_packed, plan_shards
 from bert_training.pretraining.sentences import RULES
@@ -109,8 +110,7 @@ class ShardPlan:
                     "F modulo N: start this task again, or give the command without --join"
                 )
             found.append(facts)
-        for job in self.jobs:
-            shard = Shard(job.path)
+        for job, shard in zip(self.jobs, opened_shards(self.jobs)):
             for span, read in zip(job.spans, shard.footer["sources"], strict=True):
                 if not agrees(found[span.number], read):
                     raise UserError(

@@ -14,6 +14,7 @@ Ranges are read with other bytes than their own, as lines end where they end. Th
 blocks of the files that were read, so that a file that is changed between two shards is noticed (``sources.py``).
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -298,10 +299,10 @@ def remove_shards(folder: Path) -> None:
     """Delete the shards in a folder and what belongs to them, and the folder if nothing else is in it."""
     if not folder.is_dir() or folder.is_symlink():
         return
-    for pattern in ("shard-*.bin", "source-*.json", "shard-*.tmp", "source-*.tmp"):
+    for pattern in ("shard-*.bin", "source-*.json", "shard-*.tmp", "source-*.tmp", ".task-*.lock"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
-    if not any(folder.iterdir()):
+    with contextlib.suppress(OSError):  # something else is in it, or another process has deleted it
         folder.rmdir()
 
 

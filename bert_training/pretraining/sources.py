@@ -40,7 +40,7 @@ def facts_of(path: str | Path) -> dict[str, Any]:
             whole.update(block)
             blocks.append(_checksum(block))
             size += len(block)
-    facts = {"name": Path(path).name, "bytes": size, "sha256": whole.hexdigest(), "blocks": blocks}
+    facts = {"name": Path(path).name, "bytes": size, "sha256": whole.hexdigest(), "blocks": "".join(blocks)}
     return facts | {"seal": digest(facts)}
 
 
@@ -51,5 +51,6 @@ def is_sealed(facts: dict[str, Any]) -> bool:
 
 def agrees(facts: dict[str, Any], read: dict[str, Any]) -> bool:
     """Whether what ``checksums_of`` found is a part of the file with these facts."""
-    blocks = facts["blocks"]
-    return all(int(number) < len(blocks) and blocks[int(number)] == one for number, one in read["blocks"].items())
+    width = 2 * _BYTES
+    blocks = read["blocks"].items()
+    return all(facts["blocks"][int(number) * width : int(number) * width + width] == one for number, one in blocks)
