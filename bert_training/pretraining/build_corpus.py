@@ -168,7 +168,7 @@ def forget_other_shards(
     side: Side = Side(),
     **unused: Any,
 ) -> None:
-    """Delete the shards of another text or tokenizer, before several processes call ``encode_part`` with the same arguments."""
+    """Delete the shards of another text or tokenizer, before several processes call ``encode_part``."""
     if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, None):
         _begin_anew(plan)
 
@@ -346,8 +346,13 @@ def _open_source(
             raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
         fingerprint = json.dumps(list(source))
     lines: Iterator[str | None] = iter(()) if _are_files(source) else _lines_of(source)
-    described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
+    described = described_by(fingerprint)
     return Opened(lines, files, described, key_of(described, tokenizer), unchanged)
+
+
+def described_by(fingerprint: str) -> list[dict[str, Any]]:
+    """What the manifest says of a source that has a fingerprint."""
+    return [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
 
 
 def key_of(

@@ -17,6 +17,7 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import lines_of_side
+from bert_training.pretraining.prepared import adopt
 from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.text import Text
 from tokenization.errors import UserError
@@ -84,6 +85,8 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
         for name in names:
             forget_other_shards(**_arguments(run, text, tokenizer, name))
 
+    if run.args.corpus_dir:
+        run.only_main(lambda: _adopt(run, text, tokenizer))
     if run.world_size > 1:
         run.only_main(begin_anew)
         _run_together(run, encode_parts)
@@ -98,6 +101,20 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
     built = run.main_first(build_all)
     train = [built.pop(name) for name in training_folders(vars(run.args))]
     return Corpora(train, built.pop("validation"), dict(zip(text.held_out_by_name, built.values())))
+
+
+def _adopt(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
+    assert run.args.corpus_dir is not None
+    arguments = _arguments(run, text, tokenizer, "train")
+    sources = text.sources[: len(text.files)]
+    adopt(
+        run.args.corpus_dir,
+        arguments["output_dir"],
+        tokenizer,
+        sources,
+        run.args.text_column,
+        arguments["fingerprint"],
+    )
 
 
 def _arguments(

@@ -203,6 +203,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a corpus, with a checksum of itself."""
+    write_json(folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+
+
 def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
@@ -344,7 +349,7 @@ class CorpusWriter:
             "empty_documents": self.empty["documents"],
         }
         manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
-        write_json(self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+        write_manifest(self.folder, manifest)
         if self.target.exists():
             self.target.rmdir()  # build_corpus has checked that it is empty
         os.rename(self.folder, self.target)

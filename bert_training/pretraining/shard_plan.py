@@ -97,6 +97,7 @@ class ShardPlan:
         Raises:
             ValueError: the facts of a file are missing or damaged, or a shard was made from other bytes than these.
         """
+        shards = opened_shards(self.jobs)
         found = []
         for number, path in enumerate(self.files):
             where = self._source(number)
@@ -110,7 +111,7 @@ class ShardPlan:
                     "F modulo N: start this task again, or give the command without --join"
                 )
             found.append(facts)
-        for job, shard in zip(self.jobs, opened_shards(self.jobs)):
+        for job, shard in zip(self.jobs, shards, strict=True):
             for span, read in zip(job.spans, shard.footer["sources"], strict=True):
                 if not agrees(found[span.number], read):
                     raise UserError(
