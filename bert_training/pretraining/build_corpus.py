@@ -3,11 +3,11 @@
     corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
     corpus = Corpus.open("corpus", tokenizer)
 
-Files are divided into ranges of bytes (``ranges.py``), whose ids are written as shards (``shards.py``), by any number of
-processes, and joined (``join.py``). Documents that the caller yields are encoded as one stream.
+Files are divided into ranges of bytes (``ranges.py``), whose ids are written as shards (``shards.py``), by any number
+of processes, and joined (``join.py``). Documents that the caller yields are encoded as one stream.
 
-The memory needed depends on the number of workers, and not on the size of the corpus or of a document. Only a line, or a
-row of a table, is in memory as a whole, and a document that the caller gives as a list. The ids are the same for any
+The memory needed depends on the number of workers, and not on the size of the corpus or of a document. Only a line, or
+a row of a table, is in memory as a whole, and a document that the caller gives as a list. The ids are the same for any
 number of workers and processes, and whether or not the build was interrupted.
 """
 
@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tokenizers
@@ -152,8 +152,8 @@ def encode_part(
 ) -> None:
     """Make the shards of process ``rank`` of ``world_size``, which ``build_corpus`` then finds and joins.
 
-    The other arguments and the errors are those of ``build_corpus``. Nothing is done if the corpus already exists, or if
-    ``source`` is no list of files.
+    The other arguments and the errors are those of ``build_corpus``. Nothing is done if the corpus already exists, or
+    if ``source`` is no list of files.
     """
     if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, shard_bytes):
         plan.make(num_workers, rank, world_size)
@@ -239,9 +239,7 @@ def _begin_anew(plan: ShardPlan) -> None:
         remove_shards(plan.folder)
 
 
-def _encode_stream(
-    opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, num_workers: int
-) -> None:
+def _encode_stream(opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, num_workers: int) -> None:
     sample = Sample()
     lines = sample.passing(opened.lines)
     with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer))) as writer:
@@ -345,7 +343,7 @@ def _open_source(
         if not isinstance(source, Sequence):
             raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
         fingerprint = json.dumps(list(source))
-    lines: Iterator[str | None] = iter(()) if _are_files(source) else _lines_of(source)
+    lines: Iterator[str | None] = iter(()) if files else _lines_of(cast("Iterable[list[str] | str | None]", source))
     described = described_by(fingerprint)
     return Opened(lines, files, described, key_of(described, tokenizer), unchanged)
 

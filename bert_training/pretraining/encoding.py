@@ -57,9 +57,7 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
     ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
     tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-    return Encoded(
-        tokens, lengths, np.array(ends, np.int64), np.array(paragraphs, np.int64), len(lines) - len(ends)
-    )
+    return Encoded(tokens, lengths, np.array(ends, np.int64), np.array(paragraphs, np.int64), len(lines) - len(ends))
 
 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
@@ -108,7 +106,7 @@ def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers
 class Worker:
     """A process that encodes. It reads pickles of functions from its standard input and writes pickles of results."""
 
-    def __init__(self, content: str):
+    def __init__(self, content: str | None):
         root = str(Path(__file__).parents[2])
         program = (
             f"import sys; sys.path.insert(0, {root!r}); from bert_training.pretraining.encoding import serve; serve()"
@@ -129,8 +127,8 @@ class Worker:
         pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
         self.process.stdin.flush()
 
-    def call(self, work: Callable[[tokenizers.Tokenizer], Any]) -> Any:
-        """What ``work`` returns in the process, called with the tokenizer.
+    def call(self, work: Callable[..., Any]) -> Any:
+        """What ``work`` returns in the process, called with the tokenizer; with None if there is none.
 
         Raises:
             RuntimeError: the process has died.
@@ -164,7 +162,8 @@ class Worker:
 def serve() -> None:
     """The main function of a worker: do what comes from standard input until it ends."""
     receive, send = sys.stdin.buffer, sys.stdout.buffer
-    backend = load_backend(pickle.load(receive))
+    content = pickle.load(receive)
+    backend = content and load_backend(content)
     while True:
         try:
             work = pickle.load(receive)

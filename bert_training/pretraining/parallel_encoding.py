@@ -1,7 +1,7 @@
 """Make the shards of a text with several processes of one machine.
 
-The processes share nothing but the list of shards: each reads the ranges of its shard, encodes them and writes the file.
-A packed file is read by this process alone, which gives chunks of it to the others.
+The processes share nothing but the list of shards: each reads the ranges of its shard, encodes them and writes the
+file. A packed file is read by this process alone, which gives chunks of it to the others.
 """
 
 import functools

@@ -107,8 +107,8 @@ class ShardPlan:
                 facts = {}
             if not is_sealed(facts):
                 raise UserError(
-                    f"{where}: missing or damaged, so that {path.name} has no SHA-256; file F of N tasks is read by task "
-                    "F modulo N: start this task again, or give the command without --join"
+                    f"{where}: missing or damaged, so that {path.name} has no SHA-256; file F of N tasks is read by "
+                    "task F modulo N: start this task again, or give the command without --join"
                 )
             found.append(facts)
         for job, shard in zip(self.jobs, shards, strict=True):
@@ -116,8 +116,8 @@ class ShardPlan:
                 if not agrees(found[span.number], read):
                     raise UserError(
                         f"{job.path}: {span.path} was changed between two tasks: this shard was made from other bytes "
-                        "than the SHA-256 of the file; start all tasks again when the file no longer changes (they keep "
-                        "what is right)"
+                        "than the SHA-256 of the file; start all tasks again when the file no longer changes (they "
+                        "keep what is right)"
                     )
         return [{name: facts[name] for name in ("name", "bytes", "sha256")} for facts in found]
 
@@ -127,7 +127,9 @@ class ShardPlan:
     def notes(self) -> list[str]:
         """A sentence for each file that cannot be divided."""
         return [
-            f"{path.name} is packed, so one process reads it from its beginning" for path in self.files if is_packed(path)
+            f"{path.name} is packed, so one process reads it from its beginning"
+            for path in self.files
+            if is_packed(path)
         ]
 
 

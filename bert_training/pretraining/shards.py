@@ -149,8 +149,7 @@ class _Facts:
             "tail": self.tail.facts(),
             "samples": {name: sample.drawn for name, sample in self.samples.items()},
             "sources": [
-                checksums_of(span.path, extents)
-                for span, extents in zip(self.job.spans, self.extents, strict=True)
+                checksums_of(span.path, extents) for span, extents in zip(self.job.spans, self.extents, strict=True)
             ],
         }
 
@@ -288,8 +287,10 @@ class Shard:
             for _ in range(self.footer["records"]):
                 sentences, ends, tokens, size = np.frombuffer(read(4 * _COUNTS.itemsize), _COUNTS).tolist()
                 counts = ((tokens, dtype), (sentences, _SMALL), (ends, _SMALL), (ends, _SMALL))
-                arrays = [np.frombuffer(read(count * kind.itemsize), kind) for count, kind in counts]
-                yield Encoded(*arrays, size)
+                ids, lengths, borders, paragraphs = (
+                    np.frombuffer(read(count * kind.itemsize), kind) for count, kind in counts
+                )
+                yield Encoded(ids, lengths, borders, paragraphs, size)
             read(self._stop - 32 - file.tell())
             if file.read() != seal.digest():
                 raise self._damaged()
@@ -304,5 +305,3 @@ def remove_shards(folder: Path) -> None:
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # something else is in it, or another process has deleted it
         folder.rmdir()
-
-

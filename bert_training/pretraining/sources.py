@@ -1,6 +1,6 @@
-"""Checksums of the files of a text, by which shards of different processes know that they were made from the same bytes.
+"""Checksums of the files of a text, which show whether shards of different processes were made from the same bytes.
 
-A time of change says nothing about that, since machines have clocks of their own. A checksum of each block of a file is
+A time of change does not show it, since machines have clocks of their own. A checksum of each block of a file is
 compared instead: those of the blocks that a shard was made from with those of the whole file.
 """
 

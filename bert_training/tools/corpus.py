@@ -67,7 +67,9 @@ def main(argv: list[str] | None = None) -> None:
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = command_parser("corpus", __doc__)
     parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=".txt, .jsonl or .parquet files")
-    parser.add_argument("--tokenizer_name", "--tokenizer-name", required=True, help="a folder, a Hub name or a vocab.txt")
+    parser.add_argument(
+        "--tokenizer_name", "--tokenizer-name", required=True, help="a folder, a Hub name or a vocab.txt"
+    )
     parser.add_argument("--output_dir", "--output-dir", required=True, help="the folder of the corpus")
     parser.add_argument(
         "--text_column", "--text-column", default="text", help="field of the text in .jsonl and .parquet files"

@@ -15,7 +15,7 @@ STRANGE = [
     "यह एक वाक्य है। दूसरा वाक्य॥ १२॥ तीसरा।",
     "これは文です。次の文「そうです。」と言った。",
     "one\u2028line. Still it. \u200b",
-    "Dr. Smith paid 3.50 at www.x.org. \"Why?\" he asked. No. 5 was J. R. R.'s.",
+    'Dr. Smith paid 3.50 at www.x.org. "Why?" he asked. No. 5 was J. R. R.\'s.',
     "ภาษาไทยไม่มีเครื่องหมายจบประโยค",
     "\u00e9t\u00e9 na\u00efve Stra\u00dfe \U0001f600 \U00010a56 end",
     "\u200b",
