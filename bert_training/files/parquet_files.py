@@ -75,7 +75,7 @@ def text_rows(
 
 
 class Groups(NamedTuple):
-    """Some consecutive row groups: the rows before them, and the bytes from ``start`` up to ``stop`` with their text."""
+    """Some consecutive row groups: the rows before them, and the bytes ``start`` to ``stop`` with their text."""
 
     rows_before: int
     start: int

@@ -315,8 +315,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             given = name == "tokenizer_name" and self.model_name_or_path
             if not getattr(self, name) and not given:
                 raise UserError(
-                    f"--corpus_dir needs --{name}: the corpus has all of the training text, as the ids of the tokenizer "
-                    "with which it was prepared"
+                    f"--corpus_dir needs --{name}: the corpus has all of the training text, as the ids of the "
+                    "tokenizer with which it was prepared"
                 )
         if is_mixed(vars(self)) or self.max_train_documents is not None:
             raise UserError("--corpus_dir is one text as a whole; leave out --mixture and --max_train_documents")
