@@ -199,6 +199,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
                 do_lower_case=args.lower_case,
                 strip_accents=args.strip_accents,
                 limit_alphabet=args.limit_alphabet,
+                count=text.word_counter(),
             )
     return AutoTokenizer.from_pretrained(folder)
 

@@ -8,6 +8,7 @@ import sys
 COMMANDS = {
     "builtin_data": ("bert_training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
     "vocabulary": ("bert_training.tools.vocabulary", "learn a WordPiece vocabulary from files"),
+    "corpus": ("bert_training.tools.corpus", "prepare the corpus of a text, alone or as one of many tasks"),
     "plan": (
         "bert_training.tools.budget",
         "say what pre-training fits into the hours at hand, after a few timed steps",

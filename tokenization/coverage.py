@@ -4,6 +4,7 @@ A word of any length becomes one [UNK] if it has a character that the vocabulary
 Tokens alone therefore show too little: in text without spaces, one [UNK] in a hundred tokens may be half of the text.
 """
 
+import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -28,30 +29,52 @@ MAX_WORD_LENGTH = 100
 SEGMENT_FIRST = "put spaces between the words of the text with a word segmenter first (docs/tokenization.md)"
 # So many characters are encoded to see how much reaches the model, and so many of one text.
 SAMPLE, OF_A_TEXT = 1 << 20, 20_000
+# The hash of a place is its product with this odd number (Fibonacci hashing), which spreads neighbours evenly.
+_ODD, _HASHES = 0x9E3779B97F4A7C15, 1 << 64
 
 
 class Sample:
-    """Texts that are spread evenly over all that are added: every n-th one, with an n that grows with their number.
+    """Texts drawn from all that are added, spread evenly over their places.
 
-    Attributes:
-        texts: the sample.
+    A text is drawn if a hash of its place is low: the lowest ones, as long as they have at most ``characters``. Samples
+    of parts of a text therefore make that of the whole (``merge``), however it was divided.
+
+    Args:
+        characters: the largest number of characters in the sample, unless its first text alone has more.
+        below: draw only hashes below this, if there are any; the part of all hashes, 2^64, that is known to be enough.
     """
 
-    def __init__(self, characters: int = SAMPLE):
-        self.texts: list[str] = []
+    def __init__(self, characters: int = SAMPLE, below: int = _HASHES):
         self._most, self._characters = characters, 0
-        self._added, self._every = 0, 1
+        self._drawn: list[tuple[int, str]] = []
+        self._lowest: list[tuple[int, str]] = []  # one text, as long as none has a hash below ``below``
+        self._below = below
+        self._limit = _HASHES  # no text with a higher hash is of use, but one with an equal hash may be
+        self._added = 0
 
-    def add(self, text: str) -> None:
-        """Add the next text."""
-        if self._added % self._every == 0:
-            self.texts.append(text[:OF_A_TEXT])
-            self._characters += len(self.texts[-1])
-            while self._characters > self._most and len(self.texts) > 1:
-                # By three and not by two, because texts often alternate between two kinds, such as two languages.
-                self.texts, self._every = self.texts[::3], self._every * 3
-                self._characters = sum(map(len, self.texts))
+    def add(self, text: str, place: int | None = None) -> None:
+        """Add a text with its place, a number that no other text has, below 2^64; by default how many were added."""
+        drawn = (self._added if place is None else place) * _ODD % _HASHES
         self._added += 1
+        if drawn <= self._limit:
+            self._take(drawn, text[:OF_A_TEXT])
+
+    def merge(self, drawn: Iterable[tuple[int, str]]) -> None:
+        """Add what another sample has drawn, of the same ``characters`` and ``below``."""
+        for number, text in drawn:
+            if number <= self._limit:
+                self._take(number, text)
+
+    @property
+    def drawn(self) -> list[tuple[int, str]]:
+        """The texts with their hashes, in the order of the hashes."""
+        self._prune()
+        return self._drawn or self._lowest
+
+    @property
+    def texts(self) -> list[str]:
+        """The sample."""
+        return [text for _, text in self.drawn]
 
     def passing(self, texts: Iterable[str | None]) -> Iterator[str | None]:
         """Yield the texts, and add each of them that is not None."""
@@ -59,6 +82,27 @@ class Sample:
             if text is not None:
                 self.add(text)
             yield text
+
+    def _take(self, drawn: int, text: str) -> None:
+        if drawn >= self._below:
+            if not self._drawn:
+                self._lowest = [min([(drawn, text), *self._lowest])]
+                self._limit = self._lowest[0][0]
+            return
+        self._limit = min(self._limit, self._below - 1)
+        self._drawn.append((drawn, text))
+        self._characters += len(text)
+        if self._characters > 2 * self._most:
+            self._prune()
+
+    def _prune(self) -> None:
+        self._drawn.sort()
+        sums = itertools.accumulate(len(text) for _, text in self._drawn)
+        kept = max(1, sum(1 for _ in itertools.takewhile(lambda total: total <= self._most, sums)))
+        if kept < len(self._drawn):
+            self._limit = self._drawn[kept][0]
+            del self._drawn[kept:]
+            self._characters = sum(len(text) for _, text in self._drawn)
 
 
 @dataclass
@@ -205,15 +249,16 @@ def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverag
     backend = tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))  # a copy, without truncation and padding
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
     counts, unknown = Coverage(), Counter[str]()
-    for start in range(0, len(sample.texts), 1000):
-        texts = sample.texts[start : start + 1000]
+    drawn = sample.texts
+    for start in range(0, len(drawn), 1000):
+        texts = drawn[start : start + 1000]
         for text, encoding in zip(texts, backend.encode_batch(texts, add_special_tokens=False), strict=True):
             _count(counts, unknown, text, encoding, tokenizer.unk_token_id)
     if unknown:
         # A letter shows the language, which a mark of punctuation does not.
         counts.unknown = min(unknown, key=lambda text: (not any(map(str.isalpha, text)), -unknown[text], text))
     if backend.normalizer is not None:
-        _count_stripped(counts, backend.normalizer, Counter(word for text in sample.texts for word in text.split()))
+        _count_stripped(counts, backend.normalizer, Counter(word for text in drawn for word in text.split()))
     return counts
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
 
+CountsWords = Callable[[bool, bool | None, bool], Counter[str]]
+
 logger = logging.getLogger(__name__)
 
 
@@ -53,6 +55,7 @@ def train_wordpiece(
     limit_alphabet: int | None = None,
     progress: bool = True,
     tokenize_chinese_chars: bool = True,
+    count: CountsWords | None = None,
 ) -> list[str]:
     """Learn a vocabulary and return its pieces in the order of their ids.
 
@@ -74,6 +77,7 @@ def train_wordpiece(
             as in a vocabulary of Chinese.
         progress: show a progress bar of the merges if standard error is a terminal.
         tokenize_chinese_chars: make each CJK ideograph a word. False is for texts with spaces between their words.
+        count: counts the words in place of ``count_words``, from its last three arguments; ``texts`` are not read then.
 
     Raises:
         ValueError: a text is no string, there are no words, or ``vocab_size`` rows cannot hold the alphabet.
@@ -88,7 +92,8 @@ def train_wordpiece(
     if vocab_size <= len(LAYOUTS[layout]):
         raise UserError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
     _refuse_files(texts)
-    words, strip_accents = _words_and_accents(texts, do_lower_case, strip_accents, tokenize_chinese_chars)
+    count = count or partial(count_words, texts)
+    words, strip_accents = _words_and_accents(count, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)
     learn = partial(_learn, words, characters, vocab_size, LAYOUTS[layout], min_frequency, progress)
     pieces = learn(limit_alphabet or ALPHABET)
@@ -112,13 +117,13 @@ def train_wordpiece(
 
 
 def _words_and_accents(
-    texts: Iterable[str], do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+    count: CountsWords, do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
 ) -> tuple[Counter[str], bool | None]:
     """(the words of the texts, whether accents are stripped: None means the value of ``do_lower_case``)."""
     if not do_lower_case:
-        return count_words(texts, False, strip_accents, tokenize_chinese_chars), strip_accents
+        return count(False, strip_accents, tokenize_chinese_chars), strip_accents
     undecided = strip_accents is None
-    words = count_words(texts, True, strip_accents or False, tokenize_chinese_chars)
+    words = count(True, strip_accents or False, tokenize_chinese_chars)
     if (share := _share(words, [word for word in words if "ı" in word])) >= NEGLIGIBLE:
         logger.warning(
             "%.1f%% of the words have the letter ı, but lower-casing turns I into i, never into ı as in Turkish; "

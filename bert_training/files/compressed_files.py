@@ -24,7 +24,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from tokenization.errors import UserError
 
@@ -36,6 +36,13 @@ LIMIT = "BERT_REPRO_LARGEST_MIB"
 RATIO = 100
 WHOLE_FILE = 64
 XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB
+
+
+class ReadsLines(Protocol):
+    """What gives one line of bytes after the other, as a binary file does."""
+
+    def readline(self, size: int, /) -> bytes:
+        """The next line, or the next ``size`` bytes of it; b"" at the end."""
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -130,12 +137,17 @@ def numbered_lines(path: str | os.PathLike[str], keep_ends: bool = False) -> Ite
 
 
 def decoded_lines(
-    path: str | os.PathLike[str], stream: IO[bytes], keep_ends: bool = False
+    path: str | os.PathLike[str], stream: "ReadsLines", keep_ends: bool = False, first: int = 1
 ) -> Iterator[tuple[int, str]]:
-    """Like ``numbered_lines``, for a stream that is already open; ``path`` is used in error messages."""
-    number, most = 0, largest()
+    """Like ``numbered_lines``, for a stream that is already open.
+
+    Args:
+        path: the path, for error messages.
+        first: the number of the first line that the stream will give.
+    """
+    number, most = first - 1, largest()
     try:
-        for number, raw in enumerate(iter(lambda: stream.readline(most + 1), b""), 1):
+        for number, raw in enumerate(iter(lambda: stream.readline(most + 1), b""), first):
             if len(raw) > most:
                 raise UserError(
                     f"{path}:{number}: expected lines of at most {most:,} bytes, got a longer one; break it, or set "

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 # What to do about an error; AGAIN stands for what the caller says about starting again.
 AGAIN = "AGAIN"
@@ -44,6 +45,9 @@ class DiskError(OSError):
     def __init__(self, text: str, number: int | None):
         super().__init__(text)
         self.errno = number
+
+    def __reduce__(self) -> tuple[Any, ...]:  # OSError's own way, from one argument, would lack the number
+        return DiskError, (str(self), self.errno)
 
 
 @contextmanager

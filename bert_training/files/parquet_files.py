@@ -8,7 +8,7 @@ lie; so do the headers of the pages, by which the library takes memory (``parque
 
 import os
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.compressed_files import LIMIT, RATIO, largest
 from bert_training.files.parquet_pages import unpacked_sizes
@@ -24,7 +24,11 @@ LARGEST_PAGE = 16  # times 16 MiB; libraries write pages of 1 to 100 MiB
 
 
 def text_rows(
-    path: str | os.PathLike[str], file: IO[bytes], size: int, column: str = "text"
+    path: str | os.PathLike[str],
+    file: IO[bytes],
+    size: int,
+    column: str = "text",
+    within: tuple[int, int] | None = None,
 ) -> Iterator["pyarrow.Scalar"]:
     """Yield the value of each row.
 
@@ -33,6 +37,8 @@ def text_rows(
         file: the open file, which can seek.
         size: the bytes of the file on the disk.
         column: the name of the column of texts.
+        within: of the row groups only those whose column begins at one of these bytes, from the first number up to the
+            second; None for all.
 
     Raises:
         ValueError: there is not exactly one column of that name, or more text than the file can hold honestly; or the
@@ -52,18 +58,49 @@ def text_rows(
     claimed = max(metadata.num_rows, sum(group.total_uncompressed_size for group in groups))
     if claimed > most:
         raise _too_much(path, size, most)
+    chosen = [number for number, group in enumerate(groups) if within is None or _begins_within(group, within)]
+    groups = [groups[number] for number in chosen]
     largest_page = unpacked = 0
     for page in _page_sizes(file, groups):
         largest_page, unpacked = max(largest_page, page), unpacked + page
         if unpacked > most or page > LARGEST_PAGE * largest():
             raise _too_much(path, size, min(most, LARGEST_PAGE * largest()))
     count, rows = 0, max(1, min(ROWS, IN_MEMORY * largest() // max(1, largest_page)))
-    for batch in table.iter_batches(rows, columns=[column]):
+    for batch in table.iter_batches(rows, row_groups=chosen, columns=[column]):
         values = batch.column(0)
         count += max(values.nbytes, len(values))
         if count > most:
             raise _too_much(path, size, most)
         yield from values
+
+
+class Groups(NamedTuple):
+    """Some consecutive row groups: the rows before them, and the bytes ``start`` to ``stop`` with their text."""
+
+    rows_before: int
+    start: int
+    stop: int
+
+
+def groups_within(file: IO[bytes], column: str, within: tuple[int, int]) -> Groups:
+    """The row groups whose column of texts begins at one of the bytes ``within``, as in ``text_rows``.
+
+    Raises:
+        pyarrow.ArrowException, OSError: it is not a Parquet file, or damaged.
+    """
+    metadata = _opened(file).metadata
+    before, start, stop = 0, 0, 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        chunk = next((one for one in chunks if f"{one.path_in_schema}.".startswith(f"{column}.")), None)
+        if chunk is None:
+            continue
+        if _start(chunk) < within[0]:
+            before += group.num_rows
+        elif _begins_within(chunk, within):
+            start, stop = start or _start(chunk), max(stop, _start(chunk) + chunk.total_compressed_size)
+    return Groups(before, start, stop)
 
 
 def column_names(file: IO[bytes]) -> list[str]:
@@ -93,13 +130,22 @@ def _page_sizes(file: IO[bytes], groups: list[Any]) -> Iterator[int]:
     """The bytes of each page, unpacked; OSError if a page is outside the file or damaged."""
     length = file.seek(0, os.SEEK_END)
     for group in groups:
-        start = min(group.data_page_offset, group.dictionary_page_offset or group.data_page_offset)
+        start = _start(group)
         if start < 0 or group.total_compressed_size < 0 or start + group.total_compressed_size > length:
             raise OSError("pages are outside the file")
         try:
             yield from unpacked_sizes(file, start, group.total_compressed_size)
         except ValueError as error:
             raise OSError(str(error)) from None
+
+
+def _start(group: Any) -> int:
+    """The first byte of the column of texts in a row group."""
+    return int(min(group.data_page_offset, group.dictionary_page_offset or group.data_page_offset))
+
+
+def _begins_within(group: Any, within: tuple[int, int]) -> bool:
+    return within[0] <= _start(group) < within[1]
 
 
 def _too_much(path: str | os.PathLike[str], size: int, most: int) -> UserError:

@@ -30,7 +30,8 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from bert_training.files.json_files import parse_json
@@ -50,6 +51,22 @@ _TIMES = re.compile(r"(?:\d+:)?\d\d:\d\d[,.]\d{3} +--> +(?:\d+:)?\d\d:\d\d[,.]\d
 _HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
 
 Lines = Iterator[tuple[int, str]]
+
+
+class Reading(NamedTuple):
+    """How a text of a form is read, from its beginning or from a mark inside of it.
+
+    Attributes:
+        form: ``WIKIEXTRACTOR``, ``WIKITEXT`` or None for all other text.
+        read: from (number, line or row) to those that are text.
+        is_mark: whether a stripped line is a mark; None: reading may begin with any line.
+        behind: reading may begin with the line behind a mark, and otherwise with the mark.
+    """
+
+    form: str | None
+    read: Callable[[Lines], Lines]
+    is_mark: Callable[[str], bool] | None = None
+    behind: bool = False
 
 
 class Recognised(NamedTuple):
@@ -75,6 +92,12 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
     Raises:
         ValueError: the lines of a text file are JSON or subtitles. While the lines are read: they break the form.
     """
+    reading, everything = reading_of_lines(path, lines, rows)
+    return Recognised(reading.form, reading.read(everything))
+
+
+def reading_of_lines(path: object, lines: Iterable[tuple[int, str]], rows: bool = False) -> tuple[Reading, Lines]:
+    """How ``lines`` are read, and all of them again. Arguments and errors are those of ``recognised``."""
     lines = iter(lines)
     ahead: list[tuple[int, str]] = []
     characters = 0
@@ -85,8 +108,13 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
             break
     first = [(number, stripped) for number, text in ahead if (stripped := text.strip())][:2]
     everything = itertools.chain(ahead, lines)
+    return _reading(path, ahead, first, rows), everything
+
+
+def _reading(path: object, ahead: list[tuple[int, str]], first: list[tuple[int, str]], rows: bool) -> Reading:
+    """How a text is read whose beginning is ``ahead``, and whose first lines that are not blank are ``first``."""
     if not rows and first and _begins_with_doc(first[0][1], ahead):
-        return Recognised(WIKIEXTRACTOR, _wikiextractor(path, everything))
+        return Reading(WIKIEXTRACTOR, partial(_wikiextractor, path), lambda line: bool(_OPENED.fullmatch(line)))
     if not rows and first and all(_is_json(text) for _, text in first):
         raise UserError(
             f"{path}:{first[0][0]}: expected lines of text, got an object of JSON on each; give the file a name that "
@@ -99,10 +127,10 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
             "with its times; remove the numbers, the times and the blank lines between them"
         )
     if _is_wikitext(texts):
-        return Recognised(WIKITEXT, _wikitext(everything))
+        return Reading(WIKITEXT, _wikitext, lambda line: not line, behind=True)
     if _is_wikitext_without_blanks(texts):
-        return Recognised(WIKITEXT, _wikitext_without_blanks(everything))
-    return Recognised(None, everything if rows else _plain(path, everything))
+        return Reading(WIKITEXT, _wikitext_without_blanks)
+    return Reading(None, (lambda lines: lines) if rows else partial(_plain, path))
 
 
 def _begins_with_doc(first: str, ahead: list[tuple[int, str]]) -> bool:

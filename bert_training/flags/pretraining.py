@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
-from bert_training.flags.mixtures import check_mixtures
+from bert_training.flags.mixtures import check_mixtures, is_mixed
 from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
 from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
@@ -37,6 +37,12 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
         DATA,
         nargs="+",
+    )
+    corpus_dir: str | None = flag(
+        None,
+        "The corpus of --train_file, if bert-repro corpus has prepared it with the same tokenizer. Default: the run "
+        "prepares it.",
+        FREE,
     )
     mixture: list[float] | None = flag(
         None,
@@ -277,6 +283,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         if self.train_file and self.dataset_name:
             raise UserError("give --train_file or --dataset_name, not both")
         check_mixtures(vars(self), phases_of(vars(self)))
+        self._check_prepared()
         if self.config_name and self.model_name_or_path:
             raise UserError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.recipe == "adapt" and not self.model_name_or_path:
@@ -305,6 +312,19 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
         )
+
+    def _check_prepared(self) -> None:
+        if self.corpus_dir is None:
+            return
+        for name in ("train_file", "validation_file", "tokenizer_name"):
+            given = name == "tokenizer_name" and self.model_name_or_path
+            if not getattr(self, name) and not given:
+                raise UserError(
+                    f"--corpus_dir needs --{name}: the corpus has all of the training text, as the ids of the "
+                    "tokenizer with which it was prepared"
+                )
+        if is_mixed(vars(self)) or self.max_train_documents is not None:
+            raise UserError("--corpus_dir is one text as a whole; leave out --mixture and --max_train_documents")
 
     @property
     def new_pieces(self) -> int | None:

@@ -3,26 +3,28 @@
     corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
     corpus = Corpus.open("corpus", tokenizer)
 
-Files are streamed: the memory needed depends on the number of workers, and not on the size of the corpus or of a
-document. Only a line, or a row of a table, is in memory as a whole, and a document that the caller gives as a list. The
-ids are the same for any number of workers, and whether or not the build was interrupted.
+Files are divided into ranges of bytes (``ranges.py``), whose ids are written as shards (``shards.py``), by any number
+of processes, and joined (``join.py``). Documents that the caller yields are encoded as one stream.
+
+The memory needed depends on the number of workers, and not on the size of the corpus or of a document. Only a line, or
+a row of a table, is in memory as a whole, and a document that the caller gives as a list. The ids are the same for any
+number of workers and processes, and whether or not the build was interrupted.
 """
 
-import collections
 import contextlib
 import hashlib
 import itertools
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder
+from bert_training.files.atomic import is_occupied, make_folder, remove_folder
 from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
@@ -32,14 +34,15 @@ from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,
     CorpusWriter,
-    fingerprint_of,
     forget_progress,
     read_manifest,
 )
-from bert_training.pretraining.documents import check_encodable, check_files, read_lines, remedy_of_few
+from bert_training.pretraining.documents import check_encodable, check_files, no_text, read_lines, remedy_of_few
 from bert_training.pretraining.encoding import Encoded, encoded_chunks
-from bert_training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
+from bert_training.pretraining.join import join_shards
 from bert_training.pretraining.sentences import RULES, split_sentences
+from bert_training.pretraining.shard_plan import ShardPlan, ids_dtype, plan_of, shards_folder
+from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards
 from tokenization.coverage import Sample, coverage_of
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
@@ -48,11 +51,27 @@ from tokenization.special_tokens import text_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
 
-_CHUNK_CHARACTERS = 1 << 20
 CONTINUES = "give the same command again; building continues where it stopped"
-COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
 # Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
 Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Which documents of files a corpus has.
+
+    Attributes:
+        share: the share of documents to hold out; None: all documents are in one corpus.
+        held_out: whether the corpus has the held-out documents or the others.
+        drop_empty: leave documents without a paragraph uncounted.
+        shards: the folder of the shards, if several corpora are made of them; the caller deletes it. Default: one of
+            this corpus, which is deleted in the end.
+    """
+
+    share: float | None = None
+    held_out: bool = False
+    drop_empty: bool = False
+    shards: Path | None = None
 
 
 def build_corpus(
@@ -62,13 +81,15 @@ def build_corpus(
     num_workers: int = 1,
     *,
     fingerprint: str | None = None,
-    processes: int = 1,
     unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
+    side: Side = Side(),
+    shard_bytes: int | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
-    A build that was interrupted continues when it is started again with the same arguments.
+    A build that was interrupted continues when it is started again with the same arguments. Shards of files that other
+    processes have made (``encode_part``) are not made again.
 
     Args:
         source: files for ``read_documents``, or documents (lists of paragraphs), or an iterator of paragraphs with None
@@ -78,9 +99,10 @@ def build_corpus(
         num_workers: processes to start for encoding.
         fingerprint: any text that changes when the documents do; needed for documents that are not in a list (a
             generator, a streamed data set).
-        processes: how many processes called ``encode_part``; above 1, this call joins their parts.
-        unchanged: the files that the documents come from, if ``source`` yields documents.
+        unchanged: the files that the documents come from.
         text_column: the field of the text, if ``source`` is files.
+        side: which documents to take, if ``source`` is files.
+        shard_bytes: the bytes of a shard; by default the text decides.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
@@ -90,32 +112,27 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise UserError(f"num_workers is {num_workers}; expected at least 1")
-    lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
+    opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if is_occupied(target):
-        return _reuse(target, key)
-    rules, vocab_size = tokenizer_json(text_tokenizer(tokenizer)), len(tokenizer)
-    dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
+        return _reuse(target, opened.key)
     with explained(target, CONTINUES):
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
-        with held(_lock_of(target), busy):
+        with held(lock_of(target), busy):
             if is_occupied(target):  # by a process that has built it since the question above
-                return _reuse(target, key)
-            sample = Sample()
-            lines = sample.passing(lines)
-            with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
-                if processes > 1:
-                    collections.deque(lines, maxlen=0)  # for the sample; to read is fast, and to encode is slow
-                    parts = parts_folder(target, processes, fingerprint_of(key | {"rules": RULES}))
-                    _write(writer, joined_parts(parts, processes, writer.lines), files)
-                else:
-                    remaining = itertools.islice(lines, writer.lines, None)
-                    _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), files)
-                if writer.tokens == 0:
-                    raise UserError("the source holds no text that the tokenizer turns into tokens")
-                facts = _facts(sources, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
-                writer.finish(facts, vocab_size)
-    remove_parts(target)
+                return _reuse(target, opened.key)
+            if opened.files:
+                folder = side.shards or shards_folder(target)
+                plan = plan_of(opened.files, tokenizer, folder, text_column, side.share, shard_bytes)
+                _begin_anew(plan)
+                plan.make(num_workers)
+                opened.unchanged.check()
+                join(plan, opened, tokenizer, target, side)
+            else:
+                _encode_stream(opened, tokenizer, target, num_workers)
+    _remove_parts(target)
+    if side.shards is None:
+        remove_shards(shards_folder(target))
     return Corpus.open(target, verify=False)
 
 
@@ -130,21 +147,113 @@ def encode_part(
     fingerprint: str | None = None,
     unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
+    side: Side = Side(),
+    shard_bytes: int | None = None,
 ) -> None:
-    """Encode the part of process ``rank`` of ``world_size``.
+    """Make the shards of process ``rank`` of ``world_size``, which ``build_corpus`` then finds and joins.
 
-    ``build_corpus(..., processes=world_size)`` joins the parts. The other arguments and the errors are those of
-    ``build_corpus``. Nothing is done if the corpus already exists.
+    The other arguments and the errors are those of ``build_corpus``. Nothing is done if the corpus already exists, or
+    if ``source`` is no list of files.
     """
+    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, shard_bytes):
+        plan.make(num_workers, rank, world_size)
+
+
+def forget_other_shards(
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    output_dir: str | Path,
+    *,
+    text_column: str = "text",
+    side: Side = Side(),
+    **unused: Any,
+) -> None:
+    """Delete the shards of another text or tokenizer, before several processes call ``encode_part``."""
+    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, None):
+        _begin_anew(plan)
+
+
+def _plan_of_part(
+    source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    output_dir: str | Path,
+    text_column: str,
+    side: Side,
+    shard_bytes: int | None,
+) -> ShardPlan | None:
+    """The shards of a corpus that is to be built from files; None for every other one."""
     target = Path(output_dir)
-    lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
-    if is_occupied(target):
-        return
-    folder = parts_folder(target, world_size, fingerprint_of(key | {"rules": RULES}))
-    with explained(folder, CONTINUES):
-        write_part(
-            folder, _chunks(lines), tokenizer_json(text_tokenizer(tokenizer)), rank, world_size, num_workers, files
-        )
+    if not _are_files(source) or is_occupied(target):
+        return None
+    folder = side.shards or shards_folder(target)
+    return plan_of(check_files(source), tokenizer, folder, text_column, side.share, shard_bytes)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source.
+
+    Attributes:
+        lines: of documents; of files, they are not read.
+        files: the files; empty for documents.
+        described: what the manifest says of the source.
+        key: the key of the corpus.
+        unchanged: the files that must not change.
+    """
+
+    lines: Iterator[str | None]
+    files: list[Path]
+    described: list[dict[str, Any]]
+    key: dict[str, Any]
+    unchanged: UnchangedFiles
+
+
+def join(
+    plan: ShardPlan, opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, side: Side = Side()
+) -> None:
+    """Write the corpus from its shards; the caller holds the lock.
+
+    Raises:
+        ValueError: a shard is missing, damaged or one of another corpus, or there is no text.
+        DiskError: the corpus could not be written.
+    """
+    made_of = {"shards": plan.key, "side": [side.share, side.held_out, side.drop_empty]}
+    with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer), made_of)) as writer:
+        held_out = None if side.share is None else side.held_out
+        sample = join_shards(writer, plan.jobs, held_out, side.drop_empty)
+        paragraphs = dict.fromkeys(range(len(plan.files)), 0)
+        for job in plan.jobs:
+            for span, count in zip(job.spans, Shard(job.path).footer["paragraphs"], strict=True):
+                paragraphs[span.number] += count
+        for number, count in paragraphs.items():
+            if not count:
+                raise no_text(plan.files[number])
+        _finish(writer, opened, tokenizer, sample)
+
+
+def _begin_anew(plan: ShardPlan) -> None:
+    """Delete shards of another text or tokenizer, which an unfinished build has left."""
+    try:
+        plan.is_begun()
+    except ValueError:
+        remove_shards(plan.folder)
+
+
+def _encode_stream(opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, num_workers: int) -> None:
+    sample = Sample()
+    lines = sample.passing(opened.lines)
+    with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer))) as writer:
+        remaining = itertools.islice(lines, writer.lines, None)
+        rules = tokenizer_json(text_tokenizer(tokenizer))
+        _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), opened.unchanged)
+        _finish(writer, opened, tokenizer, sample)
+
+
+def _finish(writer: CorpusWriter, opened: Opened, tokenizer: PreTrainedTokenizerBase, sample: Sample) -> None:
+    if writer.tokens == 0:
+        raise UserError("the source holds no text that the tokenizer turns into tokens")
+    facts = _facts(opened.described, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
+    writer.finish(facts, len(tokenizer))
 
 
 def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -158,19 +267,19 @@ def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) ->
     }
 
 
-def _lock_of(target: Path) -> Path:
+def lock_of(target: Path) -> Path:
     """The file that a process locks while it builds the corpus ``target``."""
     return target.with_name(f".{target.name}.lock")
 
 
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
-    """Consecutive lines in lists of about ``_CHUNK_CHARACTERS`` characters."""
+    """Consecutive lines in lists of about ``CHUNK_CHARACTERS`` characters."""
     chunk: list[str | None] = []
     characters = 0
     for line in lines:
         chunk.append(line)
         characters += 1 if line is None else len(line)
-        if characters >= _CHUNK_CHARACTERS:
+        if characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:
@@ -179,14 +288,16 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
 
 def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: UnchangedFiles) -> None:
     """Append all chunks. Nothing is committed after a change of the files, so that no build continues from it."""
-    committed = time.monotonic()
     for size, encoded in chunks:
         writer.append(encoded.tokens, encoded.lengths, encoded.ends, lines=size)
-        if time.monotonic() - committed > COMMIT_SECONDS:
-            files.check()
-            writer.commit()
-            committed = time.monotonic()
+        writer.commit_sometimes(files.check)
     files.check()
+
+
+def _remove_parts(target: Path) -> None:
+    """Delete what earlier versions left of builds by several processes: every n-th chunk of the text."""
+    for folder in target.parent.glob(f"{target.name}.shares-*"):
+        remove_folder(folder)
 
 
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
@@ -208,8 +319,9 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             f"{remedy} or choose another folder"
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
-    remove_parts(target)
-    sweep(_lock_of(target))
+    _remove_parts(target)
+    remove_shards(shards_folder(target))
+    sweep(lock_of(target))
     return Corpus.open(target)
 
 
@@ -219,25 +331,32 @@ def _open_source(
     tokenizer: PreTrainedTokenizerBase,
     unchanged: UnchangedFiles | None,
     text_column: str,
-) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any], UnchangedFiles]:
-    """(lines of the source, its description for the manifest, key of the corpus, the files that must not change).
-
-    A line is None at the end of a document, as in ``read_lines``.
-    """
+) -> Opened:
     if isinstance(source, str | Path):
         raise UserError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
-    if _are_files(source):
-        files = check_files(source)
-        unchanged = unchanged or UnchangedFiles(files)
+    files = check_files(source) if _are_files(source) else []
+    unchanged = unchanged or UnchangedFiles(files)
+    if files and fingerprint is None:
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
-        lines = read_lines(files, text_column)
-    else:
-        lines = _lines_of(source)
-        if fingerprint is None:
-            if not isinstance(source, Sequence):
-                raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
-            fingerprint = json.dumps(list(source))
-        described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
+        return Opened(iter(()), files, described, key_of(described, tokenizer, text_column), unchanged)
+    if fingerprint is None:
+        if not isinstance(source, Sequence):
+            raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
+        fingerprint = json.dumps(list(source))
+    lines: Iterator[str | None] = iter(()) if files else _lines_of(cast("Iterable[list[str] | str | None]", source))
+    described = described_by(fingerprint)
+    return Opened(lines, files, described, key_of(described, tokenizer), unchanged)
+
+
+def described_by(fingerprint: str) -> list[dict[str, Any]]:
+    """What the manifest says of a source that has a fingerprint."""
+    return [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
+
+
+def key_of(
+    described: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, text_column: str = "text"
+) -> dict[str, Any]:
+    """The key of a corpus; ``described`` is what the manifest says of the source."""
     key = {
         "format": FORMAT,
         "sources": [part["sha256"] for part in described],
@@ -245,9 +364,9 @@ def _open_source(
     }
     if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # earlier versions took added tokens apart
         key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
-    if _are_files(source) and text_column != "text":  # the key of all others is that of earlier versions
+    if text_column != "text":  # the key of all others is that of earlier versions
         key["text_column"] = text_column
-    return lines, described, key, unchanged or UnchangedFiles([])
+    return key
 
 
 def _lines_of(documents: Iterable[list[str] | str | None]) -> Iterator[str | None]:

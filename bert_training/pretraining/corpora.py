@@ -14,9 +14,11 @@ from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import build_corpus, encode_part
+from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import lines_of_side
+from bert_training.pretraining.prepared import adopt
+from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.text import Text
 from tokenization.errors import UserError
 
@@ -77,15 +79,23 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
     def encode_parts() -> None:
         for name in names:
             encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
+        text.unchanged.check()
 
+    def begin_anew() -> None:
+        for name in names:
+            forget_other_shards(**_arguments(run, text, tokenizer, name))
+
+    if run.args.corpus_dir:
+        run.only_main(lambda: _adopt(run, text, tokenizer))
     if run.world_size > 1:
+        run.only_main(begin_anew)
         _run_together(run, encode_parts)
 
     def build_all() -> dict[str, Corpus]:
-        built = {
-            name: build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name)) for name in names
-        }
+        built = {name: build_corpus(**_arguments(run, text, tokenizer, name)) for name in names}
         text.unchanged.check()
+        if run.rank == 0:
+            remove_shards(_common_shards(run))
         return built
 
     built = run.main_first(build_all)
@@ -93,10 +103,27 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
     return Corpora(train, built.pop("validation"), dict(zip(text.held_out_by_name, built.values())))
 
 
+def _adopt(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
+    assert run.args.corpus_dir is not None
+    arguments = _arguments(run, text, tokenizer, "train")
+    sources = text.sources[: len(text.files)]
+    adopt(
+        run.args.corpus_dir,
+        arguments["output_dir"],
+        tokenizer,
+        sources,
+        run.args.text_column,
+        arguments["fingerprint"],
+    )
+
+
 def _arguments(
     run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase, name: str
 ) -> dict[str, Any]:
-    """The arguments that ``build_corpus`` and ``encode_part`` have in common, for the corpus ``name``."""
+    """The arguments that ``build_corpus`` and ``encode_part`` have in common, for the corpus ``name``.
+
+    Only files without a limit of documents are divided among the processes; the main process encodes everything else.
+    """
     args = run.args
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
     arguments = {
@@ -112,8 +139,18 @@ def _arguments(
         return arguments | {"source": files, "text_column": args.text_column}
     source = text.of_file(int(number) - 1) if number else text
     share = 0.0 if args.validation_file else args.validation_split
+    arguments |= {"fingerprint": json.dumps([source.fingerprint, share, held_out])}
+    if source.files and source.limit is None:
+        common = None if number else _common_shards(run)
+        side = Side(share or None, held_out, drop_empty=True, shards=common if share else None)
+        return arguments | {"source": source.files, "text_column": args.text_column, "side": side}
     chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
-    return arguments | {"source": chosen, "fingerprint": json.dumps([source.fingerprint, share, held_out])}
+    return arguments | {"source": chosen}
+
+
+def _common_shards(run: Run[PretrainingArguments]) -> Path:
+    """The folder of the shards from which both the training text and the held-out text are made."""
+    return run.output_dir / "corpus" / "text.shards"
 
 
 def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:

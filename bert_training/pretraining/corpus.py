@@ -13,8 +13,9 @@ killed continues. When everything is written, one rename gives the folder its fi
 import hashlib
 import json
 import os
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +31,7 @@ from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 FORMAT = 1  # increase it when the files change; bert_training/pretraining/sentences.py has a number for its rules
+COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
 _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes read at a time, so that memory stays bounded
 
@@ -201,6 +203,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest of a corpus, with a checksum of itself."""
+    write_json(folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+
+
 def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
@@ -216,9 +223,11 @@ class CorpusWriter:
         target: the folder of the finished corpus.
         key: what identifies the corpus: its format, the sources and the tokenizer.
         dtype: the type of the ids in tokens.bin.
+        made_of: what ``lines`` counts, if these are no lines; a draft that was made of something else is not continued.
 
     Attributes:
-        lines: number of lines of the source that have been appended, counting the end of a document as a line.
+        lines: number of lines of the source that have been appended, counting the end of a document as a line; or the
+            number of shards.
         tokens: number of tokens that have been written.
         sentences: number of sentences that have been written.
         closed_sentences: number of sentences before the end of the last document that has ended.
@@ -228,8 +237,9 @@ class CorpusWriter:
         ValueError: the unfinished files are damaged.
     """
 
-    def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
+    def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype, made_of: dict[str, Any] | None = None):
         self.target, self.key, self.dtype = target, key, dtype
+        self._draft_key = key | {"made_of": made_of} if made_of else key
         self.folder = target.with_name(target.name + ".building")
         refuse_link(self.folder)
         make_folder(self.folder)
@@ -253,6 +263,7 @@ class CorpusWriter:
         self.tokens = self.files["tokens"].seek(0, os.SEEK_END) // dtype.itemsize
         self.sentences = self.files["sentences"].seek(0, os.SEEK_END) // 8 - 1
         self.closed_sentences = self._last_document_end()
+        self._committed = time.monotonic()
 
     def _read_progress(self) -> dict[str, Any] | None:
         file = self.folder / "progress.json"
@@ -270,7 +281,7 @@ class CorpusWriter:
             part = self.folder / f"{name}.bin"
             if not part.is_file() or part.stat().st_size < size:
                 raise UserError(f"{part}: cut short; delete {self.folder} and build the corpus again")
-        return progress if (progress["key"], progress.get("rules")) == (self.key, RULES) else None
+        return progress if (progress["key"], progress.get("rules")) == (self._draft_key, RULES) else None
 
     def _last_document_end(self) -> int:
         self.files["documents"].flush()
@@ -301,13 +312,20 @@ class CorpusWriter:
         self.closed_sentences = int(boundaries[-1])
         self.lines += lines
 
+    def commit_sometimes(self, check: Callable[[], None] = lambda: None) -> None:
+        """Commit if the last commit is more than ``COMMIT_SECONDS`` ago; ``check`` is called before, and may raise."""
+        if time.monotonic() - self._committed > COMMIT_SECONDS:
+            check()
+            self.commit()
+            self._committed = time.monotonic()
+
     def commit(self) -> None:
         """Write everything appended so far to the disk; a build that is killed later continues from here."""
         for file in self.files.values():
             file.flush()
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
-        progress = {"key": self.key, "events": self.lines, "empty": self.empty, "bytes": sizes}
+        progress = {"key": self._draft_key, "events": self.lines, "empty": self.empty, "bytes": sizes}
         progress["rules"] = RULES
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
@@ -331,7 +349,7 @@ class CorpusWriter:
             "empty_documents": self.empty["documents"],
         }
         manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
-        write_json(self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+        write_manifest(self.folder, manifest)
         if self.target.exists():
             self.target.rmdir()  # build_corpus has checked that it is empty
         os.rename(self.folder, self.target)

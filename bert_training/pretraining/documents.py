@@ -9,9 +9,9 @@ from typing import IO, Any
 
 from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
 from bert_training.files.disk_errors import explained
-from bert_training.files.parquet_files import text_rows
+from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
-from bert_training.files.text_forms import Recognised, recognised
+from bert_training.files.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
 
 _KINDS = (".txt", ".jsonl", ".parquet")
@@ -46,12 +46,18 @@ def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterat
     for path in check_files(files):
         with open_packed(path) as stream:
             empty = True
-            form, texts = _recognised(path, stream, text_column)
-            for line in row_lines(texts, rows=kind_of(path) != ".txt" and form is None):
+            reading, texts = _read(path, stream, text_column)
+            rows = kind_of(path) != ".txt" and reading.form is None
+            for _, line in row_lines(reading.read(texts), rows):
                 empty = empty and line is None
                 yield line
         if empty:
-            raise UserError(f"{path}: holds no text; remove it from the list of files")
+            raise no_text(path)
+
+
+def no_text(path: str | Path) -> UserError:
+    """The error for a file that has no paragraph."""
+    return UserError(f"{path}: holds no text; remove it from the list of files")
 
 
 def form_of(path: Path, text_column: str = "text") -> str | None:
@@ -60,27 +66,35 @@ def form_of(path: Path, text_column: str = "text") -> str | None:
     Raises:
         ValueError: as ``read_documents`` does, if the mistake is at the beginning of the file.
     """
+    return reading_of(path, text_column).form
+
+
+def reading_of(path: Path, text_column: str = "text") -> Reading:
+    """How a file is read, by its beginning. Raises ValueError as ``form_of`` does."""
     with open_packed(path) as stream:
-        return _recognised(path, stream, text_column).form
+        return _read(path, stream, text_column)[0]
 
 
-def row_lines(texts: Iterable[tuple[int, str]], rows: bool) -> Iterator[str | None]:
-    """Paragraphs, and None at the end of each document.
+def row_lines(
+    texts: Iterable[tuple[int, str]], rows: bool, ends: bool = True
+) -> Iterator[tuple[int, str] | tuple[int, None]]:
+    """Paragraphs, each with a number, and (0, None) at the end of each document.
 
     Args:
         texts: (number, text), in which a blank text ends a document.
         rows: whether every text is a document of its own.
+        ends: whether the last text ends a document, as the last line of a file does.
     """
-    for _, text in texts:
+    for number, text in texts:
         empty = True
         for part in _PARTS.finditer(text):  # one at a time, so that a long text is not held twice
             if line := part[0].strip():
                 empty = False
-                yield line
+                yield number + part.start(), line
         if rows or empty:
-            yield None
-    if not rows:
-        yield None
+            yield 0, None
+    if ends and not rows:
+        yield 0, None
 
 
 def check_files(files: Iterable[str | Path]) -> list[Path]:
@@ -104,20 +118,31 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
     return paths
 
 
-def _recognised(path: Path, stream: IO[bytes], column: str) -> Recognised:
+def _read(path: Path, stream: IO[bytes], column: str) -> tuple[Reading, Iterator[tuple[int, str]]]:
+    """How a file is read, and its lines or rows."""
     kind = kind_of(path)
     if kind == ".txt":
-        return recognised(path, decoded_lines(path, stream))
-    return recognised(path, (_json_rows if kind == ".jsonl" else _parquet_rows)(path, stream, column), rows=True)
+        return reading_of_lines(path, decoded_lines(path, stream))
+    if kind == ".jsonl":
+        return reading_of_lines(path, json_rows(path, decoded_lines(path, stream), column), rows=True)
+    return reading_of_lines(path, parquet_rows(path, stream, column), rows=True)
 
 
-def _json_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
-    for number, line in decoded_lines(path, stream):
+def json_rows(path: Path, lines: Iterable[tuple[int, str]], column: str) -> Iterator[tuple[int, str]]:
+    """The field ``column`` of each line, with its number; ValueError if a line is no object with a string there."""
+    for number, line in lines:
         if line.strip():
             yield number, text_of_row(line.strip(), f"{path}:{number}", column)
 
 
-def _parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
+def parquet_rows(
+    path: Path, stream: IO[bytes], column: str, within: tuple[int, int] | None = None
+) -> Iterator[tuple[int, str]]:
+    """(row, text) of a Parquet file; ``within`` as in ``text_rows``.
+
+    Raises:
+        ValueError: it cannot be read, or a row has no string in the field ``column``.
+    """
     import pyarrow
 
     with tempfile.TemporaryFile() as unpacked:
@@ -127,7 +152,8 @@ def _parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[
                 with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
-            for number, row in enumerate(text_rows(path, stream, path.stat().st_size, column), 1):
+            first = 1 + (groups_within(stream, column, within).rows_before if within else 0)
+            for number, row in enumerate(text_rows(path, stream, path.stat().st_size, column, within), first):
                 try:
                     text = row.as_py()
                 except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@ The workers are started with ``subprocess`` and import only this module. A worke
 import the whole script that started it, including torch.
 """
 
+import functools
 import itertools
 import os
 import pickle
@@ -11,7 +12,7 @@ import queue
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,8 +31,11 @@ class Encoded(NamedTuple):
     tokens: np.ndarray  # (T) int32, ids of all sentences, end to end
     lengths: np.ndarray  # (S) int64, tokens in each sentence
     ends: np.ndarray  # (D) int64, for each end of a document the number of sentences before it
+    paragraphs: np.ndarray  # (D) int64, for each end of a document the number of paragraphs before it
+    size: int  # the number of paragraphs
 
 
+@functools.lru_cache(1)
 def load_backend(content: str) -> tokenizers.Tokenizer:
     """The ``tokenizers`` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
     backend = tokenizers.Tokenizer.from_str(content)
@@ -43,15 +47,17 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
     """Split ``lines``, paragraphs with None at the end of each document, into sentences and encode them."""
     sentences: list[str] = []
     ends: list[int] = []
-    for line in lines:
+    paragraphs: list[int] = []
+    for place, line in enumerate(lines):
         if line is None:
+            paragraphs.append(place - len(ends))
             ends.append(len(sentences))
         else:
             sentences.extend(split_sentences(line))
     ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
     tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-    return Encoded(tokens, lengths, np.array(ends, np.int64))
+    return Encoded(tokens, lengths, np.array(ends, np.int64), np.array(paragraphs, np.int64), len(lines) - len(ends))
 
 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
@@ -73,15 +79,16 @@ def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers
             yield len(chunk), encode_lines(backend, chunk)
         return
     with ExitStack() as stack:
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         threads = stack.enter_context(ThreadPoolExecutor(num_workers))
         for _ in range(num_workers):
-            idle.put(stack.enter_context(_Worker(content)))
+            idle.put(stack.enter_context(Worker(content)))
 
         def encode(chunk: list[str | None]) -> Encoded:
             worker = idle.get()
             try:
-                return worker.encode(chunk)
+                encoded: Encoded = worker.call(functools.partial(encode_lines, lines=chunk))
+                return encoded
             finally:
                 idle.put(worker)
 
@@ -96,10 +103,10 @@ def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers
             yield size, future.result()
 
 
-class _Worker:
-    """A process that encodes. It reads pickles from its standard input and writes pickles to its standard output."""
+class Worker:
+    """A process that encodes. It reads pickles of functions from its standard input and writes pickles of results."""
 
-    def __init__(self, content: str):
+    def __init__(self, content: str | None):
         root = str(Path(__file__).parents[2])
         program = (
             f"import sys; sys.path.insert(0, {root!r}); from bert_training.pretraining.encoding import serve; serve()"
@@ -120,24 +127,28 @@ class _Worker:
         pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
         self.process.stdin.flush()
 
-    def encode(self, chunk: list[str | None]) -> Encoded:
-        """The ids of a chunk.
+    def call(self, work: Callable[..., Any]) -> Any:
+        """What ``work`` returns in the process, called with the tokenizer; with None if there is none.
 
         Raises:
             RuntimeError: the process has died.
+            Exception: what ``work`` raises.
         """
         assert self.process.stdout is not None
         try:
-            self._send(chunk)
-            return pickle.load(self.process.stdout)
+            self._send(work)
+            result, error = pickle.load(self.process.stdout)
         except (EOFError, BrokenPipeError) as error:
             status = self.process.wait()
             raise RuntimeError(
                 f"a tokenising process ended with status {status} (-9: killed, perhaps because memory ran out); run "
                 "again with fewer workers: building continues where it stopped"
             ) from error
+        if error is not None:
+            raise error
+        return result
 
-    def __enter__(self) -> "_Worker":
+    def __enter__(self) -> "Worker":
         return self
 
     def __exit__(
@@ -149,13 +160,28 @@ class _Worker:
 
 
 def serve() -> None:
-    """The main function of a worker: encode chunks until standard input ends."""
+    """The main function of a worker: do what comes from standard input until it ends."""
     receive, send = sys.stdin.buffer, sys.stdout.buffer
-    backend = load_backend(pickle.load(receive))
+    content = pickle.load(receive)
+    backend = content and load_backend(content)
     while True:
         try:
-            chunk = pickle.load(receive)
+            work = pickle.load(receive)
         except EOFError:
             return
-        pickle.dump(encode_lines(backend, chunk), send, pickle.HIGHEST_PROTOCOL)
+        try:
+            answer = pickle.dumps((work(backend), None), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            answer = _pickled_error(error)
+        send.write(answer)
         send.flush()
+
+
+def _pickled_error(error: Exception) -> bytes:
+    """An error as an answer; one that cannot be pickled as a RuntimeError with its text."""
+    try:
+        answer = pickle.dumps((None, error))
+        pickle.loads(answer)
+    except Exception:
+        answer = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+    return answer

@@ -14,11 +14,67 @@ from typing import IO
 from bert_training.files.disk_errors import explained
 
 _IN_MEMORY = 1 << 22  # bytes
+_POLYNOMIAL = 0xEDB88320  # of CRC-32, with the lowest power in the highest bit
+_X_TO_THE_8TH = 1 << 23
 
 
 def continued(checksum: int | None, line: str) -> int:
     """The CRC-32 of a document up to ``line``, from that of the lines before it; None before the first line."""
     return zlib.crc32(line.encode() if checksum is None else f"\n{line}".encode(), checksum or 0)
+
+
+class Piece:
+    """The CRC-32 (``continued``) of some consecutive lines of a document, from which that of the whole can be made.
+
+    Attributes:
+        lines: the number of lines.
+        checksum: their CRC-32.
+        size: their bytes in UTF-8, and one byte between two lines.
+    """
+
+    __slots__ = ("checksum", "lines", "size")
+
+    def __init__(self, lines: int = 0, checksum: int = 0, size: int = 0):
+        self.lines, self.checksum, self.size = lines, checksum, size
+
+    def add(self, line: str) -> None:
+        """Add the next line."""
+        data = line.encode() if not self.lines else f"\n{line}".encode()
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.size += len(data)
+        self.lines += 1
+
+    def then(self, other: "Piece") -> "Piece":
+        """This piece and the one behind it as one piece."""
+        if not self.lines or not other.lines:
+            return self if self.lines else other
+        begun = zlib.crc32(b"\n", self.checksum)
+        checksum = _behind_zeros(begun, other.size) ^ other.checksum
+        return Piece(self.lines + other.lines, checksum, self.size + 1 + other.size)
+
+    def facts(self) -> list[int]:
+        """The arguments that make the piece again."""
+        return [self.lines, self.checksum, self.size]
+
+
+def _behind_zeros(checksum: int, count: int) -> int:
+    """What the CRC-32 of some bytes adds to that of ``count`` bytes behind them: checksum times x^(8 count)."""
+    power, factor = _X_TO_THE_8TH, checksum
+    while count:
+        if count & 1:
+            factor = _product(factor, power)
+        power, count = _product(power, power), count >> 1
+    return factor
+
+
+def _product(one: int, other: int) -> int:
+    """The product of two polynomials over GF(2) modulo that of CRC-32; the highest bit is that of x^0."""
+    found = 0
+    for place in range(31, -1, -1):
+        if one >> place & 1:
+            found ^= other
+        other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
+    return found
 
 
 def in_share(checksum: int | None, share: float) -> bool:

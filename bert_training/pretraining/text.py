@@ -4,9 +4,11 @@ import copy
 import hashlib
 import itertools
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -31,7 +33,9 @@ from bert_training.pretraining.documents import (
 )
 from bert_training.pretraining.held_out import continued, in_share
 from bert_training.pretraining.sentences import split_sentences
+from bert_training.pretraining.word_counts import count_words_of_files
 from tokenization.errors import UserError
+from tokenization.train_wordpiece import CountsWords
 
 Result = TypeVar("Result")
 _SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
@@ -176,6 +180,13 @@ class Text:
                 break
         self.unchanged.check()
 
+    def word_counter(self) -> CountsWords | None:
+        """What counts the words of the files in several processes; None if the text must be read as a stream."""
+        if not self.files or self.limit is not None:
+            return None
+        workers = os.cpu_count() or 1  # the other processes of the run wait
+        return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
+
     def note_forms(self) -> None:
         """Find the files that are read as articles of Wikipedia (``bert_training/files/text_forms.py``).
 
@@ -190,10 +201,11 @@ class Text:
         name = self.args.dataset_name
         assert name is not None
         form, rows = recognised(f"--dataset_name {name}", _hub_rows(self.args), rows=True)
+        lines = (line for _, line in row_lines(rows, rows=form is None))
         if form is None:
-            return row_lines(rows, rows=True)
+            return lines
         self.forms[name] = form
-        return without_empty(row_lines(rows, rows=False))
+        return without_empty(lines)
 
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:

@@ -7,17 +7,24 @@ bert-repro vocabulary --extend MODEL --extend_vocab words.txt --output_dir exten
 If MODEL has weights, the folder gets them too, with rows for the new pieces.
 """
 
+import logging
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.text_files import FORMS, read_texts
 from bert_training.flags.parsing import command_parser
+from bert_training.pretraining.documents import check_files, form_of
+from bert_training.pretraining.word_counts import count_words_of_files
+from bert_training.tools.corpus import usable_cores
 from bert_training.tools.extension import add_extension_flags, extend_from_flags
 from tokenization.extend_vocabulary import UNUSED
 from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
+
+logger = logging.getLogger(__name__)
 
 
 def learn_vocabulary(
@@ -26,6 +33,7 @@ def learn_vocabulary(
     *,
     text_column: str = "text",
     progress: bool = True,
+    num_workers: int = 1,
     **settings: Any,
 ) -> list[str]:
     """Learn a vocabulary from files and return its pieces in the order of their ids.
@@ -35,6 +43,7 @@ def learn_vocabulary(
         vocab_size: number of rows of the vocabulary, including special and unused ones.
         text_column: the name of the field of the text in .jsonl and .parquet files.
         progress: show progress bars if standard error is a terminal.
+        num_workers: processes that count words; with 1 this process does. The vocabulary is the same.
         settings: further arguments of ``train_wordpiece``, such as ``output_dir``.
 
     Raises:
@@ -42,7 +51,14 @@ def learn_vocabulary(
         OSError: the tokenizer could not be written.
     """
     paths = [files] if isinstance(files, str | os.PathLike) else files
-    return train_wordpiece(read_texts(paths, progress, text_column), vocab_size, progress=progress, **settings)
+    if num_workers == 1:
+        return train_wordpiece(read_texts(paths, progress, text_column), vocab_size, progress=progress, **settings)
+    checked = check_files(map(Path, paths))
+    for path in checked:
+        if form := form_of(path, text_column):
+            logger.warning("%s: read as %s", path, form)
+    count = partial(count_words_of_files, checked, text_column=text_column, num_workers=num_workers, progress=progress)
+    return train_wordpiece((), vocab_size, progress=progress, count=count, **settings)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -82,7 +98,12 @@ def main(argv: list[str] | None = None) -> None:
         choices=("true", "false"),
         help="make each CJK ideograph a word; false: for texts with spaces between their words. Default: true",
     )
+    parser.add_argument(
+        "--num_workers", "--num-workers", type=int, help="processes that count words; default: the cores it may use"
+    )
     args = parser.parse_args(argv)
+    if args.num_workers is not None and args.num_workers < 1:
+        parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
     if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
     if args.extend is not None:
@@ -109,6 +130,7 @@ def main(argv: list[str] | None = None) -> None:
         min_frequency=2 if args.min_frequency is None else args.min_frequency,
         limit_alphabet=args.limit_alphabet,
         tokenize_chinese_chars=args.tokenize_chinese_chars != "false",
+        num_workers=args.num_workers or usable_cores(),
     )
     unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
     part = f" ({unused} of them [unused])" if unused else ""

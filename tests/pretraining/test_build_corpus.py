@@ -9,15 +9,18 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from bert_training.flags.objectives import OBJECTIVES
 from bert_training.pretraining import build_corpus as corpus_module
-from bert_training.pretraining import encoding
+from bert_training.pretraining import corpus as corpus_files
+from bert_training.pretraining import encoding, parallel_encoding
 from bert_training.pretraining.build_corpus import Corpus, build_corpus, check_text, encode_part
 from bert_training.pretraining.corpus import CorpusWriter
+from bert_training.pretraining.ranges import plan_shards
 from bert_training.pretraining.sentences import split_sentences
 from tests.helpers.repository import ROOT
 from tests.helpers.small_corpora import DOCUMENTS, TEXT, data_bytes, make_tokenizer, random_documents
@@ -67,7 +70,7 @@ def test_a_large_vocabulary_takes_32_bits(tmp_path):
 
 
 def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARACTERS", 200)
     documents = random_documents(40)
     with_one = build_corpus(documents, tokenizer, tmp_path / "one", num_workers=1)
     with_two = build_corpus(documents, tokenizer, tmp_path / "two", num_workers=2)
@@ -79,9 +82,9 @@ def test_a_text_of_one_chunk_starts_no_worker(tmp_path, tokenizer, monkeypatch):
     def started(content):
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr(encoding, "_Worker", started)
+    monkeypatch.setattr(encoding, "Worker", started)
     assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "one", num_workers=2).num_documents == 2
-    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 20)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARACTERS", 20)
     with pytest.raises(AssertionError, match="a worker was started"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "more", num_workers=2)
 
@@ -90,77 +93,92 @@ class Interrupted(Exception):
     pass
 
 
+@pytest.fixture
+def files(tmp_path):
+    """Two files of random documents."""
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for seed, path in enumerate(paths):
+        path.write_text("\n\n".join("\n".join(document) for document in random_documents(30, seed)))
+    return paths
+
+
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, monkeypatch, world_size):
-    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
-    documents = random_documents(40)
-    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, files, monkeypatch, world_size):
+    alone = build_corpus(files, tokenizer, tmp_path / "alone")
     encode, encoded = encoding.encode_lines, []
     monkeypatch.setattr(encoding, "encode_lines", lambda *arguments: encoded.append(arguments) or encode(*arguments))
-    chunks = len(list(corpus_module._chunks(corpus_module._lines_of(documents))))
+    shards = len(plan_shards(files, 500))
+    assert shards > 10
     for rank in range(world_size):
         encoded.clear()
-        encode_part(documents, tokenizer, tmp_path / "c", rank, world_size)
-        assert len(encoded) == len(range(rank, chunks, world_size))  # The process encoded its own part and no more.
+        encode_part(files, tokenizer, tmp_path / "c", rank, world_size, shard_bytes=500)
+        assert len(encoded) == len(range(rank, shards, world_size))  # The process encoded its own part and no more.
     encoded.clear()
-    together = build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
+    together = build_corpus(files, tokenizer, tmp_path / "c", shard_bytes=500)
     assert encoded == []
     assert data_bytes(together.path) == data_bytes(alone.path)
     assert together.manifest == alone.manifest
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
-    encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "alone", "b.txt", "c"]
+    encode_part(files, tokenizer, tmp_path / "c", 0, world_size)  # The corpus is there.
+    (tmp_path / "c.shares-9-left").mkdir()  # by an earlier version that was killed when the corpus was complete
+    (tmp_path / "c.shards").mkdir()  # by this one
+    build_corpus(files, tokenizer, tmp_path / "c")
     assert encoded == []
-    (tmp_path / "c.shares-9-left").mkdir()  # by a process that was killed when the corpus was complete
-    build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "alone", "b.txt", "c"]
 
 
-@pytest.mark.parametrize("cut", [1, 40, 300])
-def test_interrupted_encoding_and_interrupted_joining_of_parts_go_on(tmp_path, tokenizer, monkeypatch, cut):
-    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
-    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
-    documents = random_documents(40)
-    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
-    for rank in range(2):
-        encode_part(documents, tokenizer, tmp_path / "c", rank, 2)
-    (part,) = tmp_path.glob("c.shares-2-*/part-1.bin")
-    whole = part.read_bytes()
-    part.write_bytes(whole[:-cut])
-    encode_part(documents, tokenizer, tmp_path / "c", 1, 2)
-    assert part.read_bytes() == whole
+def test_an_interrupted_join_goes_on(tmp_path, tokenizer, files, monkeypatch):
+    monkeypatch.setattr(corpus_files, "COMMIT_SECONDS", -1.0)
+    alone = build_corpus(files, tokenizer, tmp_path / "alone")
     append, appended = CorpusWriter.append, []
 
-    def append_some(self, *arguments, **more):
-        if len(appended) == 7:
-            raise Interrupted
-        appended.append(arguments)
-        append(self, *arguments, **more)
+    def append_until(limit):
+        def append_some(self, *arguments, **more):
+            if len(appended) == limit:
+                raise Interrupted
+            appended.append(arguments)
+            append(self, *arguments, **more)
 
-    monkeypatch.setattr(CorpusWriter, "append", append_some)
-    with pytest.raises(Interrupted):
-        build_corpus(documents, tokenizer, tmp_path / "c", processes=2)
-    monkeypatch.setattr(CorpusWriter, "append", append)
-    assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", processes=2).path) == data_bytes(alone.path)
+        monkeypatch.setattr(CorpusWriter, "append", append_some)
+
+    for limit in (7, 12):
+        append_until(limit)
+        with pytest.raises(Interrupted):
+            build_corpus(files, tokenizer, tmp_path / "c", shard_bytes=500)
+    append_until(None)
+    assert build_corpus(files, tokenizer, tmp_path / "c", shard_bytes=500).manifest == alone.manifest
+    assert len(appended) == len(plan_shards(files, 500))  # None was appended twice.
+    assert data_bytes(tmp_path / "c") == data_bytes(alone.path)
 
 
-def test_parts_of_another_text_are_not_used(tmp_path, tokenizer):
-    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
-    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
-    with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
-        build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", processes=2)
+def test_an_unfinished_build_of_an_earlier_version_is_not_mixed_in(tmp_path, tokenizer, files):
+    """It counted lines of the text, and this one counts shards."""
+    alone = build_corpus(files, tokenizer, tmp_path / "alone")
+    writer = CorpusWriter(tmp_path / "c", alone.manifest["key"], np.dtype("<u2"))
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
+    writer.commit()
+    writer.close()
+    assert build_corpus(files, tokenizer, tmp_path / "c", shard_bytes=500).manifest == alone.manifest
+
+
+def test_shards_of_another_text_are_not_used(tmp_path, tokenizer, files):
+    encode_part(files, tokenizer, tmp_path / "c", 0, 2, shard_bytes=500)
+    alone = build_corpus(files[:1], tokenizer, tmp_path / "alone")
+    assert build_corpus(files[:1], tokenizer, tmp_path / "c", shard_bytes=500).manifest == alone.manifest
+    assert not (tmp_path / "c.shards").exists()
 
 
 def test_a_worker_that_dies_is_reported(tokenizer):
-    with encoding._Worker(tokenizer_json(tokenizer)) as worker:
-        assert worker.encode(["the dog", None]).lengths.tolist() == [2]
+    with encoding.Worker(tokenizer_json(tokenizer)) as worker:
+        assert worker.call(partial(encoding.encode_lines, lines=["the dog", None])).lengths.tolist() == [2]
         worker.process.kill()
         with pytest.raises(RuntimeError, match=r"ended with status -9 .* run again with fewer workers"):
-            worker.encode(["the dog"])
+            worker.call(partial(encoding.encode_lines, lines=["the dog"]))
 
 
 def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
-    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARACTERS", 200)
+    monkeypatch.setattr(corpus_files, "COMMIT_SECONDS", -1.0)
     documents = random_documents(40)
     whole = build_corpus(documents, tokenizer, tmp_path / "whole")
     encode, encoded = encoding.encode_lines, []
@@ -295,13 +313,11 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     assert int(done.stdout) > 50
 
 
-@pytest.mark.parametrize("when", [1, 2])
-def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokenizer, monkeypatch, when):
-    """Neither at the end nor at a commit, from which the next start would continue."""
+def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokenizer, monkeypatch):
+    """Nor a shard, with which the next start would continue."""
     file = tmp_path / "text.txt"
     file.write_text("One dog. Two dogs.\n\nA cat. Two cats.\n")
-    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0 if when == 1 else 100.0)
-    original = corpus_module.encoded_chunks
+    original = parallel_encoding.encoded_chunks
 
     def changed(*values):
         for part in original(*values):
@@ -309,10 +325,10 @@ def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokeniz
                 text.write("\nA bird.\n")
             yield part
 
-    monkeypatch.setattr(corpus_module, "encoded_chunks", changed)
+    monkeypatch.setattr(parallel_encoding, "encoded_chunks", changed)
     with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
         build_corpus([file], tokenizer, tmp_path / "c")
-    assert not (tmp_path / "c").exists() and not (tmp_path / "c.building" / "progress.json").exists()
+    assert not (tmp_path / "c").exists() and not any((tmp_path / "c.shards").iterdir())
 
 
 def test_the_field_of_the_text_is_part_of_the_key(tmp_path):

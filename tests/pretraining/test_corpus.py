@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from bert_training.files.unchanged import UnchangedFiles
-from bert_training.pretraining.build_corpus import Corpus, build_corpus
+from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
 from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.parallel_encoding import write_part
 from bert_training.pretraining.sentences import RULES
 from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
-from tokenization.fingerprint import tokenizer_json
 
 
 @pytest.fixture(scope="module")
@@ -172,15 +169,14 @@ def test_an_unfinished_corpus_is_not_continued_through_a_link(tmp_path, name):
     assert {path: path.is_file() and path.read_bytes() for path in (tmp_path / "outside").rglob("*")} == before
 
 
-@pytest.mark.parametrize("name", ["parts", "parts/part-0.bin"])
-def test_a_part_is_not_written_through_a_link(tmp_path, tokenizer, name):
-    (tmp_path / "parts").mkdir()
+@pytest.mark.parametrize("name", ["c.shards", "c.shards/shard-00000.bin"])
+def test_a_shard_is_not_written_through_a_link(tmp_path, tokenizer, name):
+    (tmp_path / "a.txt").write_text("The dog.\n")
     (tmp_path / "outside" / "folder").mkdir(parents=True)
     (tmp_path / "outside" / "file").write_text("precious")
-    if name == "parts":
-        (tmp_path / name).rmdir()
-    (tmp_path / name).symlink_to(tmp_path / "outside" / ("folder" if name == "parts" else "file"))
-    with pytest.raises(ValueError, match=rf"{name}: is a link to .*outside"):
-        write_part(tmp_path / "parts", iter([["a"]]), tokenizer_json(tokenizer), 0, 1, 1, UnchangedFiles([]))
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "outside" / ("file" if name.endswith("bin") else "folder"))
+    with pytest.raises(ValueError, match=r"c\.shards: is a link to .*outside|shard-00000\.bin: expected a whole shard"):
+        encode_part([tmp_path / "a.txt"], tokenizer, tmp_path / "c", 0, 1)
     assert sorted(path.name for path in (tmp_path / "outside").rglob("*")) == ["file", "folder"]
     assert (tmp_path / "outside" / "file").read_text() == "precious"

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from transformers import AutoTokenizer
 
-from bert_training.pretraining import build_corpus, corpus
+from bert_training.pretraining import build_corpus, corpus, parallel_encoding
 
-build_corpus.COMMIT_SECONDS = 0.0
+corpus.COMMIT_SECONDS = 0.0
 
 
 def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int, int]:
@@ -52,14 +52,14 @@ def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int,
             encoded += size
             yield size, ids
 
-    original, encode = corpus.CorpusWriter.finish, build_corpus.encoded_chunks
-    corpus.CorpusWriter.finish, build_corpus.encoded_chunks = finish, encoded_chunks
+    original, encode = corpus.CorpusWriter.finish, parallel_encoding.encoded_chunks
+    corpus.CorpusWriter.finish, parallel_encoding.encoded_chunks = finish, encoded_chunks
     sys.settrace(calls)
     try:
         build_corpus.build_corpus([folder / "text.txt"], tokenizer, folder / target)
     finally:
         sys.settrace(None)
-        corpus.CorpusWriter.finish, build_corpus.encoded_chunks = original, encode
+        corpus.CorpusWriter.finish, parallel_encoding.encoded_chunks = original, encode
     return passed, encoded
 
 

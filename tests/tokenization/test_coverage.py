@@ -126,11 +126,32 @@ def test_a_sample_is_spread_over_the_whole_text():
     sample = Sample(1000)
     for number in range(10_000):
         sample.add(f"{number:010}")
-    numbers = [int(text) for text in sample.texts]
-    assert 30 <= len(numbers) <= 100
-    assert numbers[0] == 0 and numbers[-1] > 9500
-    assert {second - first for first, second in pairwise(numbers)} == {243}
-    assert {number % 2 for number in numbers} == {0, 1}  # texts that alternate between two kinds
+    numbers = sorted(int(text) for text in sample.texts)
+    assert len(numbers) == 100
+    gaps = [second - first for first, second in pairwise([0, *numbers, 10_000])]
+    assert max(gaps) < 200
+    assert 40 <= sum(number % 2 for number in numbers) <= 60  # texts that alternate between two kinds
+
+
+@pytest.mark.parametrize("below", [1 << 64, 1 << 62, 1 << 40])
+def test_samples_of_parts_make_that_of_the_whole(below):
+    """In any order; and if no text has a hash below the limit, the one with the lowest is drawn."""
+    rng = random.Random(1)
+    places = rng.sample(range(1 << 40), 500)
+    texts = {place: f"{place} " + "x" * rng.randrange(200) for place in places}
+    whole = Sample(5000, below)
+    for place, text in texts.items():
+        whole.add(text, place)
+    assert len(whole.texts) == 1 if below == 1 << 40 else sum(map(len, whole.texts)) <= 5000
+    for _ in range(20):
+        rng.shuffle(places)
+        parts = [Sample(5000, below) for _ in range(rng.randrange(1, 9))]
+        for place in places:
+            rng.choice(parts).add(texts[place], place)
+        joined = Sample(5000, below)
+        for part in parts:
+            joined.merge(part.drawn)
+        assert joined.drawn == whole.drawn
 
 
 def test_a_sample_is_bounded_in_one_text_as_well():

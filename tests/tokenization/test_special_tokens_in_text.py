@@ -68,10 +68,11 @@ def of_pretraining(tokenizer, tmp_path):
 
 
 def of_pretraining_in_two_processes(tokenizer, tmp_path):
-    documents, folder = [[f"old {MARKS}"]], tmp_path / "corpus"
+    file, folder = tmp_path / "text.txt", tmp_path / "corpus"
+    file.write_text(f"old {MARKS}\n")
     for rank in range(2):
-        encode_part(documents, tokenizer, folder, rank, 2)
-    corpus = build_corpus(documents, tokenizer, folder, processes=2)
+        encode_part([file], tokenizer, folder, rank, 2)
+    corpus = build_corpus([file], tokenizer, folder)
     return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
 
 

@@ -13,10 +13,14 @@ import pytest
 from transformers import AutoTokenizer
 
 from bert_training.__main__ import main as bert_repro
+from bert_training.files.text_files import read_texts
+from bert_training.pretraining import ranges
+from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.vocabulary import learn_vocabulary, main
 from tests.helpers.repository import ROOT
+from tests.helpers.texts_of_all_kinds import write_all
 from tokenization import load_vocab
-from tokenization.train_wordpiece import train_wordpiece
+from tokenization.train_wordpiece import count_words, train_wordpiece
 
 LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"] * 3
 ROWS = "".join(json.dumps({"id": 1, "text": line}) + "\n" for line in LINES)
@@ -112,3 +116,24 @@ def test_case_and_accents_have_flags(tmp_path):
         folder = tmp_path / str(number)
         main([*command, *flags, "--output_dir", str(folder)])
         assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_are_counted_by_ranges_as_in_one_process(tmp_path, workers):
+    files = write_all(tmp_path)
+    rules = (True, False, True)
+    counted = count_words_of_files(files, *rules, num_workers=workers, shard_bytes=700, progress=False)
+    assert counted == count_words(read_texts(files, progress=False), *rules)
+
+
+def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
+    (tmp_path / "text").mkdir()
+    files = write_all(tmp_path / "text")
+    for workers in (1, 2):
+        learn_vocabulary(files, 400, num_workers=workers, progress=False, output_dir=tmp_path / str(workers))
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "12")
+    assert one == two
+    (tmp_path / "text" / "a.txt").write_text("good\n" * 900 + "\n\0\n")
+    with pytest.raises(ValueError, match=r"a\.txt:902: holds a NUL byte"):
+        learn_vocabulary(files, 400, num_workers=2, progress=False)

@@ -24,7 +24,7 @@ FILES = [
     "bert_training.files.locks",
     "bert_training.engine.checkpoint",
 ]
-CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "parallel_encoding")]
+CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "shards", "join")]
 SCRIPT = [
     "run_pretraining",
     "bert_training.engine.output_folder",
@@ -40,7 +40,7 @@ EDGES = {
     "bert_training.engine.run:Run.write_facts": (1,),
     "bert_training.engine.run:Run.finish": (1,),
     "bert_training.pretraining.corpus:CorpusWriter.finish": (1, 2),
-    "bert_training.pretraining.build_corpus:remove_parts": (1, 2),
+    "bert_training.pretraining.build_corpus:_remove_parts": (1, 2),
     "os:replace": tuple(range(1, 13)),
 }
 
