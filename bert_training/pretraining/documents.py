@@ -5,25 +5,32 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from bert_training.files.arrow_files import arrow_rows
+from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, open_packed
 from bert_training.files.disk_errors import explained
 from bert_training.files.parquet_files import text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Recognised, recognised
+from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
+from bert_training.files.text_paths import files_of
 from tokenization.errors import UserError
 
-_KINDS = (".txt", ".jsonl", ".parquet")
+if TYPE_CHECKING:
+    import pyarrow
+
 _PARTS = re.compile(r"[^\n]+")
 
 
 def read_documents(files: Iterable[str | Path], text_column: str = "text") -> Iterator[list[str]]:
     """Yield the documents of ``files`` in order, each as the list of its paragraphs (stripped, non-empty lines).
 
-    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl and .parquet files
-    the field ``text_column`` of each row is a document, and its lines are paragraphs. The output of WikiExtractor and
-    wikitext are read as their articles (``form_of``). Each file may be compressed (.xz, .gz). All text is UTF-8.
+    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl, .parquet and
+    .arrow files the field ``text_column`` of each row is a document, and its lines are paragraphs. The output of
+    WikiExtractor and wikitext are read as their articles (``form_of``). Each file but .arrow may be compressed
+    (``compressed_files.py: PACKED``). All text is UTF-8. Instead of a file, an entry may be a folder, a pattern or a
+    URL (``bert_training/files/text_paths.py``).
 
     Raises:
         ValueError: a file is missing, empty, of an unknown kind or damaged, or it has bytes that are not UTF-8 or a
@@ -47,7 +54,7 @@ def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterat
         with open_packed(path) as stream:
             empty = True
             form, texts = _recognised(path, stream, text_column)
-            for line in row_lines(texts, rows=kind_of(path) != ".txt" and form is None):
+            for line in row_lines(texts, rows=text_kind(path) != ".txt" and form is None):
                 empty = empty and line is None
                 yield line
         if empty:
@@ -84,31 +91,30 @@ def row_lines(texts: Iterable[tuple[int, str]], rows: bool) -> Iterator[str | No
 
 
 def check_files(files: Iterable[str | Path]) -> list[Path]:
-    """``files`` as paths.
+    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for.
 
     Raises:
-        ValueError: there are none, or one is missing, empty or of an unknown kind.
+        ValueError: there are none, one is given twice, or one is missing, empty or of an unknown kind.
     """
-    paths = [Path(file) for file in files]
+    paths = files_of(files)
     if not paths:
         raise UserError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:
-        if path.is_dir():
-            raise UserError(f"{path}: expected a file, got a folder; name the files in it")
         if not path.is_file():
             raise UserError(f"{path}: no such file")
-        if kind_of(path) not in _KINDS:
-            raise UserError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
+        if not has_text(path):
+            raise UserError(f"{path}: unknown kind; expected {EXPECTED}")
         if path.stat().st_size == 0:
             raise UserError(f"{path}: is empty; remove it from the list of files")
     return paths
 
 
 def _recognised(path: Path, stream: IO[bytes], column: str) -> Recognised:
-    kind = kind_of(path)
+    kind = text_kind(path)
     if kind == ".txt":
         return recognised(path, decoded_lines(path, stream))
-    return recognised(path, (_json_rows if kind == ".jsonl" else _parquet_rows)(path, stream, column), rows=True)
+    readers = {".jsonl": _json_rows, ".parquet": _parquet_rows, ".arrow": _arrow_rows}
+    return recognised(path, readers[kind](path, stream, column), rows=True)
 
 
 def _json_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
@@ -127,17 +133,32 @@ def _parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[
                 with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
-            for number, row in enumerate(text_rows(path, stream, path.stat().st_size, column), 1):
-                try:
-                    text = row.as_py()
-                except UnicodeDecodeError as error:
-                    raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
-                yield number, check_string(text, f"{path}: row {number}", column)
+            yield from _texts_of(path, text_rows(path, stream, path.stat().st_size, column), column)
         except DAMAGE as error:
             raise damage_error(path, error) from error
         except (pyarrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+
+
+def _arrow_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
+    import pyarrow
+
+    try:
+        yield from _texts_of(path, arrow_rows(path, stream, column), column)
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length asks for any amount of memory
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a readable stream of Arrow ({reason}); save the data set again") from error
+
+
+def _texts_of(path: Path, rows: Iterable["pyarrow.Scalar"], column: str) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of the rows of a table."""
+    for number, row in enumerate(rows, 1):
+        try:
+            text = row.as_py()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+        yield number, check_string(text, f"{path}: row {number}", column)
 
 
 def check_string(text: Any, where: str, column: str) -> str:
