@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ def build_corpus(
     processes: int = 1,
     unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
+    notes: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
@@ -81,6 +82,7 @@ def build_corpus(
         processes: how many processes called ``encode_part``; above 1, this call joins their parts.
         unchanged: the files that the documents come from, if ``source`` yields documents.
         text_column: the field of the text, if ``source`` is files.
+        notes: what the manifest is to say besides.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
@@ -114,6 +116,7 @@ def build_corpus(
                 if writer.tokens == 0:
                     raise UserError("the source holds no text that the tokenizer turns into tokens")
                 facts = _facts(sources, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
+                facts |= notes or {}
                 writer.finish(facts, vocab_size)
     remove_parts(target)
     return Corpus.open(target, verify=False)

@@ -83,7 +83,10 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
 
     def build_all() -> dict[str, Corpus]:
         built = {
-            name: build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name)) for name in names
+            name: build_corpus(
+                processes=run.world_size, notes=_notes(text, name), **_arguments(run, text, tokenizer, name)
+            )
+            for name in names
         }
         text.unchanged.check()
         return built
@@ -108,12 +111,26 @@ def _arguments(
     kind, _, number = name.partition("-")
     held_out = kind == "validation"
     if held_out and args.validation_file:
-        files = [args.validation_file[int(number) - 1]] if number else args.validation_file
+        files = [*text.held_out_by_name.values()][int(number) - 1] if number else text.held_out_files
         return arguments | {"source": files, "text_column": args.text_column}
-    source = text.of_file(int(number) - 1) if number else text
+    source = _source(text, number)
     share = 0.0 if args.validation_file else args.validation_split
     chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
     return arguments | {"source": chosen, "fingerprint": json.dumps([source.fingerprint, share, held_out])}
+
+
+def _source(text: Text, number: str) -> Text:
+    """The training text, or with a number, from 1, that of one entry of a mixture."""
+    return text.of_file(int(number) - 1) if number else text
+
+
+def _notes(text: Text, name: str) -> dict[str, Any]:
+    """What the manifest of the corpus ``name`` says besides: what was left out of the text that it is taken from."""
+    kind, _, number = name.partition("-")
+    if kind == "validation" and text.args.validation_file:
+        return {}
+    counts = _source(text, number).left_out()
+    return {"deduplicated": counts} if counts else {}
 
 
 def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
