@@ -52,6 +52,7 @@ class Text:
         held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
             letters, digits and _ only.
         remarks: sentences about files in folders that are not read.
+        stands_for_more: whether one of the entries is not simply the path of a file.
         repeated: what is left out by --deduplicate, once ``find_repeated`` has found it.
         parts: which of the parts that ``find_repeated`` read are this text: from the first to before the second (None:
             to the end).
@@ -79,7 +80,9 @@ class Text:
         held_out = self.held_out_files = _checked(held_out_entries)
         names = names_of_results([entry.given for entry in held_out_entries])
         self.held_out_by_name = {name: entry.files for name, entry in zip(names, held_out_entries)}
-        self.remarks = [remark for entry in (*self.entries, *held_out_entries) for remark in entry.remarks()]
+        every = [*self.entries, *held_out_entries]
+        self.stands_for_more = any([str(path) for path in entry.files] != [entry.given] for entry in every)
+        self.remarks = [remark for entry in every for remark in entry.remarks()]
         self.forms: dict[str, str] = {}
         self.unchanged = UnchangedFiles([*self.files, *held_out])
         digests = [self.unchanged.sha256(path) for path in self.files]
@@ -270,6 +273,9 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     for name, form in text.forms.items():
         run.say(f"{name} is read as {form}")
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
+    if text.stands_for_more:
+        held_out = {"validation": text.held_out_name} if text.held_out_files else {}
+        run.add_facts(text_names={"train": text.name, **held_out})
     return text
 
 
