@@ -18,7 +18,7 @@ from bert_training.files.text_kinds import has_text, text_kind
 from bert_training.files.text_paths import entries_of
 from tokenization.errors import UserError
 
-FORMS = ".txt or .jsonl, also .xz, .gz, .bz2 and .zst of these, .parquet, or .arrow"
+FORMS = ".txt, .jsonl, one of them as .xz, .gz, .bz2 or .zst, .parquet or .arrow"
 TABLES = (".parquet", ".arrow")
 
 logger = logging.getLogger(__name__)

@@ -109,7 +109,8 @@ def expand(given: str | os.PathLike[str]) -> Entry:
     elif is_pattern(entry.given):
         _add_matches(entry)
     else:
-        raise UserError(f"{entry.given or repr(entry.given)}: no such file")
+        other = "" if has_text(path) else "; expected the path of a file of text or of a folder, a pattern or a URL"
+        raise UserError(f"{entry.given[:200] or repr(entry.given)}: no such file{other}")
     check_kinds(entry.given, entry.files)
     _leave_out_doubles(entry)
     if not entry.files:
