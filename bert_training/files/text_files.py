@@ -4,6 +4,7 @@ import importlib.util
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tokenization.errors import UserError
 
 FORMS = ".txt, .jsonl, one of them as .xz, .gz, .bz2 or .zst, .parquet or .arrow"
 TABLES = (".parquet", ".arrow")
+_NAMED = 3  # files of each form in messages
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ def read_texts(
         logger.warning("%s", remark)
     for path in paths:
         _check(path)
+    forms: Counter[str] = Counter()
     total = sum(path.stat().st_size for path in paths)
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
@@ -59,7 +62,10 @@ def read_texts(
             texts = (_table_texts if path.suffix in TABLES else _line_texts)(path, text_column, bar.update)
             form, texts = recognised(path, texts, rows)
             if form is not None:
-                logger.warning("%s: read as %s", path, form)
+                forms[form] += 1
+                if forms[form] <= _NAMED:
+                    more = ", and so may further files be" if forms[form] == _NAMED else ""
+                    logger.warning("%s: read as %s%s", path, form, more)
             for _, text in texts:
                 empty = False
                 yield text

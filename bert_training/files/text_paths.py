@@ -74,12 +74,13 @@ def entries_of(given: Iterable[str | os.PathLike[str]]) -> list[Entry]:
     seen: dict[str, Entry] = {}
     for entry in entries:
         for path in entry.files:
-            first = seen.setdefault(os.path.realpath(path), entry)
-            if first is not entry or entry.files.count(path) > 1:
+            real = os.path.realpath(path)
+            if real in seen:
                 raise UserError(
-                    f"{path}: the same file twice, from {first.given} and from {entry.given}; name each file once, and "
-                    "give a text more weight with --mixture"
+                    f"{path}: the same file twice, from {seen[real].given} and from {entry.given}; name each file "
+                    "once, and give a text more weight with --mixture"
                 )
+            seen[real] = entry
     return entries
 
 
@@ -225,17 +226,13 @@ def _matches(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _leave_out_doubles(entry: Entry) -> None:
-    """Leave out links to files that are read in their own place."""
-    own = {os.path.realpath(path) for path in entry.files if not path.is_symlink()}
-    kept = []
-    for path in entry.files:
-        real = os.path.realpath(path)
-        if path.is_symlink() and real in own:
-            entry.left_out.append(f"{path} (a link to {real})")
-        else:
-            own.add(real)
-            kept.append(path)
-    entry.files = kept
+    """Leave out links to files that are read in their own place, and files that two links lead to but once."""
+    real = {path: os.path.realpath(path) for path in entry.files}
+    chosen: dict[str, Path] = {}
+    for path in sorted(entry.files, key=lambda path: Path(os.path.abspath(path)) != Path(real[path])):
+        chosen.setdefault(real[path], path)
+    entry.left_out += [f"{path} (a link to {real[path]})" for path in entry.files if chosen[real[path]] != path]
+    entry.files = [path for path in entry.files if chosen[real[path]] == path]
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ from tokenization.errors import UserError
 
 Result = TypeVar("Result")
 _PACKED = "|".join(map(re.escape, PACKED))
+_NAMED = 3  # files in a message
 _SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
 
 
@@ -48,7 +49,7 @@ class Text:
     Attributes:
         entries: those of --train_file, each with its files; empty for a data set and for the documentation.
         files: the files of all entries.
-        held_out_files: those of --validation_file.
+        held_out_entries, held_out_files: those of --validation_file.
         held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
             letters, digits and _ only.
         remarks: sentences about files in folders that are not read.
@@ -73,6 +74,7 @@ class Text:
 
     def __init__(self, args: PretrainingArguments):
         self.entries, held_out_entries = entries_of(args.train_file), entries_of(args.validation_file)
+        self.held_out_entries = held_out_entries
         check_apart(self.entries, held_out_entries)
         self.files = _checked(self.entries)
         self.limit = args.max_train_documents
@@ -244,9 +246,10 @@ class Text:
         Raises:
             ValueError: a file cannot be read.
         """
-        for path in (*self.files, *self.held_out_files):
-            if form := form_of(path, self.args.text_column):
-                self.forms[path.name] = form
+        for entry in (*self.entries, *self.held_out_entries):
+            for name, path in zip(names_of_files(entry), entry.files):
+                if form := form_of(path, self.args.text_column):
+                    self.forms[name] = form
 
     def _hub_lines(self) -> Iterator[str | None]:
         name = self.args.dataset_name
@@ -270,13 +273,23 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
         run.add_facts(deduplicated=counts)
         run.say(in_words(counts))
     run.only_main(text.check)
-    for name, form in text.forms.items():
-        run.say(f"{name} is read as {form}")
+    for line in forms_in_words(text.forms):
+        run.say(line)
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
     if text.stands_for_more:
         held_out = {"validation": text.held_out_name} if text.held_out_files else {}
         run.add_facts(text_names={"train": text.name, **held_out})
     return text
+
+
+def forms_in_words(forms: Mapping[str, str]) -> Iterator[str]:
+    """A line for each file with a form of its own (``Text.forms``), or for a form of many files."""
+    for form in dict.fromkeys(forms.values()):
+        names = [name for name in forms if forms[name] == form]
+        if len(names) > _NAMED:
+            yield f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED:,} more are read as {form}"
+        else:
+            yield from (f"{name} is read as {form}" for name in names)
 
 
 def names_of_results(entries: Sequence[str | Path]) -> list[str]:

@@ -110,6 +110,8 @@ def test_a_strangers_links_lead_nowhere(tmp_path):
     assert names(folder, folder) == names(folder, folder / "**") == names(folder, folder / "**/*.txt") == wanted
     assert [one.rpartition("/")[2].partition(" ")[0] for one in expand(folder).left_out][:1] == ["loop"]
     assert len(expand(folder).left_out) == 3
+    assert names(folder, folder / "*" / "b.txt") == ["sub/b.txt"]  # also behind loop/sub
+    assert names(folder, folder / "*" / "*" / "b.txt") == ["loop/sub/b.txt"]
     for link, target in (("x.txt", tmp_path / "secret/key.txt"), ("dir", tmp_path / "secret")):
         (folder / link).symlink_to(target)
         for entry in (folder, folder / "*", folder / f"{link[0]}*", folder / "**"):
