@@ -45,6 +45,7 @@ setup(
             "datasets>=4,<6",
             "evaluate>=0.4.6,<1",
             "filelock>=4.2.4,<5",  # the first that leaves what a file of that name holds
+            "fsspec>=2024.2",
             "google-crc32c>=1.6",
             "huggingface_hub>=1.0,<3",
             "matplotlib>=3.9",
@@ -54,6 +55,9 @@ setup(
             "scikit-learn>=1.5",
             "scipy>=1.13",
         ],
+        # Texts in .zst files, and on S3. Other URLs need the packages that fsspec names.
+        "zstd": ["backports.zstd>=1.0"],
+        "s3": ["s3fs>=2024.2"],
         # For `bert-repro export`, which needs the packages of "train" as well; tested with those of constraints.txt.
         "export": [
             "onnx>=1.17",

@@ -56,14 +56,15 @@ def check_output_dir(args: SharedArguments) -> None:
 
 
 def refuse_data_sets(args: SharedArguments) -> None:
-    """Raise ValueError for a flag of a file, such as --train_file, that names a folder of ``save_to_disk``."""
-    for name, value in vars(args).items():
-        for place in value if isinstance(value, list) else [value]:
-            if name.endswith("_file") and place and is_saved_data_set(Path(place)):
-                raise UserError(
-                    f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as "
-                    "--dataset_name"
-                )
+    """Raise ValueError for a flag of one file, such as --train_file, that names a folder of ``save_to_disk``.
+
+    The lists of files of pre-training may name such folders.
+    """
+    for name, place in vars(args).items():
+        if name.endswith("_file") and isinstance(place, str) and place and is_saved_data_set(Path(place)):
+            raise UserError(
+                f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as --dataset_name"
+            )
 
 
 def is_main_process() -> bool:

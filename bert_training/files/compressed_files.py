@@ -1,4 +1,4 @@
-"""Open files that may be compressed: .xz and .gz, of one or several streams.
+"""Open files that may be compressed: .xz, .gz, .bz2 and .zst, of one or several streams.
 
 Every reader of the project gets its bytes or lines from here, so that a damaged file always gives the same error and
 is never read as if it were shorter. One kind of damage cannot be noticed: a file that was cut exactly between two
@@ -12,30 +12,40 @@ BERT_REPRO_LARGEST_MIB raises (``largest``; 16 MiB unless it is set):
 - A line may have at most 16 MiB, whether the file is packed or not.
 - A file of data that is read as a whole, such as the questions of SQuAD, may have at most ``WHOLE_FILE`` times 16 MiB.
   Configs, tokenizers and records have the smaller limit of ``bert_training/files/small_files.py``.
-- Unpacking an .xz file may need at most ``XZ_MEMORY`` bytes; the file itself says how many.
+- Unpacking an .xz file may need at most ``XZ_MEMORY`` bytes, and the window of a .zst file may have at most
+  2 ** ``ZST_WINDOW``; the file itself says how many. (A .bz2 file never needs more than 4 MB.)
 """
 
+import bz2
 import contextlib
 import gzip
+import importlib
 import io
 import lzma
 import os
 import stat
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 from tokenization.errors import UserError
 
-PACKED = (".xz", ".gz")
-DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
+
+class Damaged(Exception):
+    """The content of a .bz2 or a .zst file cannot be unpacked."""
+
+
+PACKED = (".xz", ".gz", ".bz2", ".zst")
+DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile, Damaged)
 _BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 16  # small compared with the 16 MiB, even when it is unpacked to RATIO times its size
 LIMIT = "BERT_REPRO_LARGEST_MIB"
 RATIO = 100
 WHOLE_FILE = 64
 XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB
+ZST_WINDOW = 27  # 128 MiB, the most that the program zstd unpacks unless it is told otherwise
 
 
 class ReadsLines(Protocol):
@@ -70,7 +80,7 @@ def largest_file() -> int:
 
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file as a binary stream of its content, unpacked if its name ends in .xz or .gz.
+    """Open a file as a binary stream of its content, unpacked if its name ends in one of ``PACKED``.
 
     Raises:
         ValueError: the file cannot be opened, is a pipe or a device, turns out to be damaged while it is read, or is
@@ -108,11 +118,17 @@ def unpack(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     """The unpacked content of ``raw``, the opened file ``path``.
 
     Reading raises one of ``DAMAGE`` if the file is damaged, and ValueError if too much comes out of it.
+
+    Raises:
+        ValueError: the package that unpacks such files is not installed.
     """
     suffix = Path(path).suffix
     if suffix not in PACKED:
         return raw
-    source = _Xz(raw) if suffix == ".xz" else cast("io.RawIOBase", gzip.GzipFile(fileobj=raw, mode="rb"))
+    if suffix == ".gz":
+        source = cast("io.RawIOBase", gzip.GzipFile(fileobj=raw, mode="rb"))
+    else:
+        source = _Streams(raw, _zst(path) if suffix == ".zst" else {".xz": _XZ, ".bz2": _BZ2}[suffix])
     return io.BufferedReader(_Limited(path, source, raw), _BLOCK)
 
 
@@ -229,16 +245,47 @@ class _Limited(io.RawIOBase):
         return count
 
 
-class _Xz(io.RawIOBase):
-    """The content of all streams of an .xz file.
+class _Format(NamedTuple):
+    """How a stream is unpacked.
 
-    ``lzma.open`` is not used because it treats a damaged second stream as the end of the file. It also accepts the
-    older .lzma format, which has no checksum, so that a flipped byte could turn a stream of one format into the other.
+    Attributes:
+        new: makes the object that unpacks one stream, with the interface of ``lzma.LZMADecompressor``.
+        error: what it raises.
+        padding: the byte that may be repeated between two streams; b"" if there may be none.
     """
 
-    def __init__(self, raw: IO[bytes]):
-        self.raw = raw
-        self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+    new: Callable[[], Any]
+    error: type[Exception]
+    padding: bytes = b""
+
+
+_XZ = _Format(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY), lzma.LZMAError, b"\0")
+_BZ2 = _Format(bz2.BZ2Decompressor, OSError)
+
+
+def _zst(path: str | os.PathLike[str]) -> _Format:
+    try:
+        zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    except ImportError:
+        raise UserError(
+            f"{path}: to read .zst files, Python before 3.14 needs the package backports.zstd: pip install "
+            "backports.zstd, or unpack the file with the program zstd"
+        ) from None
+    options = {zstd.DecompressionParameter.window_log_max: ZST_WINDOW}
+    return _Format(lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
+
+
+class _Streams(io.RawIOBase):
+    """The content of all streams of a file: of an .xz or a .bz2 file, or the frames of a .zst file.
+
+    ``lzma.open`` and ``bz2.open`` are not used because they treat a damaged second stream as the end of the file.
+    ``lzma.open`` also accepts the older .lzma format, which has no checksum, so that a flipped byte could turn a stream
+    of one format into the other.
+    """
+
+    def __init__(self, raw: IO[bytes], form: _Format):
+        self.raw, self.form = raw, form
+        self.decoder = form.new()
 
     def readable(self) -> bool:
         """True, as io.BufferedReader requires."""
@@ -249,17 +296,25 @@ class _Xz(io.RawIOBase):
         while True:
             block = b""
             if self.decoder.eof:
-                block = self.decoder.unused_data.lstrip(b"\0")  # there may be padding after a stream
+                block = self._without_padding(self.decoder.unused_data)
                 while not block and (more := self.raw.read(_PACKED_BLOCK)):
-                    block = more.lstrip(b"\0")
+                    block = self._without_padding(more)
                 if not block:
                     return 0
-                self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+                self.decoder = self.form.new()
             elif self.decoder.needs_input:
                 block = self.raw.read(_PACKED_BLOCK)
                 if not block:
                     raise EOFError("it ends in the middle of a stream")
-            data = self.decoder.decompress(block, len(buffer))
+            try:
+                data = self.decoder.decompress(block, len(buffer))
+            except self.form.error as error:
+                if isinstance(error, DAMAGE):
+                    raise
+                raise Damaged(str(error)) from error
             if data:
                 buffer[: len(data)] = data
                 return len(data)
+
+    def _without_padding(self, block: bytes) -> bytes:
+        return block.lstrip(self.form.padding) if self.form.padding else block

@@ -1,21 +1,27 @@
-"""Read texts from files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
+"""Read texts from files, one at a time: .txt and .jsonl, also packed, .parquet, and .arrow of ``save_to_disk``."""
 
 import importlib.util
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tqdm import tqdm
 
+from bert_training.files.arrow_files import arrow_rows
 from bert_training.files.compressed_files import decoded_lines, kind_of, open_regular, unpack
 from bert_training.files.json_files import parse_json
 from bert_training.files.parquet_files import text_rows
 from bert_training.files.text_forms import recognised
+from bert_training.files.text_kinds import has_text, text_kind
+from bert_training.files.text_paths import entries_of
 from tokenization.errors import UserError
 
-FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
+FORMS = ".txt, .jsonl, one of them as .xz, .gz, .bz2 or .zst, .parquet or .arrow"
+TABLES = (".parquet", ".arrow")
+_NAMED = 3  # files of each form in messages
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +36,7 @@ def read_texts(
     One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first file is read.
 
     Args:
-        files: the paths.
+        files: paths of files and folders, patterns and URLs (``text_paths.py``).
         progress: show a progress bar if standard error is a terminal.
         text_column: the name of the field of the text.
 
@@ -39,20 +45,27 @@ def read_texts(
             malformed JSON or a row without the field of the text. The message names the file and, if possible, the
             line.
     """
-    paths = [Path(file) for file in files]
+    entries = entries_of(files)
+    paths = [path for entry in entries for path in entry.files]
     if not paths:
         raise UserError(f"expected at least one file ({FORMS}), got none")
+    for remark in (remark for entry in entries for remark in entry.remarks()):
+        logger.warning("%s", remark)
     for path in paths:
         _check(path)
+    forms: Counter[str] = Counter()
     total = sum(path.stat().st_size for path in paths)
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
         for path in paths:
-            empty, rows = True, kind_of(path) != ".txt"
-            texts = (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, text_column, bar.update)
+            empty, rows = True, text_kind(path) != ".txt"
+            texts = (_table_texts if path.suffix in TABLES else _line_texts)(path, text_column, bar.update)
             form, texts = recognised(path, texts, rows)
             if form is not None:
-                logger.warning("%s: read as %s", path, form)
+                forms[form] += 1
+                if forms[form] <= _NAMED:
+                    more = ", and so may further files be" if forms[form] == _NAMED else ""
+                    logger.warning("%s: read as %s%s", path, form, more)
             for _, text in texts:
                 empty = False
                 yield text
@@ -62,21 +75,19 @@ def read_texts(
 
 def _check(path: Path) -> None:
     """Raise ValueError if the file cannot be read for a reason that is known before it is opened."""
-    if path.suffix != ".parquet" and kind_of(path) not in (".txt", ".jsonl"):
+    if not has_text(path) or (kind_of(path) in TABLES and path.suffix not in TABLES):
         raise UserError(f"{str(path)[:200]}: expected a file named {FORMS}")
-    if path.is_dir():
-        raise UserError(f"{path}: expected a file, got a folder")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UserError(f"{path}: parquet files need pyarrow: pip install pyarrow")
+    if path.suffix in TABLES and importlib.util.find_spec("pyarrow") is None:
+        raise UserError(f"{path}: {path.suffix[1:]} files need pyarrow: pip install pyarrow")
     if path.stat().st_size == 0:
         raise UserError(f"{path}: the file is empty")
 
 
 def _line_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
     """(line, text) of a .txt or .jsonl file; ``advance`` gets the bytes that were read since its last call."""
-    rows = kind_of(path) == ".jsonl"
+    rows = text_kind(path) == ".jsonl"
     position = 0
     with path.open("rb") as raw:
         for number, line in decoded_lines(path, unpack(path, raw)):
@@ -121,21 +132,23 @@ def text_of_row(line: str, where: str, column: str = "text") -> str:
     return text
 
 
-def _parquet_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
-    """(row, text) of a .parquet file, a few rows at a time."""
+def _table_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
+    """(row, text) of a .parquet or .arrow file, some rows at a time."""
     import pyarrow
 
     number = 0
     try:
         with open_regular(path) as file:
-            for number, row in enumerate(text_rows(path, file, path.stat().st_size, column), 1):
+            size = path.stat().st_size
+            rows = text_rows(path, file, size, column) if path.suffix == ".parquet" else arrow_rows(path, file, column)
+            for number, row in enumerate(rows, 1):
                 text = row.as_py()
                 if not isinstance(text, str):
                     raise UserError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
                 yield number, text
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length may ask for any amount of memory
         reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not a parquet file, or damaged: {reason}") from error
+        raise UserError(f"{path}: not a {path.suffix[1:]} file, or damaged: {reason}") from error
     advance(path.stat().st_size)

@@ -101,7 +101,7 @@ def check_mixtures(flags: Mapping[str, Any], phases: Sequence[Phase]) -> None:
 
 def _check_weights(name: str, weights: Sequence[float], count: int) -> None:
     if len(weights) != count:
-        raise UserError(f"{name} has {len(weights)} weights; expected {count}, one for each file of --train_file")
+        raise UserError(f"{name} has {len(weights)} weights; expected {count}, one for each entry of --train_file")
     if not all(0 <= weight < math.inf for weight in weights):
         raise UserError(f"{name} has a weight that is negative or not finite; expected numbers of at least 0")
     if not any(weights):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bert_training.files.compressed_files import kind_of
 from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
 from bert_training.flags.mixtures import check_mixtures, is_mixed
 from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
@@ -34,7 +35,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     train_file: list[str] = flag(
         [],
-        "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
+        "Training text: .txt (blank lines separate documents), .jsonl or .parquet, also packed (.gz, .xz, .bz2, .zst); "
+        "folders, patterns in quotes ('news/**/*.txt'), URLs (s3://, hf://, ...), data sets of save_to_disk.",
         DATA,
         nargs="+",
     )
@@ -46,7 +48,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     mixture: list[float] | None = flag(
         None,
-        "How much of the training comes from each file of --train_file, as in 0.7 0.3: weights of instances, divided "
+        "How much of the training comes from each entry of --train_file, as in 0.7 0.3: weights of instances, divided "
         "by their sum. Without numbers, with --recipe adapt: nine tenths from the first file. Default: all files are "
         "one text, each document once an epoch.",
         FIXED | CARD,
@@ -55,8 +57,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     validation_file: list[str] = flag(
         [],
-        "Held-out text. Of several files, each also has results of its own, such as those of a general text beside "
-        "the domain's. Default: --validation_split of the documents.",
+        "Held-out text, as for --train_file. Of several entries, each also has results of its own, such as those of a "
+        "general text beside the domain's. Default: --validation_split of the documents.",
         DATA,
         nargs="+",
     )
@@ -68,6 +70,14 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
     max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
+    deduplicate: str | None = flag(
+        None,
+        "Leave out what occurs again of the training text; the first place is kept. documents: those that equal an "
+        "earlier one. lines: those that occur in ten documents or more, such as menus and licences. both: documents, "
+        "then lines.",
+        FIXED | CARD | EVALUATION,
+        choices=("documents", "lines", "both"),
+    )
     tokenizer_name: str | None = flag(
         None,
         "A tokenizer's folder, Hub name or vocab.txt. Default: a vocabulary is learnt from the training text.",
@@ -363,5 +373,5 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def _reads_rows(self) -> bool:
         files = (*self.train_file, *self.validation_file)
-        plain = all(file.removesuffix(".xz").removesuffix(".gz").endswith(".txt") for file in files)
+        plain = all(kind_of(file) == ".txt" for file in files)
         return bool(self.dataset_name) or not plain

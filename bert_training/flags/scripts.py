@@ -47,12 +47,16 @@ def custom_or_named(run: dict[str, Any]) -> Names:
 
 
 def names_of_texts(run: dict[str, Any]) -> Names:
-    """The names of all texts of pre-training. Without held-out texts, a part of the training text is held out."""
-    names = {
+    """The names of all texts of pre-training. Without held-out texts, a part of the training text is held out.
+
+    Of folders, patterns and the like, run.json has the names as ``text_names``.
+    """
+    names = run.get("text_names") or {
         split: ", ".join(one["name"] for one in run["data"] if one.get("split") == split)
         for split in (None, "validation")
     }
-    return names[None], names["validation"] or names[None]
+    names = {"train" if split is None else split: name for split, name in names.items()}
+    return names["train"], names.get("validation") or names["train"]
 
 
 # --- the table ------------------------------------------------------------------------------------------------

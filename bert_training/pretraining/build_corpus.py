@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -85,6 +85,7 @@ def build_corpus(
     text_column: str = "text",
     side: Side = Side(),
     shard_bytes: int | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
@@ -103,6 +104,7 @@ def build_corpus(
         text_column: the field of the text, if ``source`` is files.
         side: which documents to take, if ``source`` is files.
         shard_bytes: the bytes of a shard; by default the text decides.
+        notes: what the manifest is to say besides, if ``source`` is documents.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
@@ -129,7 +131,7 @@ def build_corpus(
                 opened.unchanged.check()
                 join(plan, opened, tokenizer, target, side)
             else:
-                _encode_stream(opened, tokenizer, target, num_workers)
+                _encode_stream(opened, tokenizer, target, num_workers, notes)
     _remove_parts(target)
     if side.shards is None:
         remove_shards(shards_folder(target))
@@ -239,21 +241,33 @@ def _begin_anew(plan: ShardPlan) -> None:
         remove_shards(plan.folder)
 
 
-def _encode_stream(opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, num_workers: int) -> None:
+def _encode_stream(
+    opened: Opened,
+    tokenizer: PreTrainedTokenizerBase,
+    target: Path,
+    num_workers: int,
+    notes: Mapping[str, Any] | None,
+) -> None:
     sample = Sample()
     lines = sample.passing(opened.lines)
     with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer))) as writer:
         remaining = itertools.islice(lines, writer.lines, None)
         rules = tokenizer_json(text_tokenizer(tokenizer))
         _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), opened.unchanged)
-        _finish(writer, opened, tokenizer, sample)
+        _finish(writer, opened, tokenizer, sample, notes)
 
 
-def _finish(writer: CorpusWriter, opened: Opened, tokenizer: PreTrainedTokenizerBase, sample: Sample) -> None:
+def _finish(
+    writer: CorpusWriter,
+    opened: Opened,
+    tokenizer: PreTrainedTokenizerBase,
+    sample: Sample,
+    notes: Mapping[str, Any] | None = None,
+) -> None:
     if writer.tokens == 0:
         raise UserError("the source holds no text that the tokenizer turns into tokens")
     facts = _facts(opened.described, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
-    writer.finish(facts, len(tokenizer))
+    writer.finish(facts | dict(notes or {}), len(tokenizer))
 
 
 def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

@@ -92,7 +92,9 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
         _run_together(run, encode_parts)
 
     def build_all() -> dict[str, Corpus]:
-        built = {name: build_corpus(**_arguments(run, text, tokenizer, name)) for name in names}
+        built = {
+            name: build_corpus(notes=_notes(text, name), **_arguments(run, text, tokenizer, name)) for name in names
+        }
         text.unchanged.check()
         if run.rank == 0:
             remove_shards(_common_shards(run))
@@ -122,7 +124,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """The arguments that ``build_corpus`` and ``encode_part`` have in common, for the corpus ``name``.
 
-    Only files without a limit of documents are divided among the processes; the main process encodes everything else.
+    Only files of which everything is read are divided among the processes; the main process encodes everything else.
     """
     args = run.args
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
@@ -135,12 +137,12 @@ def _arguments(
     kind, _, number = name.partition("-")
     held_out = kind == "validation"
     if held_out and args.validation_file:
-        files = [args.validation_file[int(number) - 1]] if number else args.validation_file
+        files = [*text.held_out_by_name.values()][int(number) - 1] if number else text.held_out_files
         return arguments | {"source": files, "text_column": args.text_column}
-    source = text.of_file(int(number) - 1) if number else text
+    source = _source(text, number)
     share = 0.0 if args.validation_file else args.validation_split
     arguments |= {"fingerprint": json.dumps([source.fingerprint, share, held_out])}
-    if source.files and source.limit is None:
+    if source.files and source.limit is None and not args.deduplicate:
         common = None if number else _common_shards(run)
         side = Side(share or None, held_out, drop_empty=True, shards=common if share else None)
         return arguments | {"source": source.files, "text_column": args.text_column, "side": side}
@@ -151,6 +153,20 @@ def _arguments(
 def _common_shards(run: Run[PretrainingArguments]) -> Path:
     """The folder of the shards from which both the training text and the held-out text are made."""
     return run.output_dir / "corpus" / "text.shards"
+
+
+def _source(text: Text, number: str) -> Text:
+    """The training text, or with a number, from 1, that of one entry of a mixture."""
+    return text.of_file(int(number) - 1) if number else text
+
+
+def _notes(text: Text, name: str) -> dict[str, Any]:
+    """What the manifest of the corpus ``name`` says besides: what was left out of the text that it is taken from."""
+    kind, _, number = name.partition("-")
+    if kind == "validation" and text.args.validation_file:
+        return {}
+    counts = _source(text, number).left_out()
+    return {"deduplicated": counts} if counts else {}
 
 
 def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:

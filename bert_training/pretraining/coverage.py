@@ -57,7 +57,7 @@ def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
     lines = text.lines()
     parts = {text.name: lines}
     if text.args.validation_file:
-        parts[text.held_out_name] = read_lines(text.args.validation_file, text.args.text_column)
+        parts[text.held_out_name] = read_lines(text.held_out_files, text.args.text_column)
     for name, part in parts.items():
         pieces = len(tokenizer) if part is not lines else None
         coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])

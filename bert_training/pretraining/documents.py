@@ -5,25 +5,32 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from bert_training.files.arrow_files import arrow_rows
+from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, open_packed
 from bert_training.files.disk_errors import explained
 from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
+from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
+from bert_training.files.text_paths import files_of
 from tokenization.errors import UserError
 
-_KINDS = (".txt", ".jsonl", ".parquet")
+if TYPE_CHECKING:
+    import pyarrow
+
 _PARTS = re.compile(r"[^\n]+")
 
 
 def read_documents(files: Iterable[str | Path], text_column: str = "text") -> Iterator[list[str]]:
     """Yield the documents of ``files`` in order, each as the list of its paragraphs (stripped, non-empty lines).
 
-    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl and .parquet files
-    the field ``text_column`` of each row is a document, and its lines are paragraphs. The output of WikiExtractor and
-    wikitext are read as their articles (``form_of``). Each file may be compressed (.xz, .gz). All text is UTF-8.
+    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl, .parquet and
+    .arrow files the field ``text_column`` of each row is a document, and its lines are paragraphs. The output of
+    WikiExtractor and wikitext are read as their articles (``form_of``). Each file but .arrow may be compressed
+    (``compressed_files.py: PACKED``). All text is UTF-8. Instead of a file, an entry may be a folder, a pattern or a
+    URL (``bert_training/files/text_paths.py``).
 
     Raises:
         ValueError: a file is missing, empty, of an unknown kind or damaged, or it has bytes that are not UTF-8 or a
@@ -47,7 +54,7 @@ def read_lines(files: Iterable[str | Path], text_column: str = "text") -> Iterat
         with open_packed(path) as stream:
             empty = True
             reading, texts = _read(path, stream, text_column)
-            rows = kind_of(path) != ".txt" and reading.form is None
+            rows = text_kind(path) != ".txt" and reading.form is None
             for _, line in row_lines(reading.read(texts), rows):
                 empty = empty and line is None
                 yield line
@@ -98,21 +105,19 @@ def row_lines(
 
 
 def check_files(files: Iterable[str | Path]) -> list[Path]:
-    """``files`` as paths.
+    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for.
 
     Raises:
-        ValueError: there are none, or one is missing, empty or of an unknown kind.
+        ValueError: there are none, one is given twice, or one is missing, empty or of an unknown kind.
     """
-    paths = [Path(file) for file in files]
+    paths = files_of(files)
     if not paths:
         raise UserError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:
-        if path.is_dir():
-            raise UserError(f"{path}: expected a file, got a folder; name the files in it")
         if not path.is_file():
             raise UserError(f"{path}: no such file")
-        if kind_of(path) not in _KINDS:
-            raise UserError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
+        if not has_text(path):
+            raise UserError(f"{path}: unknown kind; expected {EXPECTED}")
         if path.stat().st_size == 0:
             raise UserError(f"{path}: is empty; remove it from the list of files")
     return paths
@@ -120,12 +125,13 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
 
 def _read(path: Path, stream: IO[bytes], column: str) -> tuple[Reading, Iterator[tuple[int, str]]]:
     """How a file is read, and its lines or rows."""
-    kind = kind_of(path)
+    kind = text_kind(path)
     if kind == ".txt":
         return reading_of_lines(path, decoded_lines(path, stream))
     if kind == ".jsonl":
         return reading_of_lines(path, json_rows(path, decoded_lines(path, stream), column), rows=True)
-    return reading_of_lines(path, parquet_rows(path, stream, column), rows=True)
+    read_rows = parquet_rows if kind == ".parquet" else saved_rows
+    return reading_of_lines(path, read_rows(path, stream, column), rows=True)
 
 
 def json_rows(path: Path, lines: Iterable[tuple[int, str]], column: str) -> Iterator[tuple[int, str]]:
@@ -153,17 +159,34 @@ def parquet_rows(
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             first = 1 + (groups_within(stream, column, within).rows_before if within else 0)
-            for number, row in enumerate(text_rows(path, stream, path.stat().st_size, column, within), first):
-                try:
-                    text = row.as_py()
-                except UnicodeDecodeError as error:
-                    raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
-                yield number, check_string(text, f"{path}: row {number}", column)
+            rows = text_rows(path, stream, path.stat().st_size, column, within)
+            yield from _texts_of(path, rows, column, first)
         except DAMAGE as error:
             raise damage_error(path, error) from error
         except (pyarrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+
+
+def saved_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
+    """(row, text) of a file of ``save_to_disk``; the errors are those of ``parquet_rows``."""
+    import pyarrow
+
+    try:
+        yield from _texts_of(path, arrow_rows(path, stream, column), column)
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length asks for any amount of memory
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a readable stream of Arrow ({reason}); save the data set again") from error
+
+
+def _texts_of(path: Path, rows: Iterable["pyarrow.Scalar"], column: str, first: int = 1) -> Iterator[tuple[int, str]]:
+    """(number, text) of the rows of a table; ``first`` is the number of the first one."""
+    for number, row in enumerate(rows, first):
+        try:
+            text = row.as_py()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+        yield number, check_string(text, f"{path}: row {number}", column)
 
 
 def check_string(text: Any, where: str, column: str) -> str:

@@ -1,6 +1,8 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.files.links import refuse_links
+from bert_training.files.text_paths import entries_of
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
@@ -19,9 +22,10 @@ from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
+from bert_training.pretraining.text import names_of_files
 from tokenization.errors import UserError
 
-OF_CORPUS = ("text_column", "max_train_documents", "validation_split", "mixture")
+OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
 OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
 
 
@@ -98,4 +102,33 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
             f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
             f"({', '.join(changed)}); give the same flags, or another --output_dir"
         )
+    _check_same_files(args, facts)
     return facts
+
+
+def _check_same_files(args: PretrainingArguments, facts: dict[str, Any]) -> None:
+    """Check that the folders and patterns stand for the files that the run was started with.
+
+    Whether the content of the files is the same, their hashes say later.
+    """
+    data = facts["data"] if isinstance(facts.get("data"), list) else []
+    for flag in ("train_file", "validation_file"):
+        held_out = flag == "validation_file"
+        then = [one["name"] for one in data if "bytes" in one and (one.get("split") == "validation") == held_out]
+        entries = entries_of(getattr(args, flag))
+        now = [name for entry in entries for name in names_of_files(entry)]
+        new, gone = Counter(now) - Counter(then), Counter(then) - Counter(now)
+        if then and (new or gone) and any([str(path) for path in entry.files] != [entry.given] for entry in entries):
+            listed = [f"{what}: {_first(names)}" for what, names in (("new", new), ("gone", gone)) if names]
+            raise UserError(
+                f"{args.output_dir} holds an unfinished run on {len(then)} files, but --{flag} "
+                f"{' '.join(map(str, getattr(args, flag)))} now stands for {len(now)} ({'; '.join(listed)}); put the "
+                "files of the run in their place again, without others, or train on those of today in another "
+                "--output_dir"
+            )
+
+
+def _first(names: Iterable[str]) -> str:
+    """The first few of many names."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5:,} more" if len(ordered) > 5 else "")

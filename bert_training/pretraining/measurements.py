@@ -1,6 +1,7 @@
 """What the audit of the data and the diagnosis of a plateau both measure: copies in the corpus."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,26 @@ def repeated_documents(corpus: Corpus) -> float:
 def repeated_sentences(corpus: Corpus) -> float:
     """The share of the sentences of 8 tokens or more that are copies of an earlier one."""
     return repeated_share(corpus.tokens, corpus.sentences, 8)
+
+
+def boilerplate(corpus: Corpus, least: int) -> float:
+    """The share of the sentences that occur in at least ``least`` documents and are not the first of their kind.
+
+    ``--deduplicate lines`` asks the same of the lines of the text, which a corpus no longer has. Among the first
+    `_SAMPLE` sentences.
+    """
+    offsets = corpus.sentences[: _SAMPLE + 1].tolist()
+    documents = np.searchsorted(corpus.documents, np.arange(len(offsets) - 1), side="right").tolist()
+    last: dict[bytes, int] = {}  # the last document with a sentence
+    counts: Counter[bytes] = Counter()
+    places: Counter[bytes] = Counter()
+    for start, stop, document in zip(offsets[:-1], offsets[1:], documents):
+        sentence = hashlib.blake2b(corpus.tokens[start:stop].tobytes(), digest_size=8).digest()
+        places[sentence] += 1
+        counts[sentence] += last.get(sentence) != document
+        last[sentence] = document
+    later = sum(places[sentence] - 1 for sentence, count in counts.items() if count >= least)
+    return later / max(1, len(documents))
 
 
 def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:

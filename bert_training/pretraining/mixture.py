@@ -219,7 +219,7 @@ def record_mixture(
         batch = phase.size * phase.accumulation * run.world_size
         read = Shares(phase.mixture, batch).before(phase.stop - phase.start)
         epochs += read / [instances.epoch_size(0) for instances in train[phase.length]]
-    names = [path.name for path in text.files]
+    names = [entry.name for entry in text.entries]
     listed = [
         {"name": name, "share": round(share, 6), "epochs": round(float(count), 4)}
         for name, share, count in zip(names, shares, epochs)

@@ -7,7 +7,6 @@ of a folder.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
@@ -70,7 +69,7 @@ def held_out_key(flags: Mapping[str, Any], events: list[dict]) -> str:
 
     Earlier versions recorded only that of all files together.
     """
-    files = [Path(file) for file in flags.get("validation_file") or []]
+    files = flags.get("validation_file") or []
     own = f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
     return own if any(own in event for event in events) else "eval_mlm_loss"
 

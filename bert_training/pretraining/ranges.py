@@ -21,7 +21,8 @@ from typing import IO, NamedTuple
 from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
 from bert_training.files.parquet_files import groups_within
 from bert_training.files.text_forms import Reading
-from bert_training.pretraining.documents import json_rows, parquet_rows, read_lines, reading_of, row_lines
+from bert_training.files.text_kinds import text_kind
+from bert_training.pretraining.documents import json_rows, parquet_rows, read_lines, reading_of, row_lines, saved_rows
 
 LEAST_BYTES = 1 << 20  # in a shard, and
 MOST_SHARDS = 1024  # of a text of files that can be divided, unless it is smaller than as many times LEAST_BYTES
@@ -46,8 +47,8 @@ class Span(NamedTuple):
 
 
 def is_packed(path: str | Path) -> bool:
-    """Whether a file can be read from its beginning only."""
-    return Path(path).suffix in PACKED
+    """Whether a file can be read from its beginning only; those of Arrow are packed, too, or as good as."""
+    return Path(path).suffix in PACKED or kind_of(path) == ".arrow"
 
 
 def plan_shards(files: Sequence[Path], shard_bytes: int | None = None) -> list[list[Span]]:
@@ -116,7 +117,7 @@ class RangeReader:
 
     def _lines(self) -> Iterator[tuple[int, str | None]]:
         span, path = self.span, Path(self.span.path)
-        kind, reading = kind_of(path), reading_of_file(path, self.column, span.size)
+        kind, reading = text_kind(path), reading_of_file(path, self.column, span.size)
         rows = kind != ".txt" and reading.form is None
         alone = is_packed(path) or (kind != ".txt" and not rows)
         if alone and span.start:
@@ -127,6 +128,8 @@ class RangeReader:
             if kind == ".parquet":
                 within = None if alone else _of_groups(span)
                 texts = ((number << 16, text) for number, text in parquet_rows(path, stream, self.column, within))
+            elif kind == ".arrow":
+                texts = ((number << 16, text) for number, text in saved_rows(path, stream, self.column))
             else:
                 lines = RangeOfLines(stream, 0 if alone else span.start, None if alone else span.stop, reading)
                 texts = decoded_lines(path, lines, first=2 if span.start else 1)
@@ -240,7 +243,7 @@ def _first_line(stream: IO[bytes], start: int) -> int:
 def _raise_with_line(span: Span, column: str) -> None:
     """Raise the error of the span with the number of its line, for which the lines before it are counted now."""
     path = Path(span.path)
-    kind = kind_of(path)
+    kind = text_kind(path)
     if is_packed(path) or kind == ".parquet" or not span.start:
         for _ in read_lines([path], column):
             pass

@@ -7,21 +7,24 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_training.builtin_data import documentation
 from bert_training.engine.run import Run
+from bert_training.files.compressed_files import PACKED
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.text_forms import recognised
+from bert_training.files.text_paths import Entry, entries_of, is_pattern, is_url
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, in_words
 from bert_training.pretraining.documents import (
     check_encodable,
     check_files,
@@ -38,6 +41,8 @@ from tokenization.errors import UserError
 from tokenization.train_wordpiece import CountsWords
 
 Result = TypeVar("Result")
+_PACKED = "|".join(map(re.escape, PACKED))
+_NAMED = 3  # files in a message
 _SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
 
 
@@ -45,9 +50,16 @@ class Text:
     """The documents of a run, which can be read more than once.
 
     Attributes:
-        files: the files to read; empty for a data set and for the documentation.
-        held_out_files: those of --validation_file.
-        held_out_by_name: the same by the names that their results have; a name has letters, digits and _ only.
+        entries: those of --train_file, each with its files; empty for a data set and for the documentation.
+        files: the files of all entries.
+        held_out_entries, held_out_files: those of --validation_file.
+        held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
+            letters, digits and _ only.
+        remarks: sentences about files in folders that are not read.
+        stands_for_more: whether one of the entries is not simply the path of a file.
+        repeated: what is left out by --deduplicate, once ``find_repeated`` has found it.
+        parts: which of the parts that ``find_repeated`` read are this text: from the first to before the second (None:
+            to the end).
         forms: names of files, or of the data set, that are read as articles of Wikipedia, and how; known after
             ``note_forms`` and, for a data set, after the first line has been read.
         limit: the greatest number of documents; None for all.
@@ -64,17 +76,24 @@ class Text:
     """
 
     def __init__(self, args: PretrainingArguments):
-        self.files = check_files(args.train_file) if args.train_file else []
+        self.entries, held_out_entries = entries_of(args.train_file), entries_of(args.validation_file)
+        self.held_out_entries = held_out_entries
+        check_apart(self.entries, held_out_entries)
+        self.files = _checked(self.entries)
         self.limit = args.max_train_documents
         self.args = args
-        held_out = self.held_out_files = check_files(args.validation_file) if args.validation_file else []
-        self.held_out_by_name = dict(zip(names_of_results(held_out), held_out))
+        held_out = self.held_out_files = _checked(held_out_entries)
+        names = names_of_results([entry.given for entry in held_out_entries])
+        self.held_out_by_name = {name: entry.files for name, entry in zip(names, held_out_entries)}
+        every = [*self.entries, *held_out_entries]
+        self.stands_for_more = any([str(path) for path in entry.files] != [entry.given] for entry in every)
+        self.remarks = [remark for entry in every for remark in entry.remarks()]
         self.forms: dict[str, str] = {}
         self.unchanged = UnchangedFiles([*self.files, *held_out])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity: Sequence[str | int | None]
         if self.files:
-            self.name = ", ".join(path.name for path in self.files)
+            self.name = ", ".join(entry.name for entry in self.entries)
             identity = [*digests]
         elif args.dataset_name:
             self.name = args.dataset_name
@@ -82,27 +101,76 @@ class Text:
         else:
             self.name = "the documentation carried by this Python installation"
             identity = [zlib.crc32(repr(documentation.documents()).encode())]
-        column = [] if args.text_column == "text" else [args.text_column]
-        self.fingerprint = json.dumps([*identity, self.limit, *column])
+        self.repeated: Repeated | None = None
+        self.parts: tuple[int, int | None] = (0, None)
+        self.fingerprint = json.dumps([*identity, self.limit, *self._choices()])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
-        self.sources = [_describe(path, digest) for path, digest in zip(self.files, digests)] or [
+        self.sources = _described(self.entries, self.unchanged) or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
         ]
         self.held_out_name = self.name
         if held_out:
-            self.held_out_name = ", ".join(path.name for path in held_out)
-            digests = [self.unchanged.sha256(path) for path in held_out]
-            described = [_describe(path, digest) for path, digest in zip(held_out, digests)]
+            self.held_out_name = ", ".join(entry.name for entry in held_out_entries)
+            described = _described(held_out_entries, self.unchanged)
             self.sources += [one | {"split": "validation"} for one in described]
 
-    def of_file(self, number: int) -> "Text":
-        """The text of the training file ``number``, counted from 0, as a source of a mixture."""
-        path = self.files[number]
-        part = copy.copy(self)
-        part.files, part.name = [path], path.name
+    def _choices(self) -> list[str]:
+        """The flags that choose what is read of the files; those of a run without them are none, as ever."""
         column = [] if self.args.text_column == "text" else [self.args.text_column]
-        part.fingerprint = json.dumps([self.unchanged.digests[path], None, *column])
+        mode = self.args.deduplicate
+        return [*column, *([f"without repeated {mode} {RULES} {BOILERPLATE}"] if mode else [])]
+
+    def of_file(self, number: int) -> "Text":
+        """The text of the entry ``number`` of --train_file, counted from 0, as a source of a mixture."""
+        entry = self.entries[number]
+        part = copy.copy(self)
+        part.entries, part.files, part.name = [entry], entry.files, entry.name
+        first = sum(len(earlier.files) for earlier in self.entries[:number])
+        part.parts = (first, first + len(entry.files))
+        digests = [self.unchanged.digests[path] for path in entry.files]
+        whole = [self.fingerprint, number] if self.args.deduplicate else []  # it decides what occurs again
+        part.fingerprint = json.dumps([*digests, None, *self._choices(), *whole])
         return part
+
+    def find_repeated(self, folder: Path) -> None:
+        """Find what --deduplicate leaves out, below ``folder``, or open what was found there before.
+
+        Raises:
+            ValueError: the text cannot be read.
+            DiskError: the disk is full.
+        """
+        mode = self.args.deduplicate
+        if mode is None:
+            return
+        self.repeated = find_repeated(self._named_parts(), mode, folder / f"repeated-{mode}-{self.checksum}")
+        self.unchanged.check()
+
+    def left_out(self) -> dict[str, Any] | None:
+        """What --deduplicate leaves out of this text, for records; None without it."""
+        return self.repeated.counts(*self.parts) if self.repeated else None
+
+    def _named_parts(self) -> Iterator[tuple[str, Iterator[str | None]]]:
+        """(name, lines) of each file; the whole if it is no files, or only the first documents of them."""
+        if not self.files or self.limit is not None:
+            yield self.name, without_empty(self._read())
+            return
+        for path in self.files:
+            yield path.name, without_empty(read_lines([path], self.args.text_column))
+
+    def _read(self) -> Iterator[str | None]:
+        """The lines as they are read, with those that --deduplicate leaves out."""
+        if self.files:
+            lines = without_empty(read_lines(self.files, self.args.text_column))
+        elif self.args.dataset_name:
+            lines = self._hub_lines()
+        else:
+            lines = (line for document in documentation.documents() for line in [*document, None])
+        documents = 0
+        for line in lines:
+            yield line
+            documents += line is None
+            if documents == self.limit:
+                break
 
     def check(self) -> None:
         """Check that there is enough text and, with a mixture, enough in each of its sources.
@@ -112,7 +180,7 @@ class Text:
         """
         self._check_enough()
         if is_mixed(vars(self.args)):
-            for number in range(len(self.files)):
+            for number in range(len(self.entries)):
                 self.of_file(number)._check_enough(to_train_on=True)
 
     def _check_enough(self, to_train_on: bool = False) -> None:
@@ -161,28 +229,23 @@ class Text:
         )
 
     def lines(self) -> Iterator[str | None]:
-        """Yield the paragraphs or sentences, and None at the end of each document; at most ``--max_train_documents``.
+        """Yield the paragraphs or sentences, and None at the end of each document.
+
+        At most ``--max_train_documents`` are read, of which --deduplicate leaves some out.
 
         Raises:
             ValueError: the text cannot be read; or, after the last document, a file is no longer what it was.
         """
-        if self.files:
-            lines = without_empty(read_lines(self.files, self.args.text_column))
-        elif self.args.dataset_name:
-            lines = self._hub_lines()
-        else:
-            lines = (line for document in documentation.documents() for line in [*document, None])
-        documents = 0
-        for line in lines:
-            yield line
-            documents += line is None
-            if documents == self.limit:
-                break
+        lines = self._read()
+        if self.args.deduplicate:
+            assert self.repeated is not None, "find_repeated comes first"
+            lines = self.repeated.without(without_empty(lines), self.repeated.start_of(self.parts[0]))
+        yield from lines
         self.unchanged.check()
 
     def word_counter(self) -> CountsWords | None:
         """What counts the words of the files in several processes; None if the text must be read as a stream."""
-        if not self.files or self.limit is not None:
+        if not self.files or self.limit is not None or self.args.deduplicate:
             return None
         workers = os.cpu_count() or 1  # the other processes of the run wait
         return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
@@ -193,9 +256,10 @@ class Text:
         Raises:
             ValueError: a file cannot be read.
         """
-        for path in (*self.files, *self.held_out_files):
-            if form := form_of(path, self.args.text_column):
-                self.forms[path.name] = form
+        for entry in (*self.entries, *self.held_out_entries):
+            for name, path in zip(names_of_files(entry), entry.files):
+                if form := form_of(path, self.args.text_column):
+                    self.forms[name] = form
 
     def _hub_lines(self) -> Iterator[str | None]:
         name = self.args.dataset_name
@@ -212,26 +276,83 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
+    for remark in text.remarks:
+        run.say(remark)
     run.only_main(text.note_forms)
+    run.main_first(lambda: text.find_repeated(run.output_dir / "corpus"))
+    if counts := text.left_out():
+        run.add_facts(deduplicated=counts)
+        run.say(in_words(counts))
     run.only_main(text.check)
-    for name, form in text.forms.items():
-        run.say(f"{name} is read as {form}")
+    for line in forms_in_words(text.forms):
+        run.say(line)
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
+    if text.stands_for_more:
+        held_out = {"validation": text.held_out_name} if text.held_out_files else {}
+        run.add_facts(text_names={"train": text.name, **held_out})
     return text
 
 
-def names_of_results(paths: Sequence[Path]) -> list[str]:
-    """The names of held-out files in the keys of their results, each once: ``wiki_heldout`` for wiki_heldout.txt.xz."""
+def forms_in_words(forms: Mapping[str, str]) -> Iterator[str]:
+    """A line for each file with a form of its own (``Text.forms``), or for a form of many files."""
+    for form in dict.fromkeys(forms.values()):
+        names = [name for name in forms if forms[name] == form]
+        if len(names) > _NAMED:
+            yield f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED:,} more are read as {form}"
+        else:
+            yield from (f"{name} is read as {form}" for name in names)
+
+
+def names_of_results(entries: Sequence[str | Path]) -> list[str]:
+    """The names of held-out texts in the keys of their results, each once: ``wiki_heldout`` for wiki_heldout.txt.xz.
+
+    A pattern without letters in its last part has the name of its folder: ``news`` for news/*.txt.
+    """
     names: list[str] = []
-    for path in paths:
-        name = re.sub(r"\W+", "_", re.sub(r"(\.(txt|jsonl|parquet))?(\.(xz|gz))?$", "", path.name)) or "file"
+    for entry in entries:
+        parts = [re.sub(rf"(\.(txt|jsonl|parquet|arrow))?({_PACKED})?$", "", part) for part in Path(entry).parts[::-1]]
+        last = (
+            next((part for part in parts if re.search(r"[^\W_]", part)), "file") if is_pattern(str(entry)) else parts[0]
+        )
+        name = re.sub(r"\W+", "_", last) or "file"
         others = (f"{name}_{number}" for number in itertools.count(2))
         names.append(name if name not in names else next(other for other in others if other not in names))
     return names
 
 
-def _describe(path: Path, sha256: str) -> dict[str, str | int]:
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
+def check_apart(entries: Sequence[Entry], held_out: Sequence[Entry]) -> None:
+    """Raise ValueError if a held-out file is among the training files because of a folder or a pattern."""
+    given = {os.path.realpath(path): entry for entry in entries for path in entry.files}
+    for entry in held_out:
+        for path in entry.files:
+            other = given.get(os.path.realpath(path))
+            if other and not other.given == entry.given == str(path):  # to name one file twice is on purpose
+                raise UserError(
+                    f"{path}: --validation_file {entry.given} holds it out, and --train_file {other.given} trains on "
+                    "it; keep the held-out text in another folder, or name the files one by one"
+                )
+
+
+def _checked(entries: Sequence[Entry]) -> list[Path]:
+    return check_files([path for entry in entries for path in entry.files]) if entries else []
+
+
+def _described(entries: Sequence[Entry], unchanged: UnchangedFiles) -> list[dict[str, Any]]:
+    """Name, size and SHA-256 of the files."""
+    described = []
+    for entry in entries:
+        for name, path in zip(names_of_files(entry), entry.files):
+            digest = unchanged.digests.get(path) or unchanged.sha256(path)
+            described.append({"name": name, "bytes": path.stat().st_size, "sha256": digest})
+    return described
+
+
+def names_of_files(entry: Entry) -> list[str]:
+    """The names that run.json gives to the files of an entry, with the folders in which they are below a common one."""
+    if is_url(entry.given):  # the folders of the cache say nothing
+        return [path.name for path in entry.files]
+    above = os.path.commonpath([path.parent for path in entry.files])
+    return [path.relative_to(above).as_posix() for path in entry.files]
 
 
 def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Result]) -> Result:

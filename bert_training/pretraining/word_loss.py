@@ -166,7 +166,7 @@ def pieces_of_words(backend: tokenizers.Tokenizer, words: Sequence[str]) -> list
 def hidden_words(
     run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, HiddenWords]:
-    """The words that evaluations ask for, by file of ``--validation_file``; by "" if a share is held out.
+    """The words that evaluations ask for, by entry of ``--validation_file``; by "" if a share is held out.
 
     Empty where there are none; why is printed. All processes call it, and the main one reads.
     """
@@ -211,7 +211,7 @@ def held_out_lines(text: Text) -> dict[str, Iterator[str | None]]:
     args = text.args
     if not args.validation_file:
         return {"": lines_of_side(text.lines(), args.validation_split, held_out=True)}
-    return {name: read_lines([path], args.text_column) for name, path in text.held_out_by_name.items()}
+    return {name: read_lines(files, args.text_column) for name, files in text.held_out_by_name.items()}
 
 
 class _Compared:

@@ -29,9 +29,15 @@ from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
+from bert_training.pretraining.deduplication import BOILERPLATE, in_words
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
-from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
+from bert_training.pretraining.measurements import (
+    Measurement,
+    boilerplate,
+    repeated_documents,
+    repeated_sentences,
+)
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.segments import EpochPlan
@@ -114,6 +120,9 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     tokens = corpus.num_tokens
     pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
     documents, sentences = repeated_documents(corpus), repeated_sentences(corpus)
+    in_many = boilerplate(corpus, BOILERPLATE)
+    left_out = corpus.manifest.get("deduplicated")
+    mode = left_out["mode"] if left_out else ""
     empty = counts["empty_sentences"] + counts["empty_documents"]
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     entropy = corpus.unigram_entropy()
@@ -122,7 +131,8 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
         Measurement("unigram entropy", f"{entropy:.3f} nats: the loss of guessing by frequency alone", True),
         Measurement(
             "repeated documents",
-            f"{documents:.2%} are copies of an earlier one; fine below 1 %",
+            f"{documents:.2%} are copies of an earlier one; fine below 1 %"
+            + _remedy(documents < 0.01 or mode in ("documents", "both"), "documents"),
             documents < 0.01,
         ),
         Measurement(
@@ -131,11 +141,22 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
             sentences < 0.05,
         ),
         Measurement(
+            "boilerplate",
+            f"{in_many:.2%} of the sentences are in {BOILERPLATE} documents or more and not the first; fine below 1 %"
+            + _remedy(in_many < 0.01 or mode in ("lines", "both"), "lines"),
+            in_many < 0.01,
+        ),
+        *([Measurement("deduplicated", in_words(left_out), True)] if left_out else []),
+        Measurement(
             "pieces per word",
             f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",
             pieces_per_word < 1.6,
         ),
     ]
+
+
+def _remedy(good: bool, mode: str) -> str:
+    return "" if good else f"; --deduplicate {mode} leaves them out"
 
 
 def _pair_measurements(corpus: Corpus, plan: EpochPlan, pairs: PairTask) -> list[Measurement]:

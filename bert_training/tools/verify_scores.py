@@ -95,8 +95,9 @@ def sources(run: dict, given: list[Path]) -> list[Source]:
     if isinstance(data, list):  # of pre-training
         paths = [*(flags.get("train_file") or []), *(flags.get("validation_file") or [])]
         files = [one for one in data if "bytes" in one]
-        named = [path for path in paths if len(paths) == len(files)] or [one["name"] for one in files]
-        pairs = zip(files, named, strict=True)
+        # A folder or a pattern stands for files that have only their names in run.json.
+        named = [Path(path).name for path in paths] == [one["name"] for one in files]
+        pairs = zip(files, paths if named else [one["name"] for one in files], strict=True)
         return [Source(one.get("split", "train"), name, one["sha256"], given) for one, name in pairs]
     listed = []
     for split, facts in ((data or {}).get("splits") or {}).items():

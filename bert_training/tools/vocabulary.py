@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.cased and args.do_lower_case == "true":
         parser.error("--cased is the same as --do_lower_case false; give one of them")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
-        parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
+        parser.error("--text_column has no effect without a .jsonl, .parquet or .arrow file; leave it out")
     pieces = learn_vocabulary(
         args.train_file,
         args.vocab_size,

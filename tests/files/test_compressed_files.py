@@ -1,6 +1,7 @@
 """Every reader reads a packed file to its end or refuses it by name, and all readers open it in one place."""
 
 import ast
+import bz2
 import csv
 import gzip
 import io
@@ -8,6 +9,8 @@ import itertools
 import json
 import lzma
 import os
+import re
+import sys
 import zlib
 from pathlib import Path
 
@@ -27,6 +30,18 @@ from bert_training.tools.ask import read_contexts
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 
+try:
+    from backports import zstd
+except ImportError:
+    zstd = None  # from Python 3.14 on, compression.zstd
+
+
+def _zst(content: bytes) -> bytes:
+    return zstd.compress(content, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+PACKERS = {".xz": lzma.compress, ".gz": gzip.compress, ".bz2": bz2.compress} | ({".zst": _zst} if zstd else {})
+needs_zstd = pytest.mark.skipif(zstd is None, reason="needs backports.zstd")
 WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
 ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".!,", "dog", "bird", "the", "a", *"0123456789"]
@@ -83,15 +98,19 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize(("reader", "pack"), list(zip(READERS, itertools.cycle([lzma, gzip]))))
-def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack):
+@pytest.mark.parametrize(
+    ("reader", "suffix"), [*zip(READERS, itertools.cycle([".xz", ".gz"])), *zip(READERS, [".bz2", ".zst", ".zst"])]
+)
+def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, suffix):
     """One byte is changed or the end is cut off, anywhere in a file of two streams. Every reader has its own seed."""
     name, content, read = READERS[reader]
     content = content if isinstance(content, bytes) else content.encode()
     half = len(content) // 2
-    first, second = pack.compress(content[:half]), pack.compress(content[half:])
+    if suffix not in PACKERS:
+        pytest.skip("needs backports.zstd")
+    first, second = PACKERS[suffix](content[:half]), PACKERS[suffix](content[half:])
     rng = np.random.default_rng([*READERS].index(reader))
-    path = tmp_path / f"{name}.{'xz' if pack is lzma else 'gz'}"
+    path = tmp_path / f"{name}{suffix}"
     path.write_bytes(first + second)
     whole = read(path)
     (tmp_path / name).write_bytes(content)
@@ -121,7 +140,7 @@ def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack)
 
 
 def _without_paths(content) -> str:
-    return repr(content).replace(".xz", "").replace(".gz", "")
+    return re.sub(r"\.(xz|gz|bz2|zst)\b", "", repr(content))
 
 
 def test_damage_is_named_with_its_line(tmp_path):
@@ -172,20 +191,56 @@ def test_only_one_file_imports_the_libraries_that_unpack():
         nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
-        if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
+        if names := names & {"lzma", "gzip", "bz2", "tarfile", "backports"}:
             importers[str(path.relative_to(ROOT))] = sorted(names)
-    assert importers == {"bert_training/files/compressed_files.py": ["gzip", "lzma"]}
+    assert importers == {"bert_training/files/compressed_files.py": ["bz2", "gzip", "lzma"]}
+
+
+@pytest.mark.parametrize("suffix", [".bz2", pytest.param(".zst", marks=needs_zstd)])
+def test_streams_and_frames_follow_each_other_and_none_may_be_cut(tmp_path, suffix):
+    """``bz2.open`` takes what it cannot read after a whole stream for the end of the file."""
+    path = tmp_path / f"a.txt{suffix}"
+    first, second = PACKERS[suffix](b"one\ntwo\n"), PACKERS[suffix](b"three\n")
+    path.write_bytes(first + second)
+    assert [text for _, text in numbered_lines(path)] == ["one", "two", "three"]
+    for rest in (second[:-1], second[:2], b"rubbish", bytes(8)):
+        path.write_bytes(first + rest)
+        with pytest.raises(ValueError, match=rf"a\.txt{suffix}:3: damaged {suffix} file|a\.txt{suffix}:4: damaged"):
+            [*numbered_lines(path)]
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="damaged"):
+        read_text(path)
+
+
+@needs_zstd
+def test_frames_of_zstd_that_hold_no_text_are_skipped_and_large_windows_refused(tmp_path):
+    path = tmp_path / "a.txt.zst"
+    skipped = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"  # RFC 8878, 3.1.2
+    path.write_bytes(skipped + _zst(b"one\n") + _zst(b"") + _zst(b"two\n") + skipped)
+    assert [text for _, text in numbered_lines(path)] == ["one", "two"]
+    # A frame of unknown size whose header asks for a window of 2 GiB, of which a decoder would take memory.
+    path.write_bytes(b"\x28\xb5\x2f\xfd\x00" + bytes([21 << 3]) + b"\x0b\x00\x00a")
+    with pytest.raises(ValueError, match=r"a\.txt\.zst: damaged .*memory"):
+        read_text(path)
+
+
+def test_zstd_without_its_package_is_one_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(b"anything")
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    with pytest.raises(ValueError, match=r"a\.txt\.zst: to read \.zst files, .*pip install backports\.zstd"):
+        read_text(path)
 
 
 # --- limits --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".xz", ".gz"])
+@pytest.mark.parametrize("suffix", PACKERS)
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, suffix, monkeypatch):
     """The limit is 1 MiB here."""
-    pack = lzma.compress if suffix == ".xz" else gzip.compress
     path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(pack(b"word\n" * 400_000))
+    path.write_bytes(PACKERS[suffix](b"word\n" * 400_000))
     assert sum(1 for _ in numbered_lines(path)) == 400_000
     monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
     with pytest.raises(ValueError, match=rf"a.txt{suffix}: [0-9,]+ bytes came out of the first [0-9,]+;"):

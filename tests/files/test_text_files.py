@@ -108,9 +108,9 @@ def test_bad_paths_and_tables_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         read(tmp_path / "absent.txt")
     (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(ValueError, match="got a folder"):
+    with pytest.raises(ValueError, match="no file of text is in it"):
         read(tmp_path / "folder.txt")
-    with pytest.raises(ValueError, match=r"A sentence\.: expected a file named"):
+    with pytest.raises(ValueError, match=r"A sentence\.: no such file; expected the path of a file of text"):
         read("A sentence.")
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"expected one column `text`; its columns are body"):

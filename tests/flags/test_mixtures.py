@@ -26,7 +26,7 @@ def test_phases_have_their_own_mixtures_or_the_common_one():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (f"{FILES} --mixture 1", "the mixture 1 has 1 weights; expected 2, one for each file"),
+        (f"{FILES} --mixture 1", "the mixture 1 has 1 weights; expected 2, one for each entry"),
         (f"{FILES} --mixture 0.7 -0.3", "negative or not finite"),
         (f"{FILES} --mixture nan 1", "negative or not finite"),
         (f"{FILES} --mixture 1 inf", "negative or not finite"),

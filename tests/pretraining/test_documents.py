@@ -45,7 +45,7 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", None, r"a\.txt: no such file"),
-        (".", None, r"expected a file, got a folder"),
+        (".", None, r"no file of text is in it"),
         ("a.txt", b"", r"a\.txt: is empty"),
         ("a.txt", b"\n \n\t\n", r"a\.txt: holds no text"),
         ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file"),

@@ -1,0 +1,97 @@
+"""bert_training/files/fetched_texts.py: texts behind URLs, with fsspec's file system in memory as the server."""
+
+import io
+
+import fsspec
+import pytest
+
+from bert_training.files import fetched_texts
+from bert_training.files.text_paths import expand
+from bert_training.pretraining.documents import read_documents
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A file system in memory; the cache is below tmp_path."""
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *names: tmp_path.joinpath("cache", *names))
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    fetched_texts._fetched.cache_clear()
+    yield system
+    system.store.clear()
+    fetched_texts._fetched.cache_clear()
+
+
+def again():
+    """As in a new process."""
+    fetched_texts._fetched.cache_clear()
+
+
+def test_a_file_is_fetched_once_until_it_changes(server, caplog):
+    server.pipe("/bucket/a.txt", b"one .\n\ntwo .\n")
+    url = "memory://bucket/a.txt"
+    assert [*read_documents([url])] == [["one ."], ["two ."]]
+    first = expand(url).files[0]
+    assert first.name == "a.txt" and caplog.messages == [f"fetching memory:///bucket/a.txt (13 bytes) to {first}"]
+    again()
+    assert expand(url).files == [first] and len(caplog.messages) == 1
+    server.pipe("/bucket/a.txt", b"one .\n\nSIX .\n")
+    assert [*read_documents([url])] == [["one ."], ["two ."]]  # this process goes on with what it has read
+    again()
+    assert [*read_documents([url])] == [["one ."], ["SIX ."]] and len(caplog.messages) == 2
+    assert first.read_bytes() == b"one .\n\ntwo .\n"
+
+
+def test_folders_and_patterns_have_the_rules_of_local_ones(server):
+    for name in ("b/2.txt", "b/10.txt", "b/_SUCCESS", "b/.x.txt", "a.txt", "b/c/3.jsonl"):
+        server.pipe(f"/top/{name}", b'{"text": "row"}\n')
+    server.pipe("/top/b/empty.txt", b"")
+    entry = expand("memory://top/b")
+    assert [path.name for path in entry.files] == ["10.txt", "2.txt", "3.jsonl"]
+    assert [one.rpartition("/")[2] for one in entry.left_out] == [
+        ".x.txt (by its name)", "_SUCCESS (by its name)", "empty.txt (empty)"
+    ]  # fmt: skip
+    assert [path.name for path in expand("memory://top/**/*.txt").files] == ["a.txt", "10.txt", "2.txt"]
+    server.pipe("/top/b/table.csv", b"x")
+    again()
+    with pytest.raises(ValueError, match=r"memory://top/b: expected files named .* got table\.csv"):
+        expand("memory://top/b")
+    for url, message in (
+        ("memory://none/a.txt", "no such file; check the address"),
+        ("memory://top/x*", "no file of text is there"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            expand(url)
+
+
+def test_a_broken_download_leaves_nothing(server, tmp_path, monkeypatch):
+    server.pipe("/bucket/a.txt", b"one .\n" * 10)
+    whole = type(server).open
+    monkeypatch.setattr(type(server), "open", lambda *_, **__: io.BytesIO(b"one .\n" * 3))
+    with pytest.raises(ValueError, match="expected 60 bytes, got 18; start again"):
+        expand("memory://bucket/a.txt")
+
+    def breaks(*_, **__):
+        raise ConnectionResetError("reset by peer")
+
+    monkeypatch.setattr(type(server), "open", breaks)
+    with pytest.raises(ValueError, match=r"cannot be fetched \(reset by peer\); check the address and your access"):
+        expand("memory://bucket/a.txt")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.setattr(type(server), "open", whole)
+    assert [*read_documents(["memory://bucket/a.txt"])] == [["one ."] * 10]
+
+
+def test_missing_packages_are_named(monkeypatch):
+    def missing(protocol):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr("fsspec.core.get_filesystem_class", missing)
+    with pytest.raises(ValueError, match=r"s3://b/a\.txt: URLs of s3:// need the package s3fs: pip install s3fs"):
+        expand("s3://b/a.txt")
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"fsspec does not know nowhere://"):
+        expand("nowhere://b/a.txt")
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(ValueError, match="URLs need the package fsspec: pip install fsspec"):
+        expand("s3://b/b.txt")

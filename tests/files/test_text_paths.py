@@ -1,0 +1,167 @@
+"""bert_training/files/text_paths.py: which files an entry stands for, in which order, and what is refused."""
+
+import json
+import lzma
+import os
+from pathlib import Path
+
+import datasets
+import pytest
+
+from bert_training.files.text_files import read_texts
+from bert_training.files.text_paths import entries_of, expand, files_of
+from bert_training.pretraining.documents import read_documents
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} is here .\n")
+    return folder
+
+
+def names(folder: Path, entry: object) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in expand(str(entry)).files]
+
+
+def test_a_folder_is_its_files_by_name_folder_by_folder(tmp_path):
+    write(tmp_path, "b.txt", "B.txt", "a/z.jsonl", "a/b/c.txt", "part-10.txt", "part-2.txt", "a.txt")
+    wanted = ["B.txt", "a/b/c.txt", "a/z.jsonl", "a.txt", "b.txt", "part-10.txt", "part-2.txt"]
+    assert names(tmp_path, tmp_path) == wanted
+    assert expand(tmp_path).left_out == []
+    assert expand(tmp_path).name == f"{tmp_path.name} (7 files)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("*.txt", ["a.txt", "b.txt"]),
+        ("**/*.txt", ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        ("sub/**", ["sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl"]),
+        ("s?b", ["sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl"]),
+        ("*/*.[jt]*", ["sub/c.txt", "sub/e.jsonl"]),
+        ("*", ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl"]),
+        ("**", ["a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl"]),
+        ("**/deep/*", ["sub/deep/d.txt"]),
+    ],
+)
+def test_patterns(tmp_path, pattern, wanted):
+    write(tmp_path, "b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl", ".hidden/f.txt", "sub/.g.txt")
+    assert names(tmp_path, tmp_path / pattern) == wanted
+
+
+def test_a_name_with_special_characters_is_that_file(tmp_path):
+    write(tmp_path, "a[1].txt", "a1.txt", "what?.txt")
+    assert [names(tmp_path, tmp_path / name) for name in ("a[1].txt", "what?.txt")] == [["a[1].txt"], ["what?.txt"]]
+
+
+def test_what_is_not_read_is_said(tmp_path, caplog):
+    write(tmp_path, "a.txt", "_SUCCESS", ".a.txt.crc", ".git/b.txt", "README.md")
+    (tmp_path / "empty.txt").touch()
+    entry = expand(tmp_path)
+    assert entry.files == [tmp_path / "a.txt"]
+    said = [
+        f"{tmp_path}/{name}" for name in (".a.txt.crc (by its name)", ".git (by its name)", "README.md (by its name)")
+    ]
+    assert entry.remarks() == [f"{tmp_path}: not read: {', '.join(said)} and 2 more"]
+    assert [*read_texts([tmp_path])] == ["a.txt is here ."]
+    assert entry.remarks()[0] in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("none.txt", "none.txt: no such file"),
+        ("x*.txt", r"x\*.txt: no file matches"),
+        ("none/*.txt", r"none/\*.txt: no file matches"),
+        ("empty", "empty: no file of text is in it"),
+        ("only_hidden", r"no file of text is in it \(.*not read: .*\.a\.txt \(by its name\)\)"),
+        ("mixed", r"mixed: expected files named \.txt, .* got .*mixed/table\.csv; choose .* 'folder/\*\*/\*\.txt'"),
+        ("mixed/*", r"mixed/\*: expected files named .* got .*mixed/table\.csv"),
+    ],
+)
+def test_bad_entries(tmp_path, entry, message):
+    write(tmp_path, "mixed/a.txt", "mixed/table.csv", "only_hidden/.a.txt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=message):
+        expand(tmp_path / entry)
+    with pytest.raises(ValueError, match="no such file"):
+        expand("x" * 5000)
+    with pytest.raises(ValueError, match="'': no such file"):
+        expand("")
+
+
+def test_a_file_of_two_entries_is_refused(tmp_path):
+    write(tmp_path, "a.txt", "b.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    for other in (tmp_path / "a.txt", tmp_path / "*.txt", tmp_path / "link.txt", os.path.relpath(tmp_path / "a.txt")):
+        with pytest.raises(ValueError, match=r"a\.txt|link\.txt: the same file twice, from .* and from .*--mixture"):
+            files_of([tmp_path / "a.txt", other])
+
+
+def test_a_strangers_links_lead_nowhere(tmp_path):
+    """A link out of the folder is refused, wherever it is; one in it changes nothing."""
+    folder = write(tmp_path / "given", "a.txt", "sub/b.txt")
+    write(tmp_path, "secret/key.txt")
+    (folder / "again.txt").symlink_to("sub/b.txt")
+    (folder / "loop").symlink_to(folder)
+    (folder / "sub" / "up").symlink_to("..")
+    wanted = ["a.txt", "sub/b.txt"]
+    assert names(folder, folder) == names(folder, folder / "**") == names(folder, folder / "**/*.txt") == wanted
+    assert [one.rpartition("/")[2].partition(" ")[0] for one in expand(folder).left_out][:1] == ["loop"]
+    assert len(expand(folder).left_out) == 3
+    assert names(folder, folder / "*" / "b.txt") == ["sub/b.txt"]  # also behind loop/sub
+    assert names(folder, folder / "*" / "*" / "b.txt") == ["loop/sub/b.txt"]
+    for link, target in (("x.txt", tmp_path / "secret/key.txt"), ("dir", tmp_path / "secret")):
+        (folder / link).symlink_to(target)
+        for entry in (folder, folder / "*", folder / f"{link[0]}*", folder / "**"):
+            with pytest.raises(ValueError, match=f"{link}: is a link out of .*given, and nothing outside it is read"):
+                expand(entry)
+        (folder / link).unlink()
+    (folder / "dir").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="is a link out of"):
+        expand(folder / "di?/key.txt")
+
+
+def test_wikiextractors_folders(tmp_path):
+    """It names its files AA/wiki_00, whether they hold lines or, with --json, an article on each line."""
+    lines = '<doc id="1" url="u" title="One">\nOne\n\nThe first .\n\nIts end .\n</doc>\n'
+    rows = json.dumps({"id": "2", "title": "Two", "text": "The second .\n\nIts end ."}) + "\n"
+    write(tmp_path, "AA/wiki_00", "AB/wiki_00")
+    (tmp_path / "AA/wiki_00").write_text(lines)
+    (tmp_path / "AB/wiki_00").write_text(rows + rows.replace("second", "third"))
+    (tmp_path / "AB/wiki_01.xz").write_bytes(lzma.compress(lines.replace("first", "fourth").encode()))
+    wanted = [[f"The {number} .", "Its end ."] for number in ("first", "second", "third", "fourth")]
+    assert [*read_documents([tmp_path])] == [*read_documents([tmp_path / "A?/wiki_*"])] == wanted
+    assert "\n".join(read_texts([tmp_path])).split("\n\n")[0].startswith("The first .")
+    (tmp_path / "AB/notes").write_text("other")
+    with pytest.raises(ValueError, match="AB/notes; choose the files of text"):
+        expand(tmp_path)
+
+
+def test_data_sets_that_were_saved(tmp_path):
+    rows = datasets.Dataset.from_dict({"text": [f"row {n} .\nits end ." for n in range(5)], "label": [*range(5)]})
+    rows.save_to_disk(tmp_path / "saved" / "one", num_shards=2)
+    (tmp_path / "saved" / "one" / "cache-1.arrow").write_bytes(b"rows that map has cached")
+    datasets.DatasetDict({"train": rows, "test": rows}).save_to_disk(tmp_path / "splits")
+    wanted = [[f"row {n} .", "its end ."] for n in range(5)]
+    for entry in (tmp_path / "saved" / "one", tmp_path / "saved", tmp_path / "splits" / "train"):
+        assert [*read_documents([entry])] == wanted
+        assert [*read_texts([entry])] == [row["text"] for row in rows]
+    with pytest.raises(
+        ValueError, match=r"expected one data set, got the splits train, test; name one, such as .*/train"
+    ):
+        expand(tmp_path / "splits")
+    with pytest.raises(ValueError, match=r"expected one column `body`; its columns are text, label; name that of"):
+        [*read_documents([tmp_path / "saved"], "body")]
+    state = tmp_path / "saved" / "one" / "state.json"
+    state.write_text(state.read_text().replace("data-00001-of-00002.arrow", "../../../secret.arrow"))
+    with pytest.raises(ValueError, match="expected the names of the Arrow files beside it"):
+        expand(tmp_path / "saved" / "one")
+
+
+def test_entries_keep_their_order_and_files(tmp_path):
+    write(tmp_path, "b/1.txt", "a.txt")
+    entries = entries_of([tmp_path / "b", tmp_path / "a.txt"])
+    assert [entry.name for entry in entries] == ["b (1 file)", "a.txt"]
+    assert [*read_documents([tmp_path / "b", tmp_path / "a.txt"])] == [["b/1.txt is here ."], ["a.txt is here ."]]
