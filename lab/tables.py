@@ -348,13 +348,13 @@ def place(record: dict) -> tuple[str, str, str]:
 
 def epoch_plan(record: dict) -> str:
     """The table of epoch_plan.json."""
-    rows = [
-        [f"`{row['objective']}`", f"{row['tokens']:,}", f"{row['instances']:,}", f"{row['seconds']:.0f}"]
-        + [f"{row['bytes'] / 1e9:.2f}"]
-        for row in record["results"]
-    ]
+    rows = []
+    for row in record["results"]:
+        counts = f"{row['tokens']:,}", f"{row['instances']:,}"
+        took = f"{row['seconds']:.0f}", f"{row['cpu_seconds']:.0f}", f"{row['bytes'] / 1e9:.2f}"
+        rows.append([f"`{row['objective']}`", *counts, *took])
     aims = record["targets"]
-    head = ("objective", "tokens", "instances", f"seconds (aim: under {aims['seconds']})")
+    head = ("objective", "tokens", "instances", f"seconds (aim: under {aims['seconds']})", "of one core")
     return markdown([*head, f"peak memory, GB (aim: under {aims['bytes'] / 1e9:g})"], rows)
 
 

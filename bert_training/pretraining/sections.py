@@ -13,6 +13,7 @@ instance once.
 """
 
 import bisect
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def sections_of(corpus: Offsets, most: int | None = None, size: int | None = Non
     while len(borders) > 1 and not _can_be_planned(corpus, borders[-1], corpus.num_documents):
         borders.pop()
     borders.append(corpus.num_documents)
-    return [_section(corpus, first, end) for first, end in zip(borders[:-1], borders[1:], strict=True)]
+    return [_section(corpus, first, end) for first, end in itertools.pairwise(borders)]
 
 
 def _can_be_planned(corpus: Offsets, first: int, end: int) -> bool:

@@ -381,7 +381,9 @@ def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
     used = sum(plan.used_tokens for plan in plans)
     parts = {name: [getattr(plan, name) for plan in plans] for name in _COLUMNS}
     plans.clear()
-    return EpochPlan(**{name: np.concatenate(parts.pop(name)) for name in _COLUMNS}, used_tokens=used, left_out=left_out)
+    return EpochPlan(
+        **{name: np.concatenate(parts.pop(name)) for name in _COLUMNS}, used_tokens=used, left_out=left_out
+    )
 
 
 def next_or_random(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:

@@ -17,11 +17,11 @@ With --words, it says what the vocabulary, the corpus and an epoch need of time,
 
     bert-repro plan --words 3.3e9
 
-Without both, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
-optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
-In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others
-counts. The result has two errors: real text fills instances a little more or less than made-up text does, and
-evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
+Without both, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
+network, the optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to
+the script. In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of
+the others counts. The result has two errors: real text fills instances a little more or less than made-up text does,
+and evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
 import argparse
@@ -213,7 +213,9 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument("--hours", type=float, help="the hours that are available; with --slurm, the time of a job (24)")
+    parser.add_argument(
+        "--hours", type=float, help="the hours that are available; with --slurm, the time of a job (24)"
+    )
     parser.add_argument(
         "--launcher",
         default=shlex.quote(sys.executable),
@@ -250,7 +252,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     costs.add_argument("--cores", type=int, help="cores that encode (those of this machine)")
     costs.add_argument(
-        "--train_tokens_per_second", type=float, help="tokens that all devices train on in a second (no line on training)"
+        "--train_tokens_per_second",
+        type=float,
+        help="tokens that all devices train on in a second (no line on training)",
     )
     costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
     return parser
@@ -300,9 +304,7 @@ def _refuse_others(what: str, given: set[str], known: set[str], remedy: str) -> 
         raise UserError(f"--{others[0]} has nothing to do with {what}; {remedy}")
 
 
-def _plan_hours(
-    arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]
-) -> None:
+def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]) -> None:
     """Time a few steps and print the plan."""
     if not arguments.hours > 0:
         raise UserError(f"--hours is {arguments.hours}; expected above 0")

@@ -47,7 +47,7 @@ SBATCH = """\
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@{notice}
 
-command -v accelerate > /dev/null || {{ echo "accelerate is not on the PATH; activate its environment first" >&2; exit 2; }}
+command -v accelerate > /dev/null || {{ echo "accelerate is not on the PATH; activate its environment" >&2; exit 2; }}
 export MAIN_NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MAIN_PORT=$((10000 + SLURM_JOB_ID % 20000))  # of its own for every job, below the ports that systems give away
 export OMP_NUM_THREADS={threads}

@@ -1,5 +1,7 @@
 """bert_training/pretraining/sections.py: corpora too large for one plan, and offsets beyond 32 bits."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -45,7 +47,7 @@ def test_a_corpus_of_ordinary_size_is_one_section(corpus):
 def test_every_document_is_in_one_section(corpus):
     found = sections_of(corpus, most=1, size=1000)
     borders = [section.documents for section in found]
-    assert all(before[-1] == after[0] for before, after in zip(borders[:-1], borders[1:]))
+    assert all(before[-1] == after[0] for before, after in itertools.pairwise(borders))
     assert np.array_equal(np.concatenate([own[:-1] for own in borders]), corpus.documents[:-1])
     assert sum(section.num_tokens for section in found) == corpus.num_tokens
     assert sum(section.num_sentences for section in found) == corpus.num_sentences
@@ -143,9 +145,7 @@ FAR = (2**31 - 5_000, 2**32 - 5_000, 2**40 - 5_000)  # The text crosses the bord
 @pytest.mark.parametrize("first", FAR)
 @pytest.mark.parametrize("segments", ["next_or_random", "in_order_or_swapped", "packed"])
 def test_a_plan_of_far_tokens_is_that_of_near_ones(first, segments):
-    near, far = (
-        PLANNERS[segments](made_up(40, (1, 30), (3, 40), start), 1, 10, 125, 0.1)(0) for start in (0, first)
-    )
+    near, far = (PLANNERS[segments](made_up(40, (1, 30), (3, 40), start), 1, 10, 125, 0.1)(0) for start in (0, first))
     assert np.array_equal(far.a_start, near.a_start + first) and np.array_equal(far.b_start, near.b_start + first)
     assert np.array_equal(far.a_length, near.a_length) and far.used_tokens == near.used_tokens
 
@@ -187,7 +187,11 @@ def test_sentences_beyond_32_bits_are_planned(tmp_path, first, segments):
     far = Section(tmp_path, np.asarray(np.memmap(path, np.int64, "r")), near.documents + first)
     plan = PLANNERS[segments](far, 1, 10, 125, 0.1)(0)
     shown = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
-    assert far.num_tokens == near.num_tokens and 0 <= plan.b_start.min() and (plan.b_start + plan.b_length).max() <= near.num_tokens
+    assert (
+        far.num_tokens == near.num_tokens
+        and plan.b_start.min() >= 0
+        and (plan.b_start + plan.b_length).max() <= near.num_tokens
+    )
     every = np.sort(np.concatenate(shown))
     assert every[-1] < near.num_tokens and len(np.unique(every)) == len(every)
     if segments == "packed":

@@ -1,4 +1,4 @@
-"""bert_training/tools/launches.py: the config is Accelerate's, and the batch script does what Slurm and a signal ask."""
+"""bert_training/tools/launches.py: a config of Accelerate, and a batch script that does what Slurm and signals ask."""
 
 import os
 import shlex
@@ -77,7 +77,8 @@ for number in (signal.SIGUSR1, signal.SIGTERM):
 open("srun.ready", "w").close()
 sys.exit(max(node.wait() for node in nodes))
 """
-# As Accelerate, it does not handle SIGUSR1, passes SIGTERM on, and starts two processes as its children; its own status is 1 if one fails.
+# As Accelerate, it does not handle SIGUSR1, passes SIGTERM on, and starts two processes as its children; its own status
+# is 1 if one fails.
 ACCELERATE = """\
 import os, signal, subprocess, sys
 with open("launched." + os.environ["SLURM_NODEID"], "w") as file:
@@ -151,7 +152,9 @@ def test_a_training_that_ends_by_itself_is_not_put_back(cluster, tmp_path, statu
     assert (tmp_path / "calls").read_text() == "scontrol show hostnames n[1-2]\n"
     for rank in "01":
         words = (tmp_path / f"launched.{rank}").read_text().splitlines()
-        given = [words[words.index(name) + 1] for name in ("--machine_rank", "--main_process_ip", "--main_process_port")]
+        given = [
+            words[words.index(name) + 1] for name in ("--machine_rank", "--main_process_ip", "--main_process_port")
+        ]
         assert given == [rank, "n1", "10017"]
         assert words[1:3] == ["--config_file", str(tmp_path / "launch" / "accelerate.yaml")]
         flags = [*TRAINING, "--train_file", "it's a file.txt", "$HOME.txt", "--resume_from_checkpoint", "auto"]
@@ -200,7 +203,8 @@ def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     code = f"import os, sys\nos.chdir({str(ROOT)!r})\nwords = sys.argv[sys.argv.index('--main_process_port') + 2:]\n"
     (tmp_path / "bin" / "accelerate").write_text(
-        f"#!{sys.executable}\n{code}os.environ['ACCELERATE_USE_CPU'] = 'true'\nos.execv({torchrun[0]!r}, {torchrun} + words)\n"
+        f"#!{sys.executable}\n{code}os.environ['ACCELERATE_USE_CPU'] = 'true'\n"
+        f"os.execv({torchrun[0]!r}, {torchrun} + words)\n"
     )
     flags = (
         f"--output_dir {tmp_path / 'run'} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
