@@ -51,6 +51,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.loop import Step, training_steps
 from bert_training.engine.muon import check_muon, create_muon
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
@@ -125,7 +126,7 @@ def main(argv: list[str] | None = None) -> None:
     speed = Throughput(run, model.config, total_steps)
     optimizer = make_optimizer(run, model)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
-    model, optimizer = run.accelerator.prepare(model, optimizer)
+    model, optimizer = prepare(run, model, optimizer)
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
     if run.is_main:

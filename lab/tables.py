@@ -376,6 +376,30 @@ def place(record: dict) -> tuple[str, str, str]:
     return record["date"][:10], record["commit"], record["device"]
 
 
+def epoch_plan(record: dict) -> str:
+    """The table of epoch_plan.json."""
+    rows = []
+    for row in record["results"]:
+        counts = f"{row['tokens']:,}", f"{row['instances']:,}"
+        took = f"{row['seconds']:.0f}", f"{row['cpu_seconds']:.0f}", f"{row['bytes'] / 1e9:.2f}"
+        rows.append([f"`{row['objective']}`", *counts, *took])
+    aims = record["targets"]
+    head = ("objective", "tokens", "instances", f"seconds (aim: under {aims['seconds']})", "of one core")
+    return markdown([*head, f"peak memory, GB (aim: under {aims['bytes'] / 1e9:g})"], rows)
+
+
+def corpus_scale(record: dict) -> str:
+    """The table of corpus_scale.json."""
+    rows = []
+    for row in sorted(record["results"], key=lambda row: row["part"]):
+        disk = f"{row['disk'] / row['predicted_disk']:.2f}" if "disk" in row else ""
+        times = f"{row['seconds']:.1f}", f"{row['seconds'] / row['predicted_seconds']:.2f}"
+        memory = f"{row['bytes'] / 1e6:,.0f}", f"{row['bytes'] / row['predicted_bytes']:.2f}"
+        rows.append([row["part"], f"{row['words']:,}", *times, *memory, disk])
+    head = ("part", "words", "seconds", "/ predicted", "peak memory, MB", "/ predicted", "disk / predicted")
+    return markdown(head, rows)
+
+
 RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
     "step_cpu_xeon": pretraining_steps,
@@ -396,6 +420,8 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "two_types": two_types,
     "beginnings": beginnings,
     "domain": domain,
+    "epoch_plan": epoch_plan,
+    "corpus_scale": corpus_scale,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),

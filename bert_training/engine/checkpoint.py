@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_out_of_memory
 from bert_training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
+from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
@@ -298,7 +298,11 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     if chooses_best(run.args):  # among evaluations of the same kind
         then |= saved.get("evaluation", {})  # older versions recorded none
         now |= _evaluation(run)
-    changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
+    changed = [
+        f"{name} {then[name]} -> {now.get(name)}" + (_arithmetic(run, batches) if name == "batches" else "")
+        for name in then
+        if then[name] != now.get(name)
+    ]
     if changed:
         raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
@@ -308,6 +312,26 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     for name, other in STARTED_WITH.items():
         if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
             raise UserError(f"{folder} belongs to a run {other}")
+
+
+def _arithmetic(run: Run[SharedArguments], wanted: int | str) -> str:
+    """How the number of sequences of a step comes about, and what gives the number of the checkpoint."""
+    args, world = run.args, run.world_size
+    processes = f"{world} process{'es' if world > 1 else ''}"
+    if not isinstance(wanted, int):
+        return f", with {processes}; of every phase, BATCH x ACCUMULATION x processes must stay what it was"
+    made = (
+        f" = --per_device_train_batch_size {args.per_device_train_batch_size} x --gradient_accumulation_steps "
+        f"{args.gradient_accumulation_steps} x {processes}"
+    )
+    if wanted % world:
+        return f"{made}; {wanted} sequences cannot be divided among {processes}, but among {_divisors(wanted)}"
+    return f"{made}; with {processes}, the first two must make {wanted // world} for {wanted} sequences a step"
+
+
+def _divisors(number: int) -> str:
+    """The numbers of processes that divide a batch, up to 64."""
+    return ", ".join(str(one) for one in range(1, min(number, 64) + 1) if number % one == 0)
 
 
 def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:

@@ -1,12 +1,14 @@
 """Weights and optimiser state of a model that is sharded over the processes (FSDP2, torch's ``fully_shard``).
 
 Checkpoints and the finished folder contain full tensors under their usual names, whether the model was sharded or not.
-For a model that is not sharded, these functions change nothing.
+For a model that is not sharded, these functions change nothing, except on a TPU, whose tensors have no memory that
+safetensors could write: they are copied to the CPU.
 """
 
 from collections.abc import Mapping
 
 import torch
+from accelerate.utils import send_to_device
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -28,8 +30,17 @@ def is_sharded(model: nn.Module) -> bool:
     return any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
 
 
+def on_tpu(model: nn.Module) -> bool:
+    """Whether the weights are on a device of torch_xla."""
+    return any(parameter.device.type == "xla" for parameter in model.parameters())
+
+
 def full_weights(run: Run[SharedArguments], model: nn.Module) -> dict[str, ValueType] | None:
-    """The full weights, on the main process; None if the model is not sharded. All processes call it."""
+    """The full weights, on the main process; None if the model can be saved as it is. All processes call it."""
+    if on_tpu(model):
+        bare = run.accelerator.unwrap_model(model)
+        tied = bare.all_tied_weights_keys or {}
+        return {name: tensor.cpu() for name, tensor in bare.state_dict().items() if name not in tied}
     if not is_sharded(model):
         return None
     tied = run.accelerator.unwrap_model(model).all_tied_weights_keys or {}
@@ -39,6 +50,8 @@ def full_weights(run: Run[SharedArguments], model: nn.Module) -> dict[str, Value
 
 def full_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
     """The optimiser's state with full tensors, on the main process. All processes call it."""
+    if on_tpu(model):
+        return send_to_device(optimizer.state_dict(), "cpu")
     if not is_sharded(model):
         return optimizer.state_dict()
     return get_optimizer_state_dict(model, _bare(optimizer), options=WHOLE_ON_CPU)

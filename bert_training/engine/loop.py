@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 
 from bert_training.engine.batches import IGNORED, first_position, num_examples, one_example
 from bert_training.engine.checkpoint import save_checkpoint
 from bert_training.engine.divergence import Divergence, explain_divergence
+from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import TrainingState

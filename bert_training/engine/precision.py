@@ -16,10 +16,10 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
+from bert_training.engine.objects import broadcast_object_list
 from bert_training.flags.pretraining import CONFIG_SIZES
 from bert_training.flags.recipes import width_of
 from bert_training.flags.shared import SharedArguments

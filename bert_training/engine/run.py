@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from tqdm import tqdm
 
+from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.output_folder import unlock_output_dir
 from bert_training.files.atomic import append_line, json_text, write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record

@@ -36,6 +36,7 @@ from bert_training.pretraining.initial_attention import (
     rotation,
     signs,
 )
+from bert_training.pretraining.sections import first_document
 
 COLUMNS = 2048  # the number of most frequent pieces; occurrences near them are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
@@ -177,10 +178,11 @@ def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
 
 def _pairs(corpus: Corpus, distances: Collection[int]) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each distance with the ids of the pieces at this distance within a document: the earlier and the later."""
-    ends = corpus.sentences[corpus.documents[1:]]
     for begin in _blocks(corpus.num_tokens):
         ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))
-        inside = ends[(begin < ends) & (ends < begin + len(ids))] - begin
+        # The first tokens of all documents of a very large corpus would not fit into memory.
+        documents = slice(first_document(corpus, begin + 1), first_document(corpus, begin + len(ids)))
+        inside = corpus.sentences[corpus.documents[documents]] - begin
         lengths = torch.from_numpy(np.diff(inside.astype(np.int64), prepend=0, append=len(ids)))
         document = torch.repeat_interleave(lengths)
         for distance in (distance for distance in distances if distance < len(ids)):

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import torch
-from accelerate.utils import gather_object
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
+from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.instances import PretrainingInstances

@@ -14,7 +14,7 @@ the batches before it, on the number of processes, or on whether the run was int
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,8 @@ from bert_training.flags.scripts import flags_with
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
-from bert_training.pretraining.segments import PLANNERS, EpochPlan
+from bert_training.pretraining.sections import Offsets, promised_size, sections_of
+from bert_training.pretraining.segments import PLANNERS, EpochPlan, Planner
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
@@ -37,7 +38,8 @@ from tokenization.special_tokens import check_special_tokens
 # Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
 # of any position. Order and masks are new in every epoch.
 VARIANTS = 10
-_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM, _SOURCE_STREAM = 1, 2, 3, 4
+_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM, _SOURCE_STREAM, _SECTION_STREAM = 1, 2, 3, 4, 5
+_SHUFFLED_TOGETHER = 1 << 20  # instances whose random numbers are made at once, which bounds the memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,15 +122,34 @@ class PretrainingInstances:
         check_special_tokens(tokenizer)
         objective = objective_of(vars(settings))
         self.rule: MaskingRule | None = masking_rule(tokenizer, settings) if objective.masks else None
-        seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
-        make_planner = PLANNERS[objective.segments]
-        self.planner = make_planner(corpus, seed, VARIANTS, settings.capacity, settings.short_seq_prob)
+        self._make_planner = PLANNERS[objective.segments]
+        self.sections = sections_of(corpus)
+        self._planners: dict[int, Planner] = {}
         self._sizes: dict[int, int] = {}
-        self._plans: OrderedDict[int, EpochPlan] = OrderedDict()
-        self._orders: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._plans: OrderedDict[tuple[int, int], EpochPlan] = OrderedDict()
+        self._orders: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
+        self._planner(0)  # here, so that a text without pairs is refused before the training
+        # Of a corpus of one section, every instance of the plan is used, whose number is known when it is planned.
+        self._promised = np.zeros(0, np.int64)
+        if len(self.sections) > 1:
+            self._promised = np.array([promised_size(section, self._size_of) for section in self.sections])
+
+    def _planner_of(self, section: Offsets) -> Planner:
+        settings, seed = self.settings, int(random_bits(self.settings.seed, _SEGMENT_STREAM).view(np.int64))
+        return self._make_planner(section, seed, VARIANTS, settings.capacity, settings.short_seq_prob)
+
+    def _planner(self, section: int) -> Planner:
+        if section not in self._planners:
+            self._planners[section] = self._planner_of(self.sections[section])
+        return self._planners[section]
+
+    def _size_of(self, section: Offsets) -> int:
+        return len(self._planner_of(section)(0))
 
     def epoch_size(self, epoch: int) -> int:
         """Number of instances in an epoch."""
+        if len(self._promised):
+            return int(self._promised.sum())
         variant = 0 if self.settings.fixed else epoch % VARIANTS
         if variant not in self._sizes:
             self.plan(epoch)
@@ -142,7 +163,7 @@ class PretrainingInstances:
         """
         if position < 0:
             raise UserError(f"position is {position}; expected at least 0")
-        if self.settings.fixed:
+        if self.settings.fixed or len(self._promised):
             epoch, index = divmod(position, self.epoch_size(0))
             return epoch, index
         # Sizes are computed one by one, so that a run shorter than ten epochs never plans them all.
@@ -158,27 +179,62 @@ class PretrainingInstances:
                 epoch += 1
         return epoch, position
 
-    def plan(self, epoch: int) -> EpochPlan:
-        """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept."""
-        variant = 0 if self.settings.fixed else epoch % VARIANTS
-        if variant not in self._plans:
-            self._plans[variant] = self.planner(variant)
-            self._sizes[variant] = len(self._plans[variant])
-            while len(self._plans) > 2:
-                self._plans.popitem(last=False)
-        return self._plans[variant]
+    @property
+    def planned_tokens(self) -> int:
+        """The number of tokens of the text that ``plan(0)`` divides: of all of it, or of the first section."""
+        return self.sections[0].num_tokens
 
-    def order(self, epoch: int) -> np.ndarray:
+    def plan(self, epoch: int, section: int = 0) -> EpochPlan:
+        """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept.
+
+        Args:
+            epoch: the epoch.
+            section: the number of the section, if the corpus has several (``sections.py``).
+        """
+        variant = 0 if self.settings.fixed else epoch % VARIANTS
+        if (variant, section) not in self._plans:
+            while len(self._plans) > 1:  # before the new one is made, which is what memory must hold
+                self._plans.popitem(last=False)
+            self._plans[variant, section] = self._planner(section)(variant)
+            if not len(self._promised):
+                self._sizes[variant] = len(self._plans[variant, section])
+        return self._plans[variant, section]
+
+    def order(self, epoch: int, section: int = 0) -> np.ndarray:
         """The order of an epoch, shuffled by seed and epoch.
 
-        ``order[i]`` is the row of the plan that is instance i of the epoch (int64, as long as the epoch).
+        ``order[i]`` is the row of the plan that is instance i of the epoch (int64, as long as the epoch); of a corpus
+        with several sections, instance i of those that the epoch has of this section.
         """
-        if epoch not in self._orders:
-            bits = random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
-            self._orders[epoch] = np.argsort(bits, kind="stable")
-            while len(self._orders) > 2:
+        if (epoch, section) not in self._orders:
+            while len(self._orders) > 1:
                 self._orders.popitem(last=False)
-        return self._orders[epoch]
+            streams = (_SHUFFLE_STREAM, epoch, section) if len(self._promised) else (_SHUFFLE_STREAM, epoch)
+            bits = np.empty(len(self.plan(epoch, section)), np.uint64)
+            for start in range(0, len(bits), _SHUFFLED_TOGETHER):
+                stop = min(start + _SHUFFLED_TOGETHER, len(bits))
+                bits[start:stop] = random_bits(self.settings.seed, *streams, np.arange(start, stop))
+            self._orders[epoch, section] = np.argsort(bits, kind="stable")
+        return self._orders[epoch, section]
+
+    def _in_sections(self, epoch: int, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """Divide the instances [start, stop) of an epoch by section.
+
+        Yields:
+            (number of the section, the first and the last instance plus one among those of the section, the first one
+            among those of the epoch).
+        """
+        if not len(self._promised):
+            yield 0, start, stop, start
+            return
+        bits = random_bits(self.settings.seed, _SECTION_STREAM, epoch, np.arange(len(self._promised)))
+        sections = np.argsort(bits, kind="stable")  # in the order of this epoch
+        ends = np.cumsum(self._promised[sections])
+        while start < stop:
+            place = int(np.searchsorted(ends, start, side="right"))
+            begin, end = int(ends[place] - self._promised[sections[place]]), min(stop, int(ends[place]))
+            yield int(sections[place]), start - begin, end - begin, start
+            start = end
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """The instances at positions [start, stop) of the endless stream.
@@ -197,7 +253,7 @@ class PretrainingInstances:
         remaining = stop - start
         while remaining:
             count = min(remaining, self.epoch_size(epoch) - index)
-            parts.append(self._rows(epoch, index, index + count))
+            parts += [self._rows(epoch, *part) for part in self._in_sections(epoch, index, index + count)]
             remaining -= count
             epoch, index = epoch + 1, 0
         self.corpus.check_unchanged()
@@ -208,11 +264,19 @@ class PretrainingInstances:
             arrays = {name: array[:, :width] if array.ndim == 2 else array for name, array in arrays.items()}
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
-    def _rows(self, epoch: int, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Instances [start, stop) of one epoch, as arrays (B, L), padded to max_seq_length."""
+    def _rows(self, epoch: int, section: int, start: int, stop: int, number: int) -> dict[str, np.ndarray]:
+        """Instances of one section in one epoch, as arrays (B, L), padded to max_seq_length.
+
+        Args:
+            epoch: the epoch.
+            section: the number of the section.
+            start: the first instance among those of the section.
+            stop: the last one, plus one.
+            number: the number of the first one within the epoch, from which its masks are drawn.
+        """
         epoch = 0 if self.settings.fixed else epoch
-        rows = self.order(epoch)[start:stop]
-        plan = self.plan(epoch)
+        order, plan = self.order(epoch, section), self.plan(epoch, section)
+        rows = order[np.arange(start, stop) % len(order)]  # an epoch may promise more of a section than there are
         a_length, b_length = (lengths[rows, None].astype(np.int64) for lengths in (plan.a_length, plan.b_length))
         column = np.arange(self.settings.max_seq_length)  # (L)
         in_a = (column >= 1) & (column <= a_length)  # (B, L)
@@ -229,7 +293,7 @@ class PretrainingInstances:
             labels[:, :-1] = np.where(in_a[:, 1:], input_ids[:, 1:], IGNORED)
         else:
             seed = int(random_bits(self.settings.seed, _MASK_STREAM).view(np.int64))
-            index = np.arange(start, stop)
+            index = number + np.arange(stop - start)
             input_ids, labels = mask_batch(self.rule, input_ids, seed, epoch, index)
         arrays = {
             "input_ids": input_ids,

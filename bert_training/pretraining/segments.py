@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import below, random_bits, uniform
+from bert_training.pretraining.sections import Offsets
 from tokenization.errors import UserError
 
 IS_NEXT, NOT_NEXT = 0, 1
@@ -70,6 +70,8 @@ class EpochPlan:
     def __len__(self) -> int:
         return len(self.a_start)
 
+
+_COLUMNS = ("a_start", "a_length", "b_start", "b_length", "label")
 
 # From the number of a version of the segments to its plan.
 Planner = Callable[[int], EpochPlan]
@@ -115,7 +117,12 @@ class _Chunks(NamedTuple):
     forced: np.ndarray  # bool, the chunk has one sentence and can only be NotNext
 
 
-def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
+def _has_pairs(corpus: Offsets) -> bool:
+    """Whether a document has two sentences; none is empty."""
+    return corpus.num_sentences > corpus.num_documents
+
+
+def _stretches(corpus: Offsets, document: np.ndarray) -> _Stretches:
     """The stretches of the documents with the given numbers (D)."""
     first, end = corpus.documents[document], corpus.documents[document + 1]
     counts = -(-(end - first) // _STRETCH_SENTENCES)  # (D) stretches of each document, rounded up
@@ -127,9 +134,10 @@ def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
     )
 
 
-def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
+def _blocks(corpus: Offsets) -> Iterator[_Stretches]:
     """The stretches of the whole corpus, about ``_BLOCK_SENTENCES`` sentences at a time."""
-    marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)  # sentences near which blocks begin
+    # sentences near which blocks begin
+    marks = int(corpus.documents[0]) + np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)
     # The first document that begins at each mark or after it; a document longer than a block gives equal bounds.
     bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
     for first, last in itertools.pairwise(bounds):
@@ -143,7 +151,7 @@ def _targets(bits: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarr
 
 
 def _chunk_pairs(
-    corpus: Corpus,
+    corpus: Offsets,
     stretches: _Stretches,
     seed: int,
     variant: int | np.ndarray,
@@ -200,7 +208,7 @@ def _chunk_pairs(
     return _Chunks._make(np.concatenate(column) for column in zip(*turns, strict=True))
 
 
-def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
+def label_balance(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
     """The probabilities that make half of the labels IsNext.
 
     Finds p in [1/2, 3/4] at which as many IsNext as NotNext are planned; if even 3/4 gives too few, also the share of
@@ -210,7 +218,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
     Raises:
         ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
     """
-    if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
+    if corpus.num_documents < 2 or not _has_pairs(corpus):
         raise UserError(
             f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
             "got none such; add text, put blank lines between documents, or use the objective mlm"
@@ -252,7 +260,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
 
 
 def plan_pairs(
-    corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float, balance: LabelBalance
+    corpus: Offsets, seed: int, variant: int, capacity: int, short_seq_prob: float, balance: LabelBalance
 ) -> EpochPlan:
     """Plan A/B pairs over the whole corpus.
 
@@ -273,18 +281,23 @@ def plan_pairs(
     return _join_plans(plans, left_out)
 
 
-def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
+def _place_b_and_cut(corpus: Offsets, chunks: _Chunks, capacity: int) -> EpochPlan:
     """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to ``capacity``."""
     bits, offsets = chunks.bits, corpus.sentences
     a_start, a_end = offsets[chunks.first], offsets[chunks.split]
-    other = below(random_bits(bits, _DOCUMENT), corpus.num_documents - 1)
-    other += other >= chunks.document  # any document but the chunk's own
+    b_start, b_end = a_end.copy(), offsets[chunks.stop]
+    rows = np.flatnonzero(chunks.not_next)
+    other = below(random_bits(bits[rows], _DOCUMENT), corpus.num_documents - 1)
+    other += other >= chunks.document[rows]  # any document but the chunk's own
     other_first, other_end = corpus.documents[other], corpus.documents[other + 1]
-    start = other_first + below(random_bits(bits, _START), other_end - other_first)
-    wanted = np.maximum(chunks.target - (a_end - a_start), 1)
-    end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
-    b_start = np.where(chunks.not_next, offsets[start], a_end)
-    b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
+    start = other_first + below(random_bits(bits[rows], _START), other_end - other_first)
+    # In the order of the text, one search reads what the one before has read; the offsets are larger than a cache.
+    order = np.argsort(start)
+    rows, start, other_end = rows[order], start[order], other_end[order]
+    wanted = np.maximum(chunks.target[rows] - (a_end - a_start)[rows], 1)
+    first = offsets[start]
+    end = np.minimum(np.searchsorted(offsets, first + wanted, side="left"), other_end)
+    b_start[rows], b_end[rows] = first, offsets[end]
     label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT)
     return _cut(bits, (a_start, a_end), (b_start, b_end), label, ~chunks.not_next, capacity)
 
@@ -316,7 +329,7 @@ def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray
     return np.where(fits | ~long_a, a, cut_a), np.where(fits | ~long_b, b, cut_b)
 
 
-def plan_ordered(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+def plan_ordered(corpus: Offsets, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
     """Plan pairs of consecutive segments, of which a fair coin swaps half (ALBERT's sentence-order prediction).
 
     The chunks are those of ``plan_pairs`` that are all IsNext; those of one sentence are left out. They are cut after
@@ -335,7 +348,7 @@ def plan_ordered(corpus: Corpus, seed: int, variant: int, capacity: int, short_s
     return _join_plans(plans, left_out)
 
 
-def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+def plan_packed(corpus: Offsets, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
     """Plan single segments of at most ``capacity`` tokens: as many whole sentences of one document as fit.
 
     A segment may hold several sentences, but of one stretch of a document only. A sentence longer than the target is
@@ -364,30 +377,28 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
 
 
 def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
+    """One plan of the plans of all blocks, which are taken out of the list as they are copied."""
+    used = sum(plan.used_tokens for plan in plans)
+    parts = {name: [getattr(plan, name) for plan in plans] for name in _COLUMNS}
+    plans.clear()
     return EpochPlan(
-        a_start=np.concatenate([plan.a_start for plan in plans]),
-        a_length=np.concatenate([plan.a_length for plan in plans]),
-        b_start=np.concatenate([plan.b_start for plan in plans]),
-        b_length=np.concatenate([plan.b_length for plan in plans]),
-        label=np.concatenate([plan.label for plan in plans]),
-        used_tokens=sum(plan.used_tokens for plan in plans),
-        left_out=left_out,
+        **{name: np.concatenate(parts.pop(name)) for name in _COLUMNS}, used_tokens=used, left_out=left_out
     )
 
 
-def next_or_random(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+def next_or_random(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
     """Pairs whose B follows A or comes from another document (``plan_pairs``), with balanced labels."""
     balance = label_balance(corpus, seed, variants, capacity, short_seq_prob)
     return lambda variant: plan_pairs(corpus, seed, variant, capacity, short_seq_prob, balance)
 
 
-def in_order_or_swapped(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+def in_order_or_swapped(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
     """Consecutive segments, half of them swapped (``plan_ordered``).
 
     Raises:
         ValueError: no document has two sentences.
     """
-    if not np.any(np.diff(corpus.documents) > 1):
+    if not _has_pairs(corpus):
         raise UserError(
             f"{corpus.path}: sentence-order prediction needs a document of 2 sentences, got none such; add text, put "
             "blank lines between documents only, or use the objective mlm"
@@ -395,7 +406,7 @@ def in_order_or_swapped(corpus: Corpus, seed: int, variants: int, capacity: int,
     return lambda variant: plan_ordered(corpus, seed, variant, capacity, short_seq_prob)
 
 
-def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
+def packed(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
     """Single segments (``plan_packed``)."""
     return lambda variant: plan_packed(corpus, seed, variant, capacity, short_seq_prob)
 
@@ -403,7 +414,7 @@ def packed(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_pr
 # How the text is divided into instances, ``Objective.segments``. Each function gets the corpus, the seed of all draws,
 # the number of versions of the segments, the greatest number of tokens of an instance without its special tokens, and
 # the share of the instances with a random shorter length.
-PLANNERS: dict[str, Callable[[Corpus, int, int, int, float], Planner]] = {
+PLANNERS: dict[str, Callable[[Offsets, int, int, int, float], Planner]] = {
     "next_or_random": next_or_random,
     "in_order_or_swapped": in_order_or_swapped,
     "packed": packed,

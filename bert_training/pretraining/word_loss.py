@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import tokenizers
 import torch
-from accelerate.utils import broadcast_object_list, gather_object
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
+from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.run import Run
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments

@@ -25,6 +25,7 @@ from bert_training.engine.finished import upload_finished
 from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
+from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.flags.fine_tuning import FineTuningArguments
@@ -177,7 +178,7 @@ def fine_tune(
     rate, average = args.learning_rate, average_of(run, total_steps, examples) if train else None
     optimizer = create_optimizer(model, rate, args.weight_decay, layer_decay=args.layer_decay, name=args.optimizer)
     scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps, total_steps)
-    model, optimizer = run.accelerator.prepare(model, optimizer)
+    model, optimizer = prepare(run, model, optimizer)
     bare = run.accelerator.unwrap_model(model)
     if average and is_sharded(model):
         raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")

@@ -66,7 +66,7 @@ def audit(
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
     fill = float(lengths.mean() / settings.max_seq_length)
-    coverage = plan.used_tokens / corpus.num_tokens
+    coverage = plan.used_tokens / instances.planned_tokens
     measurements = [
         *_corpus_measurements(corpus, continuation_pieces(tokenizer)),
         *_coverage_measurements(coverage_of_corpus(corpus, tokenizer)),

@@ -1,4 +1,5 @@
-"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine.
+"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine; or write the
+files that start a training on several machines; or say what a text of any size costs.
 
     bert-repro plan --config_name base --hours 6
     bert-repro plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
@@ -6,13 +7,24 @@
     bert-repro plan --recipe adapt --config_name base --hours 2
     bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
-optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
-In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others
-counts. The result has two errors: real text fills instances a little more or less than made-up text does, and
-evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
+With --nodes, the command prints the config of Accelerate and, with --slurm, a batch script that goes on by itself when
+its time is up. The flags after `--`, or in the file of --config, are those of run_pretraining.py:
+
+    bert-repro plan --nodes 4 --gpus 8 --slurm --hours 24 --output_dir launch -- --train_file wiki.jsonl \\
+        --tokenizer_name vocab --config_name base --max_steps 100000 --output_dir runs/base
+
+With --words, it says what the vocabulary, the corpus and an epoch need of time, disk, memory and open files:
+
+    bert-repro plan --words 3.3e9
+
+Without both, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
+network, the optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to
+the script. In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of
+the others counts. The result has two errors: real text fills instances a little more or less than made-up text does,
+and evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
+import argparse
 import functools
 import json
 import shlex
@@ -31,6 +43,8 @@ from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.flags.recipes import FAST, short_to_long
 from bert_training.flags.scripts import path_of
+from bert_training.tools.corpus_costs import print_costs
+from bert_training.tools.launches import print_launch
 from tokenization.errors import UserError
 
 SCRIPT = "run_pretraining.py"
@@ -196,17 +210,12 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
-def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
-    """Time a few steps and print the plan; a mistake ends the command with status 2 and one line on stderr.
-
-    Args:
-        run_script: runs the script; tests replace it.
-    """
-    argv = sys.argv[1:] if argv is None else argv
-    separator = argv.index("--") if "--" in argv else len(argv)
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument("--hours", type=float, required=True, help="the hours that are available")
+    parser.add_argument(
+        "--hours", type=float, help="the hours that are available; with --slurm, the time of a job (24)"
+    )
     parser.add_argument(
         "--launcher",
         default=shlex.quote(sys.executable),
@@ -229,7 +238,74 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
         help="as in run_pretraining.py (8; 64 with --recipe fast; 32 with adapt)",
     )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
+    launch = parser.add_argument_group("a launch on several machines")
+    launch.add_argument("--nodes", type=int, help="the machines")
+    launch.add_argument("--gpus", type=int, help="the GPUs of each machine")
+    launch.add_argument("--cpus_per_gpu", type=int, default=8, help="the cores for each GPU (8)")
+    launch.add_argument("--slurm", action="store_true", help="also a batch script for Slurm")
+    launch.add_argument("--config", help="a file with flags of run_pretraining.py, as its --config takes it")
+    launch.add_argument("--output_dir", help="a folder for the files, which are otherwise printed")
+    costs = parser.add_argument_group("the cost of a text")
+    costs.add_argument("--words", type=float, help="the words of the text, such as 3.3e9")
+    costs.add_argument(
+        "--words_per_second", type=float, help="words that one core encodes in a second (measured in a few seconds)"
+    )
+    costs.add_argument("--cores", type=int, help="cores that encode (those of this machine)")
+    costs.add_argument(
+        "--train_tokens_per_second",
+        type=float,
+        help="tokens that all devices train on in a second (no line on training)",
+    )
+    costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
+    return parser
+
+
+# The flags of each use of the command; --hours has two.
+_LAUNCH = ("nodes", "gpus", "cpus_per_gpu", "slurm", "config", "output_dir")
+_COSTS = ("words", "words_per_second", "cores", "train_tokens_per_second", "epochs")
+
+
+def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
+    """Print the plan, the launch or the costs; a mistake ends the command with status 2 and one line on stderr.
+
+    Args:
+        run_script: runs the script; tests replace it.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    separator = argv.index("--") if "--" in argv else len(argv)
+    parser = _parser()
     arguments = parser.parse_args(argv[:separator])
+    given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
+    script_flags = argv[separator + 1 :]
+    if given & {*_LAUNCH}:
+        _refuse_others("the files of a launch", given, {*_LAUNCH, "hours"}, "give it after --, to the training")
+        if arguments.nodes is None or arguments.gpus is None:
+            raise UserError("a launch needs --nodes and --gpus, such as --nodes 4 --gpus 8")
+        flags = [*(["--config", arguments.config] if arguments.config else []), *script_flags]
+        if not flags:
+            raise UserError("a launch needs the flags of run_pretraining.py, after -- or in a file of --config")
+        hours = 24.0 if arguments.hours is None else arguments.hours
+        numbers = (arguments.nodes, arguments.gpus, arguments.cpus_per_gpu)
+        print_launch(*numbers, hours, flags, arguments.slurm, arguments.output_dir)
+        return
+    if given & {*_COSTS}:
+        _refuse_others("the cost of a text", given, {*_COSTS, "vocab_size"}, "leave it out")
+        if script_flags:
+            raise UserError(f"the cost of a text takes no flags of a script, got {script_flags[0]}; leave them out")
+        print_costs(arguments)
+        return
+    if arguments.hours is None:
+        raise UserError("give --hours, the time for a training; --nodes and --gpus, for a launch; or --words")
+    _plan_hours(arguments, script_flags, run_script)
+
+
+def _refuse_others(what: str, given: set[str], known: set[str], remedy: str) -> None:
+    if others := sorted(given - known):
+        raise UserError(f"--{others[0]} has nothing to do with {what}; {remedy}")
+
+
+def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]) -> None:
+    """Time a few steps and print the plan."""
     if not arguments.hours > 0:
         raise UserError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.vocab_size < 16:
@@ -247,6 +323,6 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
     # A step of new weights of the same shape takes as long as one of the model that is to be adapted.
     timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
-    script_flags = ["--recipe", *timed, *argv[separator + 1 :]]
-    records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
+    flags = ["--recipe", *timed, *script_flags]
+    records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, flags, launched)
     print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe))

@@ -188,7 +188,7 @@ def test_every_epoch_shows_each_instance_once_in_another_order(corpus, tokenizer
 def test_epochs_and_seeds_differ_also_after_ten_epochs(corpus, tokenizer):
     instances = instances_of(corpus, tokenizer)
     assert instances.epoch_size(0) == instances.epoch_size(VARIANTS)
-    rows = [instances._rows(epoch, 0, 20)["input_ids"] for epoch in (0, 1, VARIANTS)]
+    rows = [instances._rows(epoch, 0, 0, 20, 0)["input_ids"] for epoch in (0, 1, VARIANTS)]
     rows.append(instances_of(corpus, tokenizer, seed=2).batch(0, 20)["input_ids"].numpy())
     for first in range(4):
         for second in range(first):
@@ -196,14 +196,14 @@ def test_epochs_and_seeds_differ_also_after_ten_epochs(corpus, tokenizer):
 
 
 def test_the_same_segments_get_fresh_masks(corpus, tokenizer, monkeypatch):
-    monkeypatch.setattr(PretrainingInstances, "order", lambda self, epoch: np.arange(self.epoch_size(epoch)))
+    monkeypatch.setattr(PretrainingInstances, "order", lambda self, epoch, section=0: np.arange(self.epoch_size(epoch)))
     instances = instances_of(corpus, tokenizer)
     cycle = sum(instances.epoch_size(epoch) for epoch in range(VARIANTS))
     first, again = instances.batch(0, 50), instances.batch(cycle, cycle + 50)
     assert np.array_equal(originals(first), originals(again))
     assert (first["labels"] == again["labels"]).all(1).sum() < 5
     other = instances_of(corpus, tokenizer, seed=2)
-    other.planner = instances.planner
+    other._planners = instances._planners
     assert np.array_equal(originals(first), originals(other.batch(0, 50)))
     assert (first["labels"] == other.batch(0, 50)["labels"]).all(1).sum() < 5
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import DistributedType, broadcast_object_list, gather_object
+from accelerate.utils import DistributedType
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.cards.probes import VIEWS, key_of
 from bert_training.engine.batches import Features
+from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.predict import outputs_by_length
 from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import GlueArguments
