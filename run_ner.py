@@ -67,6 +67,7 @@ from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
 
@@ -91,12 +92,14 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     loss_weights.check_flags(args, "train" in data.splits)
+    head = modeling_bert_repro.BertForTokenClassification
+    teacher = find_teacher(args, head, tokenizer, data.label_names, "single_label_classification")
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
     if args.class_weights is not None:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher))
 
 
 def run_one(
@@ -107,6 +110,7 @@ def run_one(
     metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
+    teacher: Teacher | None,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -126,7 +130,8 @@ def run_one(
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     arguments = loss_weights.loss_arguments(args, data.class_weights)
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
+    lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():
