@@ -81,6 +81,7 @@ from bert_training.pretraining.phased_batches import (
     training_instances,
 )
 from bert_training.pretraining.plateau import log_diagnosis
+from bert_training.pretraining.teacher import learn_from_teacher, remove_projection
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
@@ -123,6 +124,7 @@ def main(argv: list[str] | None = None) -> None:
     note_single_characters(run, corpora.train, tokenizer)
 
     speed = Throughput(run, model.config, total_steps)
+    origin = learn_from_teacher(run, model, modeling_bert_repro.BertForMaskedLM, origin)
     optimizer = make_optimizer(run, model)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
@@ -293,6 +295,7 @@ def log_probes(
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
     """Write the finished folder: model, curves, model card and results; upload it with --push_to_hub."""
+    remove_projection(run.accelerator.unwrap_model(model))
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)

@@ -326,6 +326,8 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
         if self.teacher_hidden_weight is None:
             self.teacher_hidden_weight = WEIGHT_OF_HIDDEN_STATES
         at_least(self, 0, "teacher_hidden_weight")
+        if self.static_shapes:
+            raise UserError("--static_shapes computes all positions alike, and --teacher some; leave one of them out")
         if self.extend_vocab:
             raise UserError(
                 "--extend_vocab gives the student pieces that its teacher does not know; train the teacher with it "

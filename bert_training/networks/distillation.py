@@ -18,7 +18,8 @@ A network knows nothing of this: ``learn_from`` puts a function around its forwa
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -27,6 +28,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED
+from tokenization.errors import UserError
 
 Tensors = Mapping[str, torch.Tensor]
 Kind = Literal["classes", "labels", "score", "span"]
@@ -34,6 +36,11 @@ Kind = Literal["classes", "labels", "score", "span"]
 
 PREFIX = "teacher_"  # of the teacher's outputs in a batch, such as teacher_logits
 SIDES = ("start_logits", "end_logits")
+
+
+def exact_enough(scores: torch.Tensor) -> torch.Tensor:
+    """Scores in float32 at least; in 16 bits, the difference of two close distributions is lost."""
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
 def divergence(
@@ -44,9 +51,9 @@ def divergence(
     Args:
         real: (..., C), False for scores that neither of them has, such as those of padding; default: all are real.
     """
-    student, teacher = student.float() / temperature, teacher.float() / temperature
+    student, teacher = exact_enough(student) / temperature, exact_enough(teacher) / temperature
     if real is not None:
-        lowest = torch.finfo(torch.float32).min
+        lowest = torch.finfo(student.dtype).min
         student, teacher = student.masked_fill(~real, lowest), teacher.masked_fill(~real, lowest)
     expected = teacher.log_softmax(-1)
     parts = expected.exp() * (expected - student.log_softmax(-1))
@@ -57,7 +64,7 @@ def divergence(
 
 def divergence_of_labels(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
     """T^2 KL(teacher || student) of every label, which is there or not, from scores of any shape."""
-    student, teacher = student.float() / temperature, teacher.float() / temperature
+    student, teacher = exact_enough(student) / temperature, exact_enough(teacher) / temperature
     there = teacher.sigmoid() * (F.logsigmoid(teacher) - F.logsigmoid(student))
     absent = (-teacher).sigmoid() * (F.logsigmoid(-teacher) - F.logsigmoid(-student))
     return temperature**2 * (there + absent)
@@ -87,7 +94,7 @@ def teacher_term(outputs: Tensors, batch: Tensors, teacher: Tensors, kind: Kind,
     elif kind == "labels":
         items = divergence_of_labels(student, expected, temperature)
     else:
-        items = (student.float() - expected.float()).square().view_as(labels)
+        items = (exact_enough(student) - exact_enough(expected)).square().view_as(labels)
     weights = (labels != IGNORED).to(items)
     if (given := batch.get("loss_weights")) is not None:
         weights = weights * given.reshape(*given.shape, *[1] * (labels.dim() - given.dim()))
@@ -104,35 +111,28 @@ def learn_from(model: PreTrainedModel, kind: Kind, temperature: float, weight: f
         model: one of this project's networks, or of transformers'.
         weight: w, of the teacher's term.
     """
-
-    def add(outputs: ModelOutput, batch: dict[str, Any], teacher: Tensors) -> None:
-        if not teacher or outputs.get("loss") is None:
-            return
-        term = teacher_term(outputs, batch, teacher, kind, temperature)
-        of_labels = outputs["loss"]
-        set_loss(outputs, (1 - weight) * of_labels + weight * term, labels_loss=of_labels, teacher_loss=term)
-
-    extend_forward(model, add)
-
-
-def extend_forward(
-    model: PreTrainedModel, add: Callable[[ModelOutput, dict[str, Any], Tensors], None], **options: Any
-) -> None:
-    """Call ``add`` with the outputs of every forward, the arguments, and the teacher's outputs among these.
-
-    Args:
-        options: further arguments of the network while it trains.
-    """
     stock_forward = model.forward
 
     @functools.wraps(stock_forward)
     def forward(**batch: Any) -> ModelOutput:
         teacher = {name.removeprefix(PREFIX): batch.pop(name) for name in [*batch] if name.startswith(PREFIX)}
-        outputs = stock_forward(**batch, **(options if model.training else {}))
-        add(outputs, batch, teacher)
+        outputs = stock_forward(**batch)
+        if teacher and outputs.get("loss") is not None:
+            of_labels, term = outputs["loss"], teacher_term(outputs, batch, teacher, kind, temperature)
+            set_loss(outputs, (1 - weight) * of_labels + weight * term, labels_loss=of_labels, teacher_loss=term)
         return outputs
 
     model.forward = forward
+
+
+@contextmanager
+def named_teacher() -> Iterator[None]:
+    """Errors about the checkpoint of a teacher name the flag that named it."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error).replace("--model_name_or_path", "--teacher")
+        raise UserError(text if "--teacher" in text else f"--teacher: {text}") from error
 
 
 def set_loss(outputs: ModelOutput, loss: torch.Tensor, **terms: torch.Tensor) -> None:

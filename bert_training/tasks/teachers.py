@@ -27,7 +27,7 @@ from bert_training.files.array_files import DAMAGE
 from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
 from bert_training.networks.configuration import check_fit, config_labels
 from bert_training.networks.control import as_implementation
-from bert_training.networks.distillation import PREFIX, Kind, learn_from
+from bert_training.networks.distillation import PREFIX, Kind, learn_from, named_teacher
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config, weights_tokenizer
 from bert_training.networks.vocabularies import check_same_rows, say
@@ -94,16 +94,6 @@ def _as_it_is() -> Iterator[None]:
 # --- what a teacher may be ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _named_teacher() -> Iterator[None]:
-    """Errors about a checkpoint name the flag that named it."""
-    try:
-        yield
-    except ValueError as error:
-        text = str(error).replace("--model_name_or_path", "--teacher")
-        raise UserError(text if "--teacher" in text else f"--teacher: {text}") from error
-
-
 def find_teacher(
     args: TaughtArguments,
     head: type[PreTrainedModel],
@@ -129,7 +119,7 @@ def find_teacher(
     kind: Kind = KINDS[problem_type] if labels else "span"
     if kind == "score" and args.teacher_temperature != TEMPERATURE:
         raise UserError("--teacher_temperature is for classes, and these labels are scores; leave it out")
-    with _named_teacher():
+    with named_teacher():
         config = checkpoint_config(args.teacher)
         _check_head(args.teacher, config, head)
         own = weights_tokenizer(args.teacher)
@@ -277,7 +267,7 @@ def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -
 def _load(run: Run[TaughtArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
     config = copy.deepcopy(teacher.config)
     vars(config).pop("auto_map", None)
-    with _named_teacher():
+    with named_teacher():
         network = load_network(teacher.head, teacher.name, config=config).model
     network = as_implementation(network, run.args)
     prepare(network)
