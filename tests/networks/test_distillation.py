@@ -62,7 +62,9 @@ def count_of(batch) -> float:
         return len(batch["start_positions"])
     known = (batch["labels"] != -100).double()
     weights = batch.get("loss_weights")
-    return float(known.sum() if weights is None else (known.T * weights.T).sum())
+    if weights is None:
+        return float(known.sum())
+    return float((known * weights.view(*weights.shape, *[1] * (known.dim() - weights.dim()))).sum())
 
 
 def test_of_two_classes_by_hand():

@@ -54,8 +54,9 @@ def sharpen(teacher: Path) -> None:
     """Let the predictions of a teacher that was hardly trained differ from row to row."""
     path = teacher / "model.safetensors"
     weights = load_file(path)
-    heads = {name: 100 * one for name, one in weights.items() if name in ("classifier.weight", "qa_outputs.weight")}
-    save_file(weights | heads, path)
+    stronger = {name: 5 * one for name, one in weights.items() if "embeddings" not in name and one.dim() == 2}
+    heads = {name: 20 * one for name, one in weights.items() if name in ("classifier.weight", "qa_outputs.weight")}
+    save_file(weights | stronger | heads, path)
     (teacher / "hashes.json").unlink()
 
 
