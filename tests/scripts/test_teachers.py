@@ -77,7 +77,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn_and_half_of_it_has(
     assert losses[0] == pytest.approx(0, abs=1e-6)
     more = ("--teacher_weight=1", "--keep_layers=1", f"--teacher_cache={tmp_path / 'same' / 'features'}")
     losses = taught(script, short_data, tmp_path / "half", teacher, *more)
-    assert losses[0] > 1e-3
+    assert losses[0] > 1e-5
     assert f"read from {tmp_path / 'same' / 'features'}" in capsys.readouterr().out
     assert read(tmp_path / "half", "config.json")["num_hidden_layers"] == 1
     facts = read(tmp_path / "half", "run.json")
