@@ -97,6 +97,7 @@ def test_the_layers_of_the_teacher_are_enough_and_start_as_they_are(tmp_path, st
     assert read(tmp_path / "run", "run.json")["paired_layers"] == [[1, 2], [2, 4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

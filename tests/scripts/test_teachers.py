@@ -26,7 +26,7 @@ from tests.helpers.torchrun import torchrun
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 
-TAUGHT = ("run_glue", "run_squad", "run_ner")
+TAUGHT = ("run_glue", *(pytest.param(script, marks=pytest.mark.slow) for script in ("run_squad", "run_ner")))
 SCRIPTS = {"run_glue": run_glue, "run_squad": run_squad, "run_ner": run_ner}
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -85,7 +85,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn_and_half_of_it_has(
         facts["teacher_weights"] == facts["initial_weights"] == read(tmp_path / "same", "run.json")["initial_weights"]
     )
     event = events(tmp_path / "half", "train")[0]
-    assert event["loss"] == pytest.approx(event["teacher_loss"]) and event["labels_loss"] > 0
+    assert event["loss"] == pytest.approx(event["teacher_loss"]) and event["labels_loss"] != event["loss"]
 
 
 def test_the_layers_of_the_teacher_alone_are_enough(tmp_path, teacher_of, short_data):
@@ -103,9 +103,9 @@ def test_the_layers_of_the_teacher_alone_are_enough(tmp_path, teacher_of, short_
 
 
 @pytest.mark.parametrize(
-    ("task", "kind"), [("stsb", "score"), ("mrpc", "classes"), ("several", "labels"), ("windows", "classes")]
+    "task", ["stsb", *(pytest.param(task, marks=pytest.mark.slow) for task in ("mrpc", "several", "windows"))]
 )
-def test_scores_several_labels_and_windows(tmp_path, pretrained, glue_files, task, kind, monkeypatch):
+def test_scores_several_labels_and_windows(tmp_path, pretrained, glue_files, task, monkeypatch):
     """The first loss of a copy of the teacher is 0; if it reads every batch anew, the losses are the same."""
     rows = [("the old house", "x|y"), ("the king walked", "y"), ("the queen opened the letter", ""), ("night", "x")]
     table = tmp_path / "table.csv"
@@ -187,7 +187,8 @@ def test_resumed_with_the_same_bits(tmp_path, pretrained, teacher_of, short_data
     assert write_model_card(whole, datasets=["d"], metrics={}).is_file()
 
 
-@pytest.mark.parametrize("script", TAUGHT)
+@pytest.mark.slow
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_the_control_and_micro_batches_have_the_same_losses(tmp_path, pretrained, teacher_of, short_data, script):
     teacher, losses = teacher_of(script), []
     for number, more in enumerate(
@@ -202,6 +203,7 @@ def test_the_control_and_micro_batches_have_the_same_losses(tmp_path, pretrained
     assert losses[2] == pytest.approx(losses[0], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_series_shares_what_the_teacher_said_and_knows_its_teacher(tmp_path, pretrained, glue_files, monkeypatch):
     train(tmp_path / "teacher", pretrained, glue_files, "cola", "--max_steps=2")
     computed = []
