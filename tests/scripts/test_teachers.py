@@ -23,7 +23,6 @@ from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
 from tests.helpers.script_checks import stopped_after_saving
 from tests.helpers.torchrun import torchrun
-from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 
 TAUGHT = ("run_glue", *(pytest.param(script, marks=pytest.mark.slow) for script in ("run_squad", "run_ner")))
@@ -288,7 +287,10 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, pretrained, 
     assert "is the output folder" in line("run_glue", run)
     assert "must be above 0 and at most 1" in line("run_glue", teacher, "--teacher_weight=0")
     assert "must be above 0 and finite" in line("run_glue", teacher, "--teacher_temperature=0")
-    assert "needs" not in WORDS and "a BertBiLSTMForSequence" not in line("run_glue", teacher, "--label_token=last")
+    assert "expected a finished BertForTokenClassification" in line("run_glue", teacher, "--label_token=last")
+    lstm = ("--label_token=last", "--bilstm_on_top")
+    assert "a BertBiLSTMForTokenClassification is none" in line("run_glue", teacher, *lstm)
+    assert "with --feature_based, which trains no layer" in line("run_ner", teacher, "--feature_based=last")
     bare = ("--teacher_temperature=3",)
     assert "has no effect without --teacher" in refused("run_glue", short_data, run, pretrained, *bare, capsys=capsys)
 
