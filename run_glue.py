@@ -23,6 +23,7 @@ search over learning rates. If the command is stopped, start it again, and it co
 
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
 For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
+A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 

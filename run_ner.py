@@ -28,6 +28,7 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 Whole entities are scored, as by conlleval and seqeval, or single words if the tags are plain. The predicted tags are in
 <split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in plain sentences with their
 places in test_spans.jsonl.

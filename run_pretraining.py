@@ -25,6 +25,7 @@ For a few hours on a small machine; the flags that this sets are printed, and ev
 
     python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
 
+A smaller network learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 To see what fits into the time at hand, run: bert-repro plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
 On SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75).

@@ -20,7 +20,8 @@ For a baseline with random weights, give --config_name mini --tokenizer_name run
 For a control, transformers' network with the same weights, add --model_impl transformers.
 With --validation_file alone, a fine-tuned model only answers; with --test_file alone, the questions need no gold
 answers, and may be a table with the columns question and context. --resume_from_checkpoint auto continues a run.
---bilstm_on_top puts a BiLSTM before the output (paper, 5.1).
+--bilstm_on_top puts a BiLSTM before the output (paper, 5.1). A smaller model learns from a finished one with --teacher
+and --keep_layers: docs/distil.md.
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and

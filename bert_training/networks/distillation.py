@@ -24,10 +24,13 @@ from typing import Any, Literal
 
 import torch
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED
+from bert_training.networks.configuration import check_fit
+from bert_training.networks.pretrained import weights_tokenizer
+from bert_training.networks.vocabularies import check_same_rows, say
 from tokenization.errors import UserError
 
 Tensors = Mapping[str, torch.Tensor]
@@ -123,6 +126,20 @@ def learn_from(model: PreTrainedModel, kind: Kind, temperature: float, weight: f
         return outputs
 
     model.forward = forward
+
+
+def check_inputs(teacher: str, config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
+    """Check that a teacher can read what its student reads.
+
+    Raises:
+        ValueError: an id stands for another piece, or the teacher has too few positions.
+    """
+    own = weights_tokenizer(teacher)
+    if own is None:
+        say(f"warning: --teacher {teacher} has no tokenizer; nothing shows that its rows are the student's")
+    else:
+        check_same_rows(tokenizer, own, teacher)
+    check_fit(config, tokenizer, max_seq_length, quiet=True)
 
 
 @contextmanager

@@ -33,11 +33,9 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.networks.configuration import check_fit
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256
-from bert_training.networks.pretrained import checkpoint_config, weights_tokenizer
-from bert_training.networks.vocabularies import check_same_rows, say
+from bert_training.networks.pretrained import checkpoint_config
 from tokenization.errors import UserError
 
 PROJECTION = "teacher_projection"  # the attribute of the student, and the prefix of its tensors in checkpoints
@@ -54,12 +52,7 @@ def check_teacher(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
     assert args.max_seq_length is not None  # the flags get their default when they are parsed
     with terms.named_teacher():
         config = checkpoint_config(args.teacher)
-        own = weights_tokenizer(args.teacher)
-        if own is None:
-            say(f"warning: --teacher {args.teacher} has no tokenizer; nothing shows that its rows are the student's")
-        else:
-            check_same_rows(tokenizer, own, args.teacher)
-        check_fit(config, tokenizer, args.max_seq_length, quiet=True)
+        terms.check_inputs(args.teacher, config, tokenizer, args.max_seq_length)
         if config.is_decoder != objective_of(vars(args)).left_to_right:
             ways = ("in both directions", "left to right")
             raise UserError(

@@ -10,7 +10,7 @@ teacher reads every batch anew instead; only rounding differs.
 import copy
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +25,12 @@ from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE
 from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
-from bert_training.networks.configuration import check_fit, config_labels
+from bert_training.networks.configuration import config_labels
 from bert_training.networks.control import as_implementation
-from bert_training.networks.distillation import PREFIX, Kind, learn_from, named_teacher
+from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
-from bert_training.networks.pretrained import checkpoint_config, weights_tokenizer
-from bert_training.networks.vocabularies import check_same_rows, say
+from bert_training.networks.pretrained import checkpoint_config
+from bert_training.networks.vocabularies import say
 from bert_training.tasks.task_data import ProblemType
 from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError
@@ -81,14 +81,9 @@ class Lesson(NamedTuple):
         self, batches: Iterator[list[dict[str, torch.Tensor]]]
     ) -> Generator[list[dict[str, torch.Tensor]], None, None]:
         """The micro-batches of every step, with the teacher's outputs."""
-        with closing(batches) if isinstance(batches, Generator) else _as_it_is():
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
             for micro_batches in batches:
                 yield [batch | (self.answer(batch) if self.answer else {}) for batch in micro_batches]
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
 
 
 # --- what a teacher may be ---------------------------------------------------------------------------------------
@@ -122,12 +117,7 @@ def find_teacher(
     with named_teacher():
         config = checkpoint_config(args.teacher)
         _check_head(args.teacher, config, head)
-        own = weights_tokenizer(args.teacher)
-        if own is None:
-            say(f"warning: --teacher {args.teacher} has no tokenizer; nothing shows that its rows are the student's")
-        else:
-            check_same_rows(tokenizer, own, args.teacher)
-        check_fit(config, tokenizer, getattr(args, "max_seq_length", 1), quiet=True)
+        check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
         order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
         return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order)
 

@@ -310,6 +310,36 @@ def test_layers_that_cannot_be_kept_are_refused(tmp_path, pretrained, short_data
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--mixed_precision=bf16",),
+        ("--dataloader_num_workers=1", "--group_by_length"),
+        ("--gradient_checkpointing", "--validation_split=0.5"),
+        pytest.param(
+            ("--torch_compile",), marks=pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+        ),
+    ],
+    ids=" ".join,
+)
+def test_every_way_of_training_has_a_teacher(tmp_path, pretrained, teacher_of, short_data, more, fresh_accelerate):
+    """What the teacher says is the same for all of them, in float32, bit for bit."""
+    teacher, kept = teacher_of("run_ner"), []
+    for name, flags in (("plain", ()), ("other", more)):
+        given = short_runs.flags("run_ner", short_data, tmp_path / name, pretrained, f"--teacher={teacher}", *flags)
+        if "--validation_split=0.5" in flags:
+            at = given.index("--validation_file")
+            del given[at : at + 2]
+        fresh_accelerate()
+        short_runs.start("run_ner", given)
+        kept.append(sorted((tmp_path / name / "features").iterdir()))
+        assert all(event["teacher_loss"] > 0 for event in events(tmp_path / name, "train"))
+    if "--validation_split=0.5" not in more:  # other rows are another file
+        assert [path.name for path in kept[0]] == [path.name for path in kept[1]]
+        assert kept[0][0].read_bytes() == kept[1][0].read_bytes()
+
+
+@pytest.mark.slow
 def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, teacher_of, short_data):
     teacher, losses = teacher_of("run_ner"), {}
     for processes in (1, 2):
