@@ -23,6 +23,7 @@ search over learning rates. If the command is stopped, start it again, and it co
 
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
 For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
+A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
@@ -66,6 +67,7 @@ from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
 
@@ -88,6 +90,7 @@ def main(argv: list[str] | None = None) -> None:
         labelled_texts.weigh(args, part)
         calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
     series = series_of(args, *parts.values())
+    teacher = find_teacher(args, network_class(args), tokenizer, data.label_names, data.problem_type)
 
     @functools.lru_cache(maxsize=1)
     def features(fold: int | None) -> dict[str, Features]:
@@ -97,7 +100,7 @@ def main(argv: list[str] | None = None) -> None:
     run_all(
         args,
         series,
-        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold)),
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), teacher),
     )
 
 
@@ -108,13 +111,18 @@ def run_one(
     data: labelled_texts.ClassificationData,
     metric: str,
     features: dict[str, Features],
+    teacher: Teacher | None,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
-    if args.long_texts == "windows":
-        pool_windows(model, args.window_pooling)
+
+    def prepare(network: PreTrainedModel) -> None:
+        if args.long_texts == "windows":
+            pool_windows(network, args.window_pooling)
+
+    prepare(model)
     if "train" in data.splits:
         store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
@@ -134,7 +142,8 @@ def run_one(
     for line in smoothing_warnings(args, data.class_weights):
         run.say(line)
     arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
+    lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments, lesson)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     if args.calibrate:
         # The best evaluation may be one of before the flag was given, in a run that is resumed with it.

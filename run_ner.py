@@ -28,6 +28,7 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 Whole entities are scored, as by conlleval and seqeval, or single words if the tags are plain. The predicted tags are in
 <split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in plain sentences with their
 places in test_spans.jsonl.
@@ -67,6 +68,7 @@ from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
 
@@ -91,12 +93,14 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     loss_weights.check_flags(args, "train" in data.splits)
+    head = modeling_bert_repro.BertForTokenClassification
+    teacher = find_teacher(args, head, tokenizer, data.label_names, "single_label_classification")
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
     if args.class_weights is not None:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher))
 
 
 def run_one(
@@ -107,6 +111,7 @@ def run_one(
     metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
+    teacher: Teacher | None,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -126,7 +131,8 @@ def run_one(
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     arguments = loss_weights.loss_arguments(args, data.class_weights)
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
+    lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():

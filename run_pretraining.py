@@ -25,6 +25,7 @@ For a few hours on a small machine; the flags that this sets are printed, and ev
 
     python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
 
+A smaller network learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 To see what fits into the time at hand, run: bert-repro plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
 On SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75).
@@ -82,6 +83,7 @@ from bert_training.pretraining.phased_batches import (
     training_instances,
 )
 from bert_training.pretraining.plateau import log_diagnosis
+from bert_training.pretraining.teacher import learn_from_teacher, remove_projection
 from bert_training.pretraining.text import Text, checked_text
 from bert_training.pretraining.used_tokens import record_used_tokens
 from bert_training.pretraining.word_borders import check_borders_of_words, note_single_characters
@@ -124,6 +126,7 @@ def main(argv: list[str] | None = None) -> None:
     note_single_characters(run, corpora.train, tokenizer)
 
     speed = Throughput(run, model.config, total_steps)
+    origin = learn_from_teacher(run, model, modeling_bert_repro.BertForMaskedLM, origin)
     optimizer = make_optimizer(run, model)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
     model, optimizer = prepare(run, model, optimizer)
@@ -295,6 +298,7 @@ def log_probes(
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
     """Write the finished folder: model, curves, model card and results; upload it with --push_to_hub."""
+    remove_projection(run.accelerator.unwrap_model(model))
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)

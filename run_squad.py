@@ -20,7 +20,8 @@ For a baseline with random weights, give --config_name mini --tokenizer_name run
 For a control, transformers' network with the same weights, add --model_impl transformers.
 With --validation_file alone, a fine-tuned model only answers; with --test_file alone, the questions need no gold
 answers, and may be a table with the columns question and context. --resume_from_checkpoint auto continues a run.
---bilstm_on_top puts a BiLSTM before the output (paper, 5.1).
+--bilstm_on_top puts a BiLSTM before the output (paper, 5.1). A smaller model learns from a finished one with --teacher
+and --keep_layers: docs/distil.md.
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
@@ -60,6 +61,7 @@ from bert_training.tasks.squad.window_cache import shared_windows
 from bert_training.tasks.squad.windows import Windows, check_lengths
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
 
@@ -79,12 +81,18 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args)
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
+    teacher = find_teacher(args, network_class(args), tokenizer)
     args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, teacher))
 
 
 def run_one(
-    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: SquadData, metric: str
+    args: SquadArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: SquadData,
+    metric: str,
+    teacher: Teacher | None,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -108,7 +116,8 @@ def run_one(
         answers = answer(run, model, tokenizer, questions, windows["validation"], features["validation"], threshold)
         return scores(run, answers, questions, step), answers
 
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
@@ -140,13 +149,16 @@ def build_network(
     """
     may_be_new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
-        return build_task_network(
-            run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
-        )
+        return build_task_network(run, network_class(run.args), config, checkpoint_config, may_be_new, training)
     encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
     return build_task_network(
         run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
+
+
+def network_class(args: SquadArguments) -> type[PreTrainedModel]:
+    """The class of the network that the flags ask for."""
+    return BertBiLSTMForQuestionAnswering if args.bilstm_on_top else modeling_bert_repro.BertForQuestionAnswering
 
 
 def answer(

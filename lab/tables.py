@@ -36,6 +36,7 @@ WORDS = (
     (r"\brows of like length", "rows of similar length"),
 )
 IN_WORDS = {"cola": "CoLA, Matthews correlation", "mrpc": "MRPC, F1", "novels": "which novel, accuracy"}
+IN_WORDS_OF_STUDENTS = {"mrpc": "MRPC, F1", "sst2": "SST-2, accuracy", "stsb": "STS-B, Spearman"}
 TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
 
 
@@ -329,6 +330,29 @@ def two_types(record: dict) -> str:
     return markdown(heads, rows, 2)
 
 
+def students(record: dict) -> str:
+    """The table of students.json."""
+    rows = []
+    for row in record.values():
+        for name, model in row["models"].items():
+            low, high = (100 * end for end in model["share_interval"])
+            student = name != "teacher"
+            share = f"{100 * model['share']:.1f} ({low:.1f} to {high:.1f})" if student else ""
+            times = [f"{row['speed'][what]['ratio']:.2f}" if student else "" for what in ("steps", "forward passes")]
+            title = IN_WORDS_OF_STUDENTS[row["task"]]
+            rows.append([title, name, str(len(model["scores"])), around(model), share, *times])
+    head = (
+        "task",
+        "model",
+        "seeds",
+        "score, per cent",
+        "of the teacher's, %",
+        "steps a second",
+        "read a second",
+    )
+    return markdown(head, rows, 2)
+
+
 def beginnings(record: dict) -> str:
     """The table of beginnings.json."""
     steps = ("0", "25", "50", "100", "200")
@@ -422,6 +446,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "domain": domain,
     "epoch_plan": epoch_plan,
     "corpus_scale": corpus_scale,
+    "students": students,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),
@@ -455,7 +480,8 @@ def of_record(name: str) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    **{name: partial(of_record, name) for name in RECORDS},
+    # A table of which the record has not been made yet is on no page.
+    **{name: partial(of_record, name) for name in RECORDS if (FOLDER / f"{name}.json").is_file()},
     **{f"paper/{name}": partial(run_tables.paper, name) for name in PAPER},
     "speed": speed,
     "mini": partial(run_tables.held_out, MINI),

@@ -22,6 +22,7 @@ from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
 from bert_training.cards.probes import probe_table
+from bert_training.cards.teachers import teacher_lines
 from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
@@ -232,6 +233,7 @@ def data_used(card: Card) -> str:
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
     lines += how_texts_were_read(card.run)
+    lines += teacher_lines(card.run)
     if card.builtin:
         lines.append(
             "This is the documentation of the Python installation that it ran on "

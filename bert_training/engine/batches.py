@@ -48,7 +48,8 @@ class Features:
         columns: name -> one entry per row. ``input_ids``, ``token_type_ids``: one sequence of ints per row. ``labels``:
             a number per row, a sequence with one label per token, or an array (rows, C) with a number for each label
             of a text. ``loss_weights``: as the labels, floats by which their losses are multiplied. Others
-            (``start_positions``, ...): a number per row.
+            (``start_positions``, ...): a number per row; an array (rows, C); or, for the outputs of a teacher, an
+            array of floats per row, (length,) or (length, C).
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
 
@@ -97,8 +98,10 @@ class Features:
             if isinstance(column, np.ndarray) and column.ndim == 2:
                 batch[name] = torch.from_numpy(column[indices])
                 continue
-            kind = np.float64 if name == "loss_weights" else np.int64
-            rows = np.full((len(indices), longest), padding[name], dtype=kind)
+            # One sequence per row; the outputs of a teacher are floats, possibly several for a token.
+            kind = np.float64 if name == "loss_weights" else getattr(column[0], "dtype", np.dtype(np.int64))
+            kind = kind if np.issubdtype(kind, np.floating) else np.int64
+            rows = np.full((len(indices), longest, *np.shape(column[0])[1:]), padding.get(name, 0), dtype=kind)
             for row, index in zip(rows, indices):
                 row[: self.lengths[index]] = column[index]
             batch[name] = torch.from_numpy(rows)

@@ -38,6 +38,7 @@ from tokenization.errors import UserError
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
+    "teacher": "with another teacher, or none; resume with the --teacher that it was started with",
 }
 WEIGHTS = "model.safetensors"
 FILES = ("config.json", WEIGHTS, "training_state.pt")  # what a resumed run reads

@@ -28,6 +28,8 @@ from bert_training.flags.shared import SharedArguments
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
 # scale does not overflow because of the scale.
 LEAST_SCALE = 2.0**-14
+# An attribute of a network whose loss is also divided by the number of real tokens, ``num_tokens_in_batch``.
+COUNTS_TOKENS = "counts_tokens"
 
 
 @dataclass
@@ -46,12 +48,13 @@ class StepCounts:
     tokens: int
     has_pairs: bool
 
-    def model_arguments(self) -> dict[str, int | torch.Tensor]:
+    def model_arguments(self, with_tokens: bool = False) -> dict[str, int | torch.Tensor]:
         """The counts by which the heads of a network divide their losses."""
         pairs = {"num_sequences_in_batch": self.sequences} if self.has_pairs else {}
         # torch.compile would compile the network anew for every other float.
         items = torch.tensor(self.items) if isinstance(self.items, float) else self.items
-        return {"num_items_in_batch": items, **pairs}
+        tokens = {"num_tokens_in_batch": self.tokens} if with_tokens else {}
+        return {"num_items_in_batch": items, **pairs, **tokens}
 
 
 @dataclass
@@ -104,6 +107,7 @@ def training_steps(
             the step has finished and a checkpoint has been written.
     """
     accelerator, model = run.accelerator, state.model
+    with_tokens = getattr(accelerator.unwrap_model(model), COUNTS_TOKENS, False)
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
         started = time.perf_counter()
         for index, micro_batches in enumerate(batches, start_step + 1):
@@ -112,7 +116,8 @@ def training_steps(
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
             micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             counts = step_counts(micro_batches, accelerator)
-            losses = _forward_backward(run, model, micro_batches, {**counts.model_arguments(), **loss_arguments})
+            arguments = {**counts.model_arguments(with_tokens), **loss_arguments}
+            losses = _forward_backward(run, model, micro_batches, arguments)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.

@@ -16,6 +16,7 @@ class Origin:
     Attributes:
         data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
         initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
+        teacher: those of the teacher; None without one.
         phases: steps and batches of a pre-training in several phases, in words; None if all batches have the size
             that the flags give.
     """
@@ -24,6 +25,7 @@ class Origin:
     tokenizer_sha256: str | None = None
     initial_weights: dict[str, str] | None = None
     phases: str | None = None
+    teacher: dict[str, str] | None = None
 
 
 UNKNOWN = Origin()

@@ -16,7 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
-MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name")
+MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")
 GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
 # Flags and facts that are no paths, and in which a slash means something else.
 WHOLE = (

@@ -6,6 +6,7 @@ from typing import Literal
 from bert_training.flags.checks import at_least
 from bert_training.flags.natures import CARD, FIXED, flag
 from bert_training.flags.shared import SharedArguments
+from bert_training.flags.teachers import OF_STUDENTS
 from tokenization.errors import UserError
 
 CONTROLS = ("layer_decay", "freeze_layers", "average_last", "lr_scheduler")
@@ -48,7 +49,8 @@ class ControlArguments(SharedArguments):
 
 
 def refuse_without_training(args: ControlArguments) -> None:
-    """Raise ValueError for a flag of CONTROLS in a command without training data."""
-    for name in CONTROLS:
-        if getattr(args, name) != getattr(type(args), name):
+    """Raise ValueError for a flag of CONTROLS or of a student in a command without training data."""
+    for name in (*CONTROLS, *OF_STUDENTS):
+        default = getattr(type(args), name, None)  # not every script has a teacher
+        if getattr(args, name, default) != default:
             raise UserError(f"--{name} has no effect without training data; leave it out")

@@ -19,6 +19,7 @@ from bert_training.flags.natures import (
     STORED,
     flag,
 )
+from bert_training.flags.teachers import TaughtArguments
 from tokenization.errors import UserError
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
@@ -65,6 +66,11 @@ class FineTuningArguments(ControlArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model_name_or_path) == bool(self.config_name):
+            if getattr(self, "teacher", None) and not self.config_name:
+                raise UserError(
+                    "--teacher alone does not say what the student is: give --keep_layers to make it of layers of the "
+                    "teacher, or --model_name_or_path"
+                )
             raise UserError(
                 "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
                 "for random weights"
@@ -113,7 +119,7 @@ OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type",
 
 
 @dataclass
-class ClassArguments(FineTuningArguments):
+class ClassArguments(TaughtArguments, FineTuningArguments):
     """The flags of the scripts that learn classes."""
 
     class_weights: str | None = flag(
@@ -391,7 +397,7 @@ def delimiter_of(word: str) -> str:
 
 
 @dataclass
-class SquadArguments(FineTuningArguments):
+class SquadArguments(TaughtArguments, FineTuningArguments):
     """The flags of run_squad.py."""
 
     test_file: str | None = flag(
@@ -491,7 +497,10 @@ class NerArguments(ClassArguments):
         refuse_idle(
             self,
             (not self.feature_based and "without --feature_based", ("lstm_size",)),
-            (self.feature_based and "with --feature_based, which trains no layer", ("layer_decay", "freeze_layers")),
+            (
+                self.feature_based and "with --feature_based, which trains no layer",
+                ("layer_decay", "freeze_layers", "keep_layers", "teacher"),
+            ),
             (not own and "without data of your own", ("tag_scheme", "tag_names", "label_column")),
             (self.tag_scheme == "plain" and "with --tag_scheme plain", ("mixed_tags",)),
         )

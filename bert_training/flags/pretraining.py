@@ -12,7 +12,7 @@ from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
 from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults
-from bert_training.flags.shared import SharedArguments
+from bert_training.flags.teachers import WEIGHT_OF_HIDDEN_STATES, WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError
 
 CONFIG_SIZES = {
@@ -30,7 +30,7 @@ ROUNDED_TO = (8, 16, 32, 64, 128)
 
 
 @dataclass
-class PretrainingArguments(SharedArguments, HasOwnDefaults):
+class PretrainingArguments(StudentArguments, HasOwnDefaults):
     """The flags of run_pretraining.py."""
 
     train_file: list[str] = flag(
@@ -124,6 +124,12 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "How the weights begin that --model_name_or_path lacks. derived: rows of new pieces as the mean of the pieces "
         "that they were, new positions as copies, a head for masked words from the embeddings, and output biases from "
         "counts of the training text. random: the control.",
+        FIXED | CARD,
+    )
+    teacher_hidden_weight: float | None = flag(
+        None,
+        "Weight of the distance between the hidden states of student and teacher; 0: not compared. Default with "
+        f"--teacher: {WEIGHT_OF_HIDDEN_STATES:g}.",
         FIXED | CARD,
     )
     recipe: Literal["paper", "fast", "adapt"] = flag(
@@ -230,6 +236,15 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
 
     @property
+    def default_weight(self) -> float:
+        """The default of --teacher_weight."""
+        return WEIGHT_OF_PRETRAINING
+
+    def others_of_teacher(self) -> tuple[str, ...]:
+        """The weight of the hidden states."""
+        return ("teacher_hidden_weight",)
+
+    @property
     def lower_case(self) -> bool:
         """Whether a learnt vocabulary is lower-cased."""
         return not self.cased and self.do_lower_case is not False
@@ -253,6 +268,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_student()
         if self.mixture == []:
             self.mixture = self._mixture_of_recipe()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
@@ -300,6 +316,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             raise UserError("--recipe adapt trains a model further; name it with --model_name_or_path")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
+        if self.teacher and not self.tokenizer_name:
+            self.tokenizer_name = self.teacher
         if self.cased and self.do_lower_case:
             raise UserError("--cased is the same as --do_lower_case false; give one of them")
         self._check_extension()
@@ -335,6 +353,21 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
                 )
         if is_mixed(vars(self)) or self.max_train_documents is not None:
             raise UserError("--corpus_dir is one text as a whole; leave out --mixture and --max_train_documents")
+
+    def _check_student(self) -> None:
+        """Check the flags of a teacher."""
+        if self.teacher is None:
+            return
+        if self.teacher_hidden_weight is None:
+            self.teacher_hidden_weight = WEIGHT_OF_HIDDEN_STATES
+        at_least(self, 0, "teacher_hidden_weight")
+        if self.static_shapes:
+            raise UserError("--static_shapes computes all positions alike, and --teacher some; leave one of them out")
+        if self.extend_vocab:
+            raise UserError(
+                "--extend_vocab gives the student pieces that its teacher does not know; train the teacher with it "
+                "first, or leave out --teacher"
+            )
 
     @property
     def new_pieces(self) -> int | None:

@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from transformers import BertConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from bert_training.flags.controls import ControlArguments
 from tokenization.errors import UserError
 
 
-def check_layers(args: ControlArguments, config: BertConfig) -> None:
+def check_layers(args: ControlArguments, layers: int) -> None:
     """Raise ValueError if more layers are to be frozen than the network has."""
-    if args.freeze_layers is not None and args.freeze_layers > config.num_hidden_layers:
+    if args.freeze_layers is not None and args.freeze_layers > layers:
         raise UserError(
-            f"--freeze_layers {args.freeze_layers}: the network has {config.num_hidden_layers} layers; give at most "
-            "that many"
+            f"--freeze_layers {args.freeze_layers}: the network has {layers} layers; give at most that many"
         )
 
 

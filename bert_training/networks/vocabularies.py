@@ -179,6 +179,32 @@ def check_rows(
         )
 
 
+def check_same_rows(tokenizer: PreTrainedTokenizerBase, own: PreTrainedTokenizerBase, teacher: str) -> None:
+    """Check that every id stands for the same piece for a student and for its teacher.
+
+    Args:
+        tokenizer: the student's.
+        own: the teacher's.
+        teacher: its name.
+
+    Raises:
+        ValueError: a row differs; the first one is named.
+    """
+    student, rows = rows_of(tokenizer), rows_of(own)
+    for row in sorted({*student, *rows}):
+        if student.get(row) != rows.get(row):
+            raise UserError(
+                f"--teacher {teacher}: the id {row} stands for {shown(rows.get(row))} in its vocabulary, but for "
+                f"{shown(student.get(row))} in the student's; they may differ in size, not in vocabulary. Give a "
+                "teacher with the tokenizer of the student"
+            )
+    if (theirs := rules(own)) != (ours := rules(tokenizer)):
+        say(
+            f"warning: --teacher {teacher} has the vocabulary of the student but other rules: {in_words(theirs)} "
+            f"instead of {in_words(ours)}; it reads what the student's tokenizer makes of the texts"
+        )
+
+
 def rules(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """What a tokenizer does with case and accents; {} if it is not one of BERT."""
     normalizer: Any = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)

@@ -16,6 +16,7 @@ from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
+from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
@@ -23,6 +24,7 @@ from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
 from bert_training.pretraining.text import names_of_files
+from bert_training.pretraining.teacher import check_teacher
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
@@ -51,6 +53,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
     if args.tokenizer_name:
         tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         check_extension(args, tokenizer, begun)
+        check_teacher(args, tokenizer)
         if args.model_name_or_path:
             _check_weights(args, args.model_name_or_path, tokenizer)
     if args.resume_from_checkpoint not in (None, "auto"):
@@ -71,6 +74,7 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
         check_positions(args, config)
         return
     config = checkpoint_config(weights, quiet=True)
+    check_kept_layers(args.kept_layers, config)
     check_fit(sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer)), tokenizer, 1, quiet=True)
 
 

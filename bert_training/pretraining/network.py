@@ -8,6 +8,7 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import load_network, weights_sha256
+from bert_training.networks.kept_layers import with_layers
 from bert_training.networks.new_rows import size_config
 from bert_training.networks.pretrained import checkpoint_config
 from bert_training.pretraining.derived_weights import derive_weights, new_pieces_of, sized_config
@@ -44,6 +45,10 @@ def build_pretraining_network(
         model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), config=config)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         model, new = derive_weights(run, model, sized, tokenizer, origins, new)
+        if args.kept_layers:
+            numbers = ", ".join(map(str, args.kept_layers))
+            run.say(f"layers {numbers} of the {model.config.num_hidden_layers} of {args.model_name_or_path}")
+            model = with_layers(model, args.kept_layers)
         run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
         if before != left_to_right:
             ways = ("left to right", "in both directions")

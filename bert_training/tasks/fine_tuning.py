@@ -1,6 +1,7 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -40,7 +41,9 @@ from bert_training.networks.initial_weights import (
     load_network,
     weights_sha256,
 )
+from bert_training.networks.kept_layers import with_layers
 from bert_training.tasks.stored_flags import report_stored, store_flags
+from bert_training.tasks.teachers import Lesson
 from tokenization.errors import UserError
 
 Outcome = TypeVar("Outcome")
@@ -99,6 +102,10 @@ def build_task_network(
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         replaced = _keep_or_replace_head(loaded, checkpoint_config)
         model, new, _ = loaded
+        if kept := getattr(args, "kept_layers", None):
+            numbers = ", ".join(map(str, kept))
+            run.say(f"layers {numbers} of the {model.config.num_hidden_layers} of {args.model_name_or_path}")
+            model = with_layers(model, kept, **class_arguments)
     if new and not training:
         kind = class_in(checkpoint_config)
         hint = f". It is a {kind}: evaluate it with {opened_by()[kind]}" if kind and kind != cls.__name__ else ""
@@ -156,6 +163,7 @@ def fine_tune(
     evaluate: Evaluate[Outcome],
     metric: str,
     loss_arguments: Mapping[str, Any] = MappingProxyType({}),
+    lesson: Lesson | None = None,
 ) -> Tuned[Outcome]:
     """Train as the flags say, with evaluations and checkpoints; restore the best weights or a mean if that is asked.
 
@@ -168,7 +176,10 @@ def fine_tune(
             answers.
         metric: the key of the results by which the best evaluation is chosen.
         loss_arguments: further arguments of the model in training, see ``tasks/loss_weights.py``.
+        lesson: the training data with what a teacher says of them, instead of ``train``.
     """
+    if lesson:
+        train, origin = lesson.rows, dataclasses.replace(origin, teacher=lesson.weights)
     args, size = run.args, run.global_batch_size
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
@@ -191,12 +202,15 @@ def fine_tune(
         run.write_facts()
         begin_anew(run)
     best = Best(run, metric)
-    batches = step_batches(train, run, done, total_steps) if train else []
+    batches: Any = step_batches(train, run, done, total_steps) if train else []
+    if lesson:
+        batches = lesson.batches(batches)
     last, stopped_early = total_steps, False
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
+            record |= step.parts  # the terms of a student's loss
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)

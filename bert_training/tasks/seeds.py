@@ -120,7 +120,10 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     chosen = settled.facts() if settled else {}
     for plan in plans:
         refuse_links(Path(plan.output_dir))
-    weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
+    weights = {
+        fact: weights_sha256(name) if (name := getattr(args, flag, None)) else None
+        for fact, flag in (("initial_weights", "model_name_or_path"), ("teacher_weights", "teacher"))
+    }
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
     _check_summary(folder, plans)
     if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
@@ -199,11 +202,14 @@ def _fold(plan: FineTuningArguments) -> int | None:
     return getattr(plan, "fold", None)
 
 
-def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
+def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict[str, dict | None]) -> dict | None:
     """The results of a finished run; None if it was not started or not finished.
 
+    Args:
+        weights: the hashes of the weights that it began with, and of its teacher's, with the keys of run.json.
+
     Raises:
-        ValueError: the folder holds a run with other flags, processes, precision or initial weights, or on other data.
+        ValueError: the folder holds a run with other flags, processes, precision or weights, or on other data.
     """
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
@@ -224,10 +230,10 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     return read_results(folder)
 
 
-def _circumstances(plan: FineTuningArguments, weights: dict | None) -> dict:
+def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:
     """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    circumstances: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
+    circumstances: dict[str, Any] = {"mixed_precision": precision, **weights}
     if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
         circumstances["processes"] = _processes()
     return circumstances

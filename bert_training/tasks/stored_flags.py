@@ -132,7 +132,8 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     """
     found = _begun_with(given)
     if found is None:
-        found = _read_stored(cls, given.get("model_name_or_path"))
+        of_teacher = given.get("teacher") if given.get("keep_layers") and not given.get("config_name") else None
+        found = _read_stored(cls, given.get("model_name_or_path") or of_teacher)
     if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)

@@ -22,6 +22,11 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "model_name_or_path": lambda value: f"folder {value}" if value else "",
     "config_name": lambda value: f"size {value}" if value else "",
     "tokenizer_name": lambda value: f"tokenizer {value}" if value else "",
+    "teacher": lambda value: f"teacher {value}" if value else "no teacher",
+    "teacher_temperature": lambda value: f"temperature {short(value)}" if value else "",
+    "teacher_weight": lambda value: f"teacher's weight {short(value)}" if value else "",
+    "teacher_hidden_weight": lambda value: "" if value is None else f"weight of hidden states {short(value)}",
+    "keep_layers": lambda value: f"layers {value}" if value else "all layers",
     "training data": lambda value: f"training data {value}",
     "evaluation data": lambda value: f"evaluation data {value}",
 }

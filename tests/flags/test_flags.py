@@ -140,6 +140,7 @@ def imported_files(path: Path, found: set[Path]) -> set[Path]:
 PROPERTIES = {
     "hub_repository": {"push_to_hub", "hub_model_id"},
     "lower_case": {"cased", "do_lower_case"},
+    "kept_layers": {"keep_layers"},
 }
 
 

@@ -1,15 +1,16 @@
-"""The tests notice mistakes: each row of the two tables is planted in a copy, and some test of the copy must turn red.
+"""The tests notice mistakes: each row of the tables is planted in a copy, and some test of the copy must turn red.
 
-tests/helpers/network_faults.py has the table of the network, tests/helpers/training_faults.py the one of the training.
+tests/helpers/network_faults.py has the table of the network, tests/helpers/training_faults.py the one of the training,
+tests/helpers/teacher_faults.py the one of learning from a teacher.
 A row that stays green means that a test is missing or has become too weak.
 """
 
 import pytest
 
-from tests.helpers import network_faults, training_faults
+from tests.helpers import network_faults, teacher_faults, training_faults
 from tests.helpers.planting import faulty_source, plant, run_on_a_copy
 
-TABLES = {"network": network_faults.FAULTS, "training": training_faults.FAULTS}
+TABLES = {"network": network_faults.FAULTS, "training": training_faults.FAULTS, "teachers": teacher_faults.FAULTS}
 FAULTS = {f"{table}: {name}": fault for table, faults in TABLES.items() for name, fault in faults.items()}
 
 

@@ -7,9 +7,6 @@ builds windows. If any of these changes, a new file is written. A file is never 
 
 import hashlib
 import json
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,16 +15,13 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.files.atomic import make_folder, whole_file
+from bert_training.files.array_files import DAMAGE, load_arrays, save_arrays
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad import windows as windows_module
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, build_windows
 from tokenization.errors import UserError
 
-# What reading a damaged file raises; RuntimeError and NotImplementedError, if it claims to be encrypted or the like.
-DAMAGE = (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zlib.error, struct.error,
-          zipfile.BadZipFile)  # fmt: skip
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "question_lengths", "start_positions",
           "end_positions")  # fmt: skip
 
@@ -123,9 +117,7 @@ def save_windows(path: Path, windows: Windows, key: str) -> None:
         "spans": np.concatenate(list(spans.values())),
         "span_counts": np.array([len(offsets) for offsets in spans.values()]),
     }
-    make_folder(path.parent)
-    with whole_file(path, shared=True) as draft, open(draft, "wb") as file:
-        np.savez(file, key=np.array(key), **columns)
+    save_arrays(path, key, columns)
 
 
 def load_windows(path: Path, key: str) -> Windows:
@@ -137,12 +129,7 @@ def load_windows(path: Path, key: str) -> Windows:
         ValueError: the file holds windows of another ``key``, such as those of another file that was renamed, or it
             claims to hold more than it does.
     """
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-        if sum(member.file_size for member in arrays.zip.infolist()) > path.stat().st_size:
-            raise UserError("it is packed, and save_windows does not pack")
-        columns = dict(arrays)
-    if str(columns["key"]) != key:
-        raise UserError("it holds the windows of other questions, tokenizer or lengths")
+    columns = load_arrays(path, key, "the windows of other questions, tokenizer or lengths")
     begins, lengths = columns["context_begin"], columns["lengths"]
     for counts, items in (("lengths", "input_ids"), ("span_counts", "spans")):
         if columns[counts].min(initial=0) < 0 or columns[counts].sum() != len(columns[items]):

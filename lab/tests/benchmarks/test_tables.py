@@ -28,6 +28,20 @@ def test_a_record_says_when_and_at_which_commit_it_was_measured(path):
     assert all(re.match(r"20\d\d-\d\d-\d\d", part["date"]) and part["commit"] for part in parts)
 
 
+def test_the_table_of_students_compares_each_with_its_teacher():
+    """The record does not exist before it is measured; a share is that of the teacher with the same seed."""
+    models = {
+        "teacher": {"scores": [0.8, 0.9], "mean": 0.85, "interval": [0.8, 0.9], "share": 1, "share_interval": [1, 1]},
+        "student": {"scores": [0.76, 0.9], "mean": 0.83, "interval": [0.7, 0.96], "share": 0.975,
+                    "share_interval": [0.95, 1.0]},
+    }  # fmt: skip
+    speed = {"steps": {"ratio": 1.904}, "forward passes": {"ratio": 1.95}}
+    made = tables.students({"mrpc": {"task": "mrpc", "models": models, "speed": speed}})
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in made.splitlines()[2:]]
+    assert rows[0] == ["MRPC, F1", "teacher", "2", "85.0 (80.0 to 90.0)", "", "", ""]
+    assert rows[1] == ["MRPC, F1", "student", "2", "83.0 (70.0 to 96.0)", "97.5 (95.0 to 100.0)", "1.90", "1.95"]
+
+
 def test_a_table_is_replaced_and_the_rest_of_the_page_stays():
     page = "# A\n\n<!-- table: lengths -->\nold\n<!-- end -->\n\nText <!-- end -->.\n"
     made = tables.rewritten(page)

@@ -29,6 +29,8 @@ TASKS = [
     "bert_training.tasks.seeds",
     "bert_training.engine.finished",
     "bert_training.tasks.task_data",
+    "bert_training.tasks.teachers",
+    "bert_training.tasks.teacher_cache",
 ]
 GROUPS = {"engine": ENGINE, "files": FILES, "script": [*SCRIPTS, *TASKS]}
 EDGES = {
@@ -60,6 +62,8 @@ KINDS = {
     "swag": Kind("run_swag"),
     "series of glue": Kind("run_glue", "--seeds 2"),
     "series of ner": Kind("run_ner", f"--seeds 2 {BEST}"),
+    "glue with a teacher": Kind("run_glue", "--teacher {teacher}"),
+    "series of squad with a teacher": Kind("run_squad", "--seeds 2 --teacher {teacher}"),
 }
 
 
@@ -71,13 +75,28 @@ def network(tmp_path_factory, tokenizer_folder, vocab) -> Path:
 
 
 @pytest.fixture(scope="module")
-def flags(network, short_data) -> Callable[[str], list[str]]:
+def teacher(network, short_data, tmp_path_factory) -> Callable[[str], Path]:
+    """A finished model of a script."""
+
+    @functools.cache
+    def make(script: str) -> Path:
+        folder = tmp_path_factory.mktemp("teacher")
+        ended = run(script, short_runs.flags(script, short_data, folder / "run", network), folder)
+        assert ended.status == 0, ended.printed
+        return folder / "run"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def flags(network, short_data, teacher) -> Callable[[str], list[str]]:
     """The flags of a kind, without the output folder: 7 steps of 4 rows in epochs of 2 or 4, and evaluations."""
 
     def make(kind: str) -> list[str]:
         script, more = KINDS[kind]
         given = short_runs.flags(script, short_data, Path("unused"), network)
         del given[:2]  # the output folder
+        more = more.format(teacher=teacher(script)) if "{" in more else more
         return [*given, *f"--max_steps 7 --save_steps 2 --eval_steps 3 --save_total_limit 1 {more}".split()]
 
     return make

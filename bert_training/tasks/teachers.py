@@ -1,0 +1,279 @@
+"""The teacher of a fine-tuning (``--teacher``): what it may be, and what it says of the training data.
+
+A teacher never changes, and reads the rows that the student reads, so its outputs for the training data are computed
+once, before the first step: in float32 whatever ``--mixed_precision`` says, by all processes together, rows of like
+length in one batch. They become columns of the data (``PREFIX``), and are kept in a file for later runs and for a run
+that is resumed (``teacher_cache.py``). If they would take more than LARGEST bytes, or more than the disk has free, the
+teacher reads every batch anew instead; only rounding differs.
+"""
+
+import copy
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from accelerate.utils import broadcast_object_list
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from bert_training.engine.batches import NUM_WINDOWS, Features
+from bert_training.engine.predict import logits_of, predict
+from bert_training.engine.run import Run
+from bert_training.files.array_files import DAMAGE
+from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
+from bert_training.networks.configuration import config_labels
+from bert_training.networks.control import as_implementation
+from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher
+from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
+from bert_training.networks.pretrained import checkpoint_config
+from bert_training.networks.vocabularies import say
+from bert_training.tasks.task_data import ProblemType
+from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
+from tokenization.errors import UserError
+
+LARGEST = 4 * 2**30  # bytes of the outputs, which every process has in memory
+BATCH = 32  # rows of one forward pass; not a flag, because the rounding of the outputs depends on it
+INPUTS = ("input_ids", "token_type_ids", "attention_mask", NUM_WINDOWS)
+LABELS_SHOWN = 10
+KINDS: dict[ProblemType | None, Kind] = {
+    "single_label_classification": "classes",
+    "multi_label_classification": "labels",
+    "regression": "score",
+}
+
+
+class Teacher(NamedTuple):
+    """A teacher that fits the data; its weights are not loaded yet.
+
+    Attributes:
+        name: as the user gave it.
+        head: the class of its network.
+        weights: file -> SHA-256.
+        order: the numbers of its outputs in the order of the data's classes.
+    """
+
+    name: str
+    head: type[PreTrainedModel]
+    config: BertConfig
+    weights: dict[str, str]
+    kind: Kind
+    order: list[int]
+
+
+class Lesson(NamedTuple):
+    """What a student is trained on.
+
+    Attributes:
+        rows: the training data, with the teacher's outputs unless ``answer`` computes them.
+        weights: those of the teacher, file -> SHA-256.
+        answer: the teacher's outputs for a batch; None if they are in ``rows``.
+    """
+
+    rows: Features
+    weights: dict[str, str]
+    answer: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] | None
+
+    def batches(
+        self, batches: Iterator[list[dict[str, torch.Tensor]]]
+    ) -> Generator[list[dict[str, torch.Tensor]], None, None]:
+        """The micro-batches of every step, with the teacher's outputs."""
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+            for micro_batches in batches:
+                yield [batch | (self.answer(batch) if self.answer else {}) for batch in micro_batches]
+
+
+# --- what a teacher may be ---------------------------------------------------------------------------------------
+
+
+def find_teacher(
+    args: TaughtArguments,
+    head: type[PreTrainedModel],
+    tokenizer: PreTrainedTokenizerBase,
+    labels: tuple[str, ...] = (),
+    problem_type: ProblemType | None = None,
+) -> Teacher | None:
+    """The teacher that the flags name, checked as far as its files other than the weights allow; None without one.
+
+    Args:
+        args: the flags of a script whose longest input is ``max_seq_length``.
+        head: the class of the student's network.
+        tokenizer: the student's.
+        labels: the names of the classes; none for spans.
+        problem_type: of classes, as in a config.
+
+    Raises:
+        ValueError: it is no model of this class, or one for other classes, with another vocabulary, or with too few
+            positions; or a flag of teachers has no effect on these data.
+    """
+    if args.teacher is None:
+        return None
+    kind: Kind = KINDS[problem_type] if labels else "span"
+    if kind == "score" and args.teacher_temperature != TEMPERATURE:
+        raise UserError("--teacher_temperature is for classes, and these labels are scores; leave it out")
+    with named_teacher():
+        config = checkpoint_config(args.teacher)
+        _check_head(args.teacher, config, head)
+        check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
+        order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
+        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order)
+
+
+def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
+    if not hasattr(transformers, head.__name__):
+        raise UserError(f"--teacher is for networks of transformers, and a {head.__name__} is none; leave it out")
+    if config.architectures and class_in(config) != head.__name__:
+        found = class_in(config) or ", ".join(map(str, config.architectures))
+        raise UserError(
+            f"--teacher {name}: expected a finished {head.__name__}, as this command trains one, got a {found} by its "
+            "config.json; fine-tune it on this task first, with this command and without --teacher"
+        )
+
+
+def _order_of_labels(name: str, config: BertConfig, labels: tuple[str, ...], kind: Kind) -> list[int]:
+    """The numbers of the teacher's outputs in the order of the labels, which are matched by name."""
+    several = config.problem_type == "multi_label_classification"
+    found = "several labels a text" if several else "a score" if config.num_labels == 1 else "one class a text"
+    wanted = {"labels": "several labels a text", "score": "a score", "classes": "one class a text"}[kind]
+    if found != wanted and not (kind == "classes" and config.num_labels == len(labels) == 1):
+        raise UserError(f"--teacher {name}: it gives {found}, and this data has {wanted}; give a teacher for this data")
+    theirs = config_labels(config)
+    if kind == "score":
+        return [0]
+    if theirs is None and config.num_labels == len(labels):
+        say(
+            f"warning: --teacher {name} does not name its classes, so they are taken in the order of their numbers: "
+            f"{_list(labels)}"
+        )
+        return [*range(len(labels))]
+    if theirs is None or {*theirs} != {*labels}:
+        known = f"{config.num_labels} classes without names" if theirs is None else _list(theirs)
+        raise UserError(
+            f"--teacher {name}: it knows {known}, and this data has {_list(labels)}; give a teacher that was trained "
+            "on the same classes"
+        )
+    if theirs != labels:
+        say(f"--teacher {name} has its classes in another order; they are matched by their names")
+    return [theirs.index(label) for label in labels]
+
+
+def _list(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - LABELS_SHOWN} more" if len(names) > LABELS_SHOWN else ""
+    return f"the classes {', '.join(names[:LABELS_SHOWN])}{more}"
+
+
+# --- what it says of the data ------------------------------------------------------------------------------------
+
+
+def give_lesson(
+    run: Run[TaughtArguments],
+    teacher: Teacher | None,
+    model: PreTrainedModel,
+    train: Features | None,
+    per_token: bool = False,
+    prepare: Callable[[PreTrainedModel], None] = lambda _: None,
+) -> Lesson | None:
+    """Let a network learn from the teacher, and obtain what the teacher says of the training data.
+
+    All processes call it. Without a teacher it does nothing and returns None.
+
+    Args:
+        model: the student, not yet prepared by Accelerate.
+        per_token: the network gives every token an output of its own.
+        prepare: does to the teacher's network what was done to the student's, such as ``pool_windows``.
+
+    Raises:
+        ValueError: the teacher's weights cannot be used.
+        FloatingPointError: its outputs are not finite.
+    """
+    if teacher is None:
+        return None
+    args = run.args
+    assert train is not None and args.teacher_temperature is not None and args.teacher_weight is not None
+    learn_from(model, teacher.kind, args.teacher_temperature, args.teacher_weight)
+    run.add_facts(teacher_weights=teacher.weights)
+    temperature = "" if teacher.kind == "score" else f", at temperature {args.teacher_temperature:g}"
+    run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
+    rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
+    size = _estimated_bytes(teacher, rows, per_token)
+    key = _fingerprint(args, teacher, rows, per_token)
+    path = Path(args.teacher_cache or run.output_dir) / f"teacher-{key[:32]}.npz"
+    found, origin, fits = _found_by_main(run, path, key, len(rows), size)
+    if not found and not fits:
+        network = _load(run, teacher, prepare)
+        run.say(
+            f"teacher {teacher.name}: its outputs for {len(rows):,} rows would take {size / 1e9:.1f} GB, more than the "
+            "memory or the disk should give, so it reads every batch anew, which is slower"
+        )
+        return Lesson(train, teacher.weights, lambda batch: _answer(run, network, teacher, batch))
+    if found:
+        outputs: Outputs = read_outputs(path, key, len(rows))
+    else:
+        outputs = predict(run, _load(run, teacher, prepare), rows, BATCH, per_token)
+        run.only_main(lambda: write_outputs(path, key, outputs))
+    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB, {origin}")
+    columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
+    return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights, None)
+
+
+def _found_by_main(run: Run[TaughtArguments], path: Path, key: str, rows: int, size: int) -> tuple[bool, str, bool]:
+    """Whether the main process can read the file, how the outputs are obtained, and whether they fit where it is.
+
+    All processes must do the same, because they compute the outputs together.
+    """
+    answer: list[Any] = [None]
+    if run.is_main:
+        found, origin = False, "computed"
+        if path.exists():
+            try:
+                read_outputs(path, key, rows)
+                found, origin = True, f"read from {path}"
+            except DAMAGE as error:
+                origin = f"computed again, as {path} was damaged ({error})"
+        answer = [(found, origin, size <= LARGEST and 2 * size <= _free_bytes(path))]
+    broadcast_object_list(answer)
+    return answer[0]
+
+
+def _free_bytes(path: Path) -> int:
+    there = next(folder for folder in path.absolute().parents if folder.is_dir())
+    return shutil.disk_usage(there).free
+
+
+def _estimated_bytes(teacher: Teacher, rows: Features, per_token: bool) -> int:
+    """The size of the outputs, float32: two numbers a token for spans, one a class otherwise."""
+    return 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
+
+
+def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -> str:
+    pooling = args.window_pooling if getattr(args, "long_texts", None) == "windows" else None
+    how = (teacher.head.__name__, args.model_impl, args.unpad_inputs, per_token, pooling)
+    return fingerprint(teacher.weights, teacher.config, how, rows)
+
+
+def _load(run: Run[TaughtArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
+    config = copy.deepcopy(teacher.config)
+    vars(config).pop("auto_map", None)
+    with named_teacher():
+        network = load_network(teacher.head, teacher.name, config=config).model
+    network = as_implementation(network, run.args)
+    prepare(network)
+    return network.requires_grad_(False).eval().to(run.device)
+
+
+def _answer(
+    run: Run[TaughtArguments], network: PreTrainedModel, teacher: Teacher, batch: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    inputs = {name: batch[name].to(run.device) for name in INPUTS if name in batch}
+    with torch.no_grad():  # not inference mode, whose tensors autograd cannot keep for the backward pass
+        found = logits_of(network(**inputs))
+    return {f"{PREFIX}{name}": (value[..., teacher.order] if teacher.order else value) for name, value in found.items()}
+
+
+def _ordered(values: Any, order: list[int]) -> Any:
+    if not order:
+        return values
+    return values[:, order] if isinstance(values, np.ndarray) else [row[:, order] for row in values]

@@ -1,0 +1,148 @@
+"""--teacher and --keep_layers of run_pretraining.py; tests/pretraining/test_teacher.py has the loss."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForMaskedLM
+
+import run_pretraining
+from bert_training.engine.errors import report_errors
+from bert_training.pretraining.teacher import PROJECTION
+from bert_training.tools.findings import DIFFERS
+from modeling_bert_repro import BertModel
+from tests.helpers.finished_folders import findings_of
+from tests.helpers.records import events, read
+from tests.helpers.same_runs import check_same
+from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
+from tokenization import build_tokenizer
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory, tokenizer_folder, vocab):
+    """Four layers of 48 units, with dropout."""
+    config = small_config(vocab_size=len(vocab), hidden_size=48, num_hidden_layers=4, max_position_embeddings=32)
+    return save_random_network(tmp_path_factory.mktemp("teacher"), tokenizer_folder, config)
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory, vocab):
+    folder = tmp_path_factory.mktemp("shape")
+    small_config(vocab_size=len(vocab), **LEARNS_FAST).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def start(text_file, teacher, no_pictures):
+    def start(folder, *more) -> list[dict]:
+        flags = ["--train_file", str(text_file), "--max_train_documents", "16", "--validation_split", "0.3"]
+        flags += ["--teacher", str(teacher), "--per_device_train_batch_size", "4"]
+        flags += [] if "--phases" in more else ["--max_seq_length", "24"]
+        flags += ["--max_steps", "4", "--learning_rate", "1e-2", "--logging_steps", "1", "--eval_steps", "0"]
+        flags += ["--save_steps", "0", "--peak_tflops", "1", "--output_dir", str(folder), *map(str, more)]
+        run_pretraining.main(flags)
+        return events(folder, "train")
+
+    return start
+
+
+def test_a_narrower_student_is_resumed_with_the_same_bits(tmp_path, start, shape, teacher, monkeypatch, capsys):
+    """Its projection is in the checkpoints and their optimiser, and not in the finished folder."""
+    more = ("--config_name", shape, "--gradient_accumulation_steps", "2", "--save_steps", "2", "--save_total_limit", 0)
+    whole, broken = tmp_path / "whole" / "run", tmp_path / "broken" / "run"
+    logged = start(whole, *more, "--verify_invariance")
+    assert "hidden states, weight 1: layers of student and teacher 1-2, 2-4" in capsys.readouterr().out
+    for event in logged:
+        terms = 0.29 * event["mlm_loss"] + 0.71 * event["teacher_loss"] + event["hidden_loss"] + event["nsp_loss"]
+        assert event["loss"] == pytest.approx(terms, abs=1e-5)
+
+    save = run_pretraining.save_checkpoint
+
+    def save_then_stop(run, step, state):
+        save(run, step, state)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_pretraining, "save_checkpoint", save_then_stop)
+    with pytest.raises(KeyboardInterrupt):
+        start(broken, *more)
+    monkeypatch.setattr(run_pretraining, "save_checkpoint", save)
+    projected = {name for name in load_file(broken / "checkpoint-2" / "model.safetensors") if PROJECTION in name}
+    assert projected == {f"{PROJECTION}.weight", f"{PROJECTION}.bias"}
+    with pytest.raises(ValueError, match=r"teacher_temperature 2.0 -> 4.0"):
+        start(broken, *more, "--resume_from_checkpoint", "auto", "--teacher_temperature", "4")
+    start(broken, *more, "--resume_from_checkpoint", "auto")
+    check_same(whole, broken, r"corpus.*")
+    assert not [name for name in load_file(whole / "model.safetensors") if PROJECTION in name]
+    student = AutoModelForMaskedLM.from_pretrained(whole)
+    assert student.config.hidden_size == 32 and student.config.num_hidden_layers == 2
+    BertModel.from_pretrained(whole / "checkpoint-4")  # the projection of a checkpoint disturbs nobody
+    assert not [finding.line() for finding in findings_of(whole) if finding.verdict == DIFFERS]
+    card = (whole / "README.md").read_text(encoding="utf-8")
+    assert read(whole, "run.json")["teacher_weights"]["model.safetensors"] in card and f"`{teacher.name}`" in card
+    assert "weight of the hidden states 1." in card
+    start(broken, *more, "--resume_from_checkpoint", "auto")
+    assert "this run is finished" in capsys.readouterr().out
+
+
+def test_the_layers_of_the_teacher_are_enough_and_start_as_they_are(tmp_path, start, teacher, capsys):
+    start(tmp_path / "run", "--keep_layers", "1,2", "--learning_rate", "0", "--phases", "16:0.5:4,24:0.5:4")
+    student, whole = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", teacher))
+    for name, weights in student.items():
+        old = name.replace("layer.1.", "layer.2.").replace("layer.0.", "layer.1.")
+        assert torch.equal(weights, whole[old]), name
+    assert read(tmp_path / "run", "run.json")["paired_layers"] == [[1, 2], [2, 4]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--objective", "mlm", "--model_impl", "transformers"),
+        ("--mixed_precision", "bf16"),
+        ("--teacher_hidden_weight", "0", "--unpad_inputs", "true", "--pad_vocab_to_multiple_of", "64"),
+    ],
+    ids=["control", "bf16", "words only"],
+)
+def test_every_way_of_training_has_a_teacher(tmp_path, start, shape, more):
+    logged = start(tmp_path / "run", "--config_name", shape, *more)
+    assert all(event["teacher_loss"] > 0 for event in logged)
+    assert ("hidden_loss" in logged[0]) == ("words only" not in more and "--teacher_hidden_weight" not in more)
+
+
+def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape, teacher, vocab, capsys):
+    def line(name, *more) -> str:
+        def main():
+            start(tmp_path / "run", "--config_name", shape, "--teacher", name, *more)
+
+        try:
+            status = report_errors(main)
+        except SystemExit as ended:
+            status = ended.code
+        assert status == 2 and not (tmp_path / "run" / "run.json").exists()
+        return capsys.readouterr().err.strip().splitlines()[-1]
+
+    other = shutil.copytree(teacher, tmp_path / "other")
+    swapped = [*vocab]
+    swapped[40], swapped[41] = swapped[41], swapped[40]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (other / name).unlink()
+    build_tokenizer(swapped).save_pretrained(other)
+    given = ("--tokenizer_name", teacher)
+    assert f"the id 40 stands for {vocab[41]!r} in its vocabulary, but for {vocab[40]!r}" in line(other, *given)
+    assert "--max_seq_length 48 is over the model's maximum of 32" in (found := line(teacher, "--max_seq_length", "48"))
+    assert "--teacher" in found
+    assert "attends in both directions" in line(teacher, "--objective", "ltr")
+    headless = shutil.copytree(teacher, tmp_path / "headless")
+    weights = load_file(headless / "model.safetensors")
+    save_file({name: one for name, one in weights.items() if "cls." not in name}, headless / "model.safetensors")
+    assert "--teacher" in (found := line(headless)) and "cls.predictions" in found
+    tuned = shutil.copytree(headless, tmp_path / "tuned")
+    fields = read(tuned, "config.json") | {"architectures": ["BertForTokenClassification"]}
+    (tuned / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    assert "expected a BertForMaskedLM, got a BertForTokenClassification" in line(tuned)
+    assert "is the output folder" in line(tmp_path / "run")
+    assert "--keep_layers keeps given weights" in line(teacher, "--keep_layers", "0")
