@@ -23,8 +23,8 @@ from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
-from bert_training.pretraining.text import names_of_files
 from bert_training.pretraining.teacher import check_teacher
+from bert_training.pretraining.text import names_of_files
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
