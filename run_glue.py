@@ -61,7 +61,15 @@ from bert_training.tasks.classification.thresholds import (
 )
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
-from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import (
+    Tune,
+    Tuned,
+    build_task_network,
+    choose_encoder,
+    fine_tune,
+    finish,
+    save_folder,
+)
 from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
@@ -69,8 +77,12 @@ from bert_training.tasks.task_data import check_vocabulary, record_origin, with_
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(GlueArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -97,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     run_all(
         args,
         series,
-        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold)),
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), tune),
     )
 
 
@@ -108,6 +120,7 @@ def run_one(
     data: labelled_texts.ClassificationData,
     metric: str,
     features: dict[str, Features],
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -134,7 +147,7 @@ def run_one(
     for line in smoothing_warnings(args, data.class_weights):
         run.say(line)
     arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments)
+    tuned = tune(run, model, origin, train, evaluated, metric, arguments)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     if args.calibrate:
         # The best evaluation may be one of before the flag was given, in a run that is resumed with it.

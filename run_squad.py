@@ -48,7 +48,7 @@ from bert_training.files.links import refuse_links
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
-from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
 from bert_training.tasks.squad.answers_page import write_page
@@ -63,8 +63,12 @@ from bert_training.tasks.task_data import check_vocabulary, record_origin, with_
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(SquadArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -80,11 +84,16 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, tune))
 
 
 def run_one(
-    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: SquadData, metric: str
+    args: SquadArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: SquadData,
+    metric: str,
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -108,7 +117,7 @@ def run_one(
         answers = answer(run, model, tokenizer, questions, windows["validation"], features["validation"], threshold)
         return scores(run, answers, questions, step), answers
 
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
