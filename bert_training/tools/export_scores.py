@@ -28,6 +28,7 @@ from bert_training.files.hashing import sha256
 from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
+from bert_training.tools.openvino_files import OpenVinoFile
 from bert_training.tools.verify_scores import Source, divides, evaluation_flags, sources, split_flags
 from tokenization.errors import UserError
 
@@ -78,7 +79,7 @@ class _Watch:
     ``recorded`` holds torch's logits of every batch: without a file they are added to it, with one they are compared.
     """
 
-    file: OnnxFile | None
+    file: OnnxFile | OpenVinoFile | None
     expected: Mapping[str, torch.Tensor]
     recorded: list[np.ndarray]
     batches: int = 0
@@ -202,7 +203,7 @@ class Validation:
         names = "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
         return f"the part of {names} that was held out" if self.divided else names
 
-    def evaluate(self, file: OnnxFile | None) -> Evaluation:
+    def evaluate(self, file: OnnxFile | OpenVinoFile | None) -> Evaluation:
         """Score the network of the folder, which comes first, or an exported file in its place."""
         scores: dict[str, float | None] = {}
         if file is None:

@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
-from bert_training.tools import export, export_scores, onnx_files
+from bert_training.tools import export, export_scores, onnx_files, onnx_int8
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
@@ -58,7 +58,8 @@ def torch_as_file(monkeypatch):
     monkeypatch.setattr(export, "check_installed", lambda opset: {})
     monkeypatch.setattr(export, "write_onnx", write)
     monkeypatch.setattr(export, "quantize", lambda whole, small, calibration: small.write_text("small"))
-    monkeypatch.setattr(export, "OnnxFile", File)
+    monkeypatch.setattr(export, "opened", File)
+    monkeypatch.setattr(export, "peak_memory", lambda *_: 1_000_000)
     monkeypatch.setattr(export, "ROUNDS", 1)
     return factors
 
@@ -274,7 +275,7 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     record_property("largest difference", difference)
     assert share < 1e-4
     batches = [model.batch([row]) for row in model.rows()] if name == "BertForSequenceClassification" else None
-    onnx_files.quantize(whole, small, batches)
+    onnx_int8.quantize(whole, small, batches)
     _, share = export.difference_of(model, onnx_files.OnnxFile(small))
     assert share < export.MOST_DIFFERENCE["8 bits"]
 
