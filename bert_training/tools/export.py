@@ -54,6 +54,7 @@ from bert_training.tools.export_scores import (
     padded,
     plain_rows,
 )
+from bert_training.tools.exported import BATCH, OPENVINO, SMALL, WHOLE, card_text, table
 from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, write_onnx
 from bert_training.tools.onnx_int8 import most_harmful, quantize
 from bert_training.tools.openvino_files import OpenVinoFile, check_openvino, quantize_openvino, write_openvino
@@ -75,8 +76,6 @@ HEADS = {
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
 COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json")
-WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
-OPENVINO = ("openvino/openvino_model.xml", "openvino/openvino_model_qint8_quantized.xml")
 # How many of the layers that hurt most are left in float32, one number after the other, if the gate asks for it.
 LEFT_IN_FLOAT = (1, 2, 4, 8)
 SENTENCES = (
@@ -88,7 +87,7 @@ SENTENCES = (
 # The largest difference to torch that a file may have for the built-in sentences, as a share of the span of torch's
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
-ROWS, BATCH, ROUNDS = 64, 32, 5  # of the timing
+ROWS, ROUNDS = 64, 5  # of the timing
 POOLING_MODULES = "sentence_transformers.models."
 
 
@@ -314,32 +313,6 @@ def drop_of(before: Evaluation, after: Evaluation) -> float:
     return max((score - (other or 0.0) for score, other in pairs), default=0.0)
 
 
-def table(record: Mapping[str, Any]) -> str:
-    """The comparison, for the terminal and the README."""
-    metric = record["metric"]
-    first = record["torch"]
-    lines = [
-        f"| | {(metric or 'score').removeprefix('eval_')} | same decisions | largest difference | ms, one text "
-        f"| ms, batch of {BATCH} | MB | MB of memory |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name, one in ({"torch, float32": first} | record["files"]).items():
-        scores = ", ".join("-" if score is None else f"{score:.2f}" for score in (one.get("scores") or {}).values())
-        agreement, difference = one.get("agreement"), one.get("difference")
-        cells = [
-            name,
-            scores or "-",
-            "-" if agreement is None else f"{100 * agreement:.2f} %",
-            "-" if difference is None else f"{difference:.1e}",
-            f"{one['ms_one']:.1f} ({first['ms_one'] / one['ms_one']:.2f}x)",
-            f"{one['ms_batch']:.1f} ({first['ms_batch'] / one['ms_batch']:.2f}x)",
-            f"{one['bytes'] / 1e6:.1f}",
-            f"{one['peak_memory_bytes'] / 1e6:.0f}" if one.get("peak_memory_bytes") else "-",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -406,7 +379,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         for problem in problems:
             print(f"warning: {problem}; kept because of --force")
         write_json(draft / "export.json", record)
-        write_text(draft / "README.md", card(model, record))
+        write_text(draft / "README.md", card_text(record))
     return record
 
 
@@ -454,6 +427,8 @@ def judge(
     """What is known of a file, and what is wrong with it, a sentence; "" if nothing is."""
     name, file = f"{path.parent.name}/{path.name}", opened(path)
     facts: dict[str, Any] = {"bytes": size_of(path), "sha256": sha256(path)}
+    if path.suffix == ".xml":
+        facts["weights_sha256"] = sha256(path.with_suffix(".bin"))
     facts["difference"], facts["share_of_span"] = difference_of(model, file)
     whole, problem = name in (WHOLE, OPENVINO[0]), ""
     most = MOST_DIFFERENCE["none" if whole else "8 bits"]
@@ -564,16 +539,6 @@ def peak_memory(model: Model, path: Path | None, batch: Batch) -> int | None:
         words = [sys.executable, str(program), kind, str(path or model.folder.resolve()), model.name]
         done = subprocess.run([*words, f"{place}/batch.npz"], capture_output=True, text=True, cwd=place)
     return int(done.stdout) if done.returncode == 0 else None
-
-
-def card(model: Model, record: Mapping[str, Any]) -> str:
-    """The README of the exported folder."""
-    where = f"on {record['validation']}" if record["validation"] else "without validation data"
-    lines = ["---", "library_name: onnx", "---", "", f"# {record['model']}, exported", ""]
-    lines += [f"A {model.name} as ONNX (opset {record['opset']}), compared with torch {where}:", "", table(record), ""]
-    lines += [f"Kept with `--force`: {problem}." for problem in record["forced"]]
-    lines += ["Inputs: " + ", ".join(record["inputs"]) + ". Outputs: " + ", ".join(record["outputs"]) + "."]
-    return "\n".join(lines) + "\n"
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -7,13 +7,14 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
-from bert_training.tools import export, export_scores, onnx_files, onnx_int8
+from bert_training.tools import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
@@ -150,6 +151,45 @@ def test_a_worse_file_leaves_nothing_behind(learned, torch_as_file, tmp_path, ca
     assert json.loads((tmp_path / "out/export.json").read_text())["forced"]
 
 
+def test_verify_knows_an_export(model_of, torch_as_file, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert not status(model_of("BertForMaskedLM"), "--quantize", "dynamic", "--output_dir", out)
+    capsys.readouterr()
+    verify.main([str(out)])
+    said = capsys.readouterr().out
+    assert "onnx/model_quantized.onnx" in said and "3 verified, 0 differ" in said.replace("differs", "differ"), said
+    (out / "onnx/model_quantized.onnx").write_text("other weights")
+    with pytest.raises(SystemExit, match="1"):
+        verify.main([str(out)])
+    assert "not the one in export.json" in capsys.readouterr().out
+
+
+def test_parts_of_similar_length_are_the_whole_batch():
+    """Rows come back in their order; nothing but padding is left out, also with padding on the left and choices."""
+    seen = []
+
+    def compute(batch):
+        seen.append(batch["input_ids"].shape)
+        mask = batch["attention_mask"]
+        sums = (batch["input_ids"] * mask).sum(-1)
+        per_token = batch["input_ids"] * mask
+        return {"logits": sums if mask.ndim == 3 else sums[:, None].repeat(5, 1), "start_logits": per_token}
+
+    random = np.random.default_rng(0)
+    for shape in ((21, 30), (10, 3, 12)):
+        ids = random.integers(1, 99, shape)
+        mask = (np.arange(shape[-1]) < random.integers(1, shape[-1], shape[:-1])[..., None]).astype(np.int64)
+        mask[0] = 1
+        mask[1] = mask[1][..., ::-1]
+        batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
+        found = onnx_files.in_parts(compute, batch, size=4)
+        expected = compute(batch)
+        assert (found["logits"] == expected["logits"]).all()
+        if len(shape) == 2:
+            assert (found["start_logits"] == expected["start_logits"]).all()
+    assert min(shape[-1] for shape in seen) < 12
+
+
 def test_without_validation_data_the_outputs_are_compared(model_of, torch_as_file, tmp_path, capsys):
     folder = model_of("BertForMaskedLM")
     assert not status(folder, "--quantize", "dynamic", "--output_dir", tmp_path / "out")
@@ -184,6 +224,7 @@ def rewritten(folder: Path, place: Path, **fields) -> Path:
         ({"architectures": ["BertForTokenClassification"]}, (), "has no weights|weights with transformers' names"),
         ({"architectures": ["BertFeatureTagger"]}, (), "expected in 'architectures' one of"),
         ({"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}}, (), "id2label and label2id contradict"),
+        ({}, ("--format", "openvino", "--quantize", "dynamic"), "OpenVINO's 8 bits need static"),
         ({}, ("--calibration", "x.txt"), "--calibration has no effect with --quantize none"),
         ({}, ("--max_drop", "-1"), "--max_drop must be 0 or more"),
         ({}, ("--quantize", "static", "--calibration", "EMPTY"), "expected text, one or more lines of it; found 0"),
@@ -256,6 +297,31 @@ def test_packages_and_opsets_that_are_not_there(monkeypatch):
     for opset in (11, 999):
         with pytest.raises(UserError, match=f"--opset: expected a number from 18, .*; got {opset}"):
             onnx_files.check_installed(opset)
+
+
+def test_openvino_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(openvino_files.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"--format openvino needs openvino, nncf, not installed here; pip install"):
+        openvino_files.check_openvino(True)
+
+
+def test_layers_are_left_in_float_until_the_score_is_kept(learned, torch_as_file, tmp_path, monkeypatch, capsys):
+    """One, then two of the most harmful layers; the record names them."""
+    torch_as_file[export.SMALL] = -1.0
+    asked = []
+
+    def quantize(whole, small, calibration, in_float=()):
+        small.write_text("small")
+        asked.append(list(in_float))
+        if len(in_float) == 2:
+            torch_as_file[export.SMALL] = 1.0
+
+    monkeypatch.setattr(export, "quantize", quantize)
+    monkeypatch.setattr(export, "most_harmful", lambda whole, batches: ["a", "b", "c", "d"])
+    assert not status(learned, "--quantize", "static", "--output_dir", tmp_path / "out")
+    assert asked == [[], ["a"], ["a", "b"]]
+    assert json.loads((tmp_path / "out/export.json").read_text())["in_float"] == ["a", "b"]
+    assert "In float32, because 8 bits hurt there: a, b." in (tmp_path / "out/README.md").read_text()
 
 
 # --- real files ------------------------------------------------------------------------------------------------------
