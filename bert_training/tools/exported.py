@@ -1,4 +1,4 @@
-"""What an exported folder says of itself: the names of its files, its table, its card, and whether the files are these."""
+"""What an exported folder says of itself: the names of its files, its table and card, and whether it is unchanged."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -55,8 +55,8 @@ def card_text(record: Mapping[str, Any]) -> str:
         lines += [f"In float32, because 8 bits hurt there: {', '.join(layers)}.", ""]
     packages = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
     lines += [
-        "Milliseconds, and times as fast as torch, are those of this machine; files compute a batch in parts of similar "
-        "length, and torch computes it as one. Memory is the largest one of a process that computes the batch.",
+        "Milliseconds, and times as fast as torch, are those of one machine. Files compute a batch in parts of similar "
+        "length, torch as a whole. Memory is the largest one of a process that computes the batch.",
         "",
         f"Measured on {record['device']}, with {packages}.",
         "",
