@@ -5,6 +5,8 @@ Most tests put torch's own network in the place of a file, because torch's expor
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -375,3 +377,36 @@ def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, 
     assert status(*words, tmp_path / "bad") == 2
     assert "model_quantized.onnx: its outputs differ from torch's" in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_the_program_of_the_page_needs_nothing_of_this_project(learned, tmp_path):
+    """It labels texts as torch does, in a process in which torch and transformers cannot be imported."""
+    for package in onnx_files.PACKAGES:
+        pytest.importorskip(package)
+    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text(encoding="utf-8")
+    (program,) = [part for part in page.split("```python")[1:] if "onnxruntime" in part.split("```")[0]]
+    assert not status(learned, "--quantize", "static", "--output_dir", tmp_path / "exported/own8")
+    closed = "import sys\nfor name in ('torch', 'transformers', 'bert_training'): sys.modules[name] = None\n"
+    words = [sys.executable, "-c", closed + program.split("```")[0]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    texts = ["Please close the window.", "Is it raining?"]
+    expected = transformers.pipeline("text-classification", str(learned))(texts)
+    assert done.stdout.splitlines() == [f"{one['label']}: {text}" for one, text in zip(expected, texts)], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
+    for package in (*onnx_files.PACKAGES, *openvino_files.PACKAGES):
+        pytest.importorskip(package)
+    folder = model_of("BertForTokenClassification")
+    (tmp_path / "text.txt").write_text("One short sentence.\nWhere is the key?\n" * 8)
+    words = ("--format", "openvino", "--quantize", "static", "--calibration", tmp_path / "text.txt")
+    assert not status(folder, *words, "--output_dir", tmp_path / "out")
+    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
+    whole, small = (files[name]["share_of_span"] for name in export.OPENVINO)
+    assert whole < 1e-4 < small < export.MOST_DIFFERENCE["8 bits"]
+    assert not (tmp_path / "out/onnx").exists()
+    verify.main([str(tmp_path / "out")])
