@@ -1,9 +1,10 @@
 """The largest memory of a process that opens one exported file, or torch's network, and computes one batch.
 
-    python export_memory.py torch FOLDER BertForSequenceClassification batch.npz
-    python export_memory.py onnx FILE - batch.npz
+    torch FOLDER BertForSequenceClassification batch.npz
+    onnx FILE - batch.npz
 
-It is a program of its own, which imports nothing of this project, so that its memory is that of its library alone.
+These are its arguments. It is a program of its own and imports nothing of this project, so that its memory is that of
+its library alone.
 """
 
 import sys

@@ -239,6 +239,7 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     folder = rewritten(model_of("BertForMaskedLM"), tmp_path / "model", **fields)
     (tmp_path / "empty.txt").write_text("\n \n")
     words = [str(tmp_path / "empty.txt") if word == "EMPTY" else word for word in words]
+    capsys.readouterr()
     assert status(folder, *words, "--output_dir", tmp_path / "out") == 2
     error = capsys.readouterr().err
     assert any(part in error for part in message.split("|")) and error.count("\n") == 1, error
