@@ -62,7 +62,15 @@ from bert_training.tasks.classification.thresholds import (
 )
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
-from bert_training.tasks.fine_tuning import Tuned, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import (
+    Tune,
+    Tuned,
+    build_task_network,
+    choose_encoder,
+    fine_tune,
+    finish,
+    save_folder,
+)
 from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
@@ -71,8 +79,12 @@ from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(GlueArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -101,6 +113,7 @@ def main(argv: list[str] | None = None) -> None:
         args,
         series,
         lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), teacher),
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), tune),
     )
 
 
@@ -112,6 +125,7 @@ def run_one(
     metric: str,
     features: dict[str, Features],
     teacher: Teacher | None,
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -144,6 +158,7 @@ def run_one(
     arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
     lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
     tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments, lesson)
+    tuned = tune(run, model, origin, train, evaluated, metric, arguments)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     if args.calibrate:
         # The best evaluation may be one of before the flag was given, in a run that is resumed with it.

@@ -55,6 +55,7 @@ from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import loss_weights
 from bert_training.tasks.fine_tuning import (
+    Tune,
     build_task_network,
     choose_encoder,
     fine_tune,
@@ -79,8 +80,12 @@ class Tagged(NamedTuple):
     probabilities: np.ndarray
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(NerArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -101,6 +106,7 @@ def main(argv: list[str] | None = None) -> None:
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
     run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, tune))
 
 
 def run_one(
@@ -112,6 +118,7 @@ def run_one(
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
     teacher: Teacher | None,
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -133,6 +140,7 @@ def run_one(
     arguments = loss_weights.loss_arguments(args, data.class_weights)
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():

@@ -49,7 +49,7 @@ from bert_training.files.links import refuse_links
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
-from bert_training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
 from bert_training.tasks.squad.answers_page import write_page
@@ -65,8 +65,12 @@ from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(SquadArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -84,6 +88,7 @@ def main(argv: list[str] | None = None) -> None:
     teacher = find_teacher(args, network_class(args), tokenizer)
     args = dataclasses.replace(args, cache_dir=cache)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, teacher))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, tune))
 
 
 def run_one(
@@ -93,6 +98,7 @@ def run_one(
     data: SquadData,
     metric: str,
     teacher: Teacher | None,
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -118,6 +124,7 @@ def run_one(
 
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)

@@ -40,14 +40,25 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import swag
 from bert_training.tasks.cut_texts import report_cut
-from bert_training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
+from bert_training.tasks.fine_tuning import (
+    Tune,
+    build_task_network,
+    fine_tune,
+    finish,
+    predictions_of_splits,
+    save_folder,
+)
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Fine-tune as the flags say: one run, or a series of runs."""
+def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs.
+
+    Args:
+        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+    """
     args = parse_arguments(SwagArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
@@ -60,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     features = swag.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features, tune))
 
 
 def run_one(
@@ -70,6 +81,7 @@ def run_one(
     data: swag.SwagData,
     metric: str,
     features: dict[str, swag.ChoiceFeatures],
+    tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
@@ -82,7 +94,7 @@ def run_one(
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric)
     logits_by_split = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, logits in logits_by_split.items():

@@ -64,6 +64,11 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
+        # For `bert-repro export --format openvino`, which needs "train" and "export" as well.
+        "openvino": [
+            "nncf>=3.2",
+            "openvino>=2026.0",
+        ],
         # The former name of "export".
         "onnx": [
             "onnx>=1.17",

@@ -61,6 +61,10 @@ class Tuned(NamedTuple, Generic[Outcome]):
     best: Best
 
 
+Tune = Callable[..., Tuned[Any]]
+"""What a script does with its network, training data and evaluation: ``fine_tune``, or what has the same arguments."""
+
+
 def build_task_network(
     run: Run[FineTuningArguments],
     cls: type[PreTrainedModel],

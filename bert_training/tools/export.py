@@ -19,8 +19,12 @@ printed and written to export.json. Needs pip install ".[train,export]".
 import argparse
 import json
 import platform
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -50,7 +54,10 @@ from bert_training.tools.export_scores import (
     padded,
     plain_rows,
 )
-from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, quantize, write_onnx
+from bert_training.tools.exported import BATCH, OPENVINO, SMALL, WHOLE, card_text, table
+from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, write_onnx
+from bert_training.tools.onnx_int8 import most_harmful, quantize
+from bert_training.tools.openvino_files import OpenVinoFile, check_openvino, quantize_openvino, write_openvino
 from bert_training.tools.verify_scores import files_in
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
@@ -69,7 +76,8 @@ HEADS = {
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
 COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json")
-WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
+# How many of the layers that hurt most are left in float32, one number after the other, if the gate asks for it.
+LEFT_IN_FLOAT = (1, 2, 4, 8)
 SENTENCES = (
     "One short sentence.",
     "The letter came on Monday, and nobody in the house had expected it so early in the year.",
@@ -79,7 +87,7 @@ SENTENCES = (
 # The largest difference to torch that a file may have for the built-in sentences, as a share of the span of torch's
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
-ROWS, BATCH, ROUNDS = 64, 32, 5  # of the timing
+ROWS, ROUNDS = 64, 5  # of the timing
 POOLING_MODULES = "sentence_transformers.models."
 
 
@@ -235,7 +243,7 @@ def _other_modules(path: Path, known: tuple[str, ...]) -> str:
 # --- the comparison --------------------------------------------------------------------------------------------------
 
 
-def difference_of(model: Model, file: OnnxFile) -> tuple[float, float]:
+def difference_of(model: Model, file: OnnxFile | OpenVinoFile) -> tuple[float, float]:
     """The largest difference to torch for the built-in sentences, and that as a share of the span of torch's numbers.
 
     Whole batches and single rows are compared, so that a file that is right for one size only is found.
@@ -262,16 +270,24 @@ def embeddings(outputs: np.ndarray, batch: Batch) -> np.ndarray:
     return mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
 
+def timed_batch(model: Model, rows: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    """Rows that are drawn with one seed, as one batch."""
+    return model.batch([rows[number] for number in _drawn(rows)[:BATCH]])
+
+
+def _drawn(rows: Sequence[Any]) -> np.ndarray:
+    return np.random.default_rng(0).permutation(max(len(rows), ROWS))[:ROWS] % len(rows)
+
+
 def milliseconds(
-    model: Model, files: Mapping[str, OnnxFile], rows: list[tuple[np.ndarray, np.ndarray]]
+    model: Model, files: Mapping[str, OnnxFile | OpenVinoFile], rows: list[tuple[np.ndarray, np.ndarray]]
 ) -> dict[str, tuple[float, float]]:
     """Milliseconds of torch and of every file for one text, and for a batch of 32: the medians of rounds in turn.
 
     torch computes as transformers' pipelines do, with the attention that it chooses itself.
     """
-    drawn = np.random.default_rng(0).permutation(max(len(rows), ROWS))[:ROWS] % len(rows)
-    batch = model.batch([rows[number] for number in drawn[:BATCH]])
-    ones = [model.batch([rows[number]]) for number in drawn[:8]]
+    batch = timed_batch(model, rows)
+    ones = [model.batch([rows[number]]) for number in _drawn(rows)[:8]]
     model.network.set_attn_implementation("sdpa")
     systems: dict[str, Callable[[Batch], Any]] = {"torch": model.torch_outputs, **files}
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in systems}
@@ -297,31 +313,6 @@ def drop_of(before: Evaluation, after: Evaluation) -> float:
     return max((score - (other or 0.0) for score, other in pairs), default=0.0)
 
 
-def table(record: Mapping[str, Any]) -> str:
-    """The comparison, for the terminal and the README."""
-    metric = record["metric"]
-    first = record["torch"]
-    lines = [
-        f"| | {(metric or 'score').removeprefix('eval_')} | same decisions | largest difference | ms, one text "
-        f"| ms, batch of {BATCH} | MB |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name, one in ({"torch, float32": first} | record["files"]).items():
-        scores = ", ".join("-" if score is None else f"{score:.2f}" for score in (one.get("scores") or {}).values())
-        agreement, difference = one.get("agreement"), one.get("difference")
-        cells = [
-            name,
-            scores or "-",
-            "-" if agreement is None else f"{100 * agreement:.2f} %",
-            "-" if difference is None else f"{difference:.1e}",
-            f"{one['ms_one']:.1f} ({first['ms_one'] / one['ms_one']:.2f}x)",
-            f"{one['ms_batch']:.1f} ({first['ms_batch'] / one['ms_batch']:.2f}x)",
-            f"{one['bytes'] / 1e6:.1f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -339,7 +330,11 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     if not args.max_drop >= 0:
         raise UserError(f"--max_drop must be 0 or more points of 100; got {args.max_drop}")
     given = files_in(args.data)
+    if args.format == "openvino" and args.quantize == "dynamic":
+        raise UserError("--quantize dynamic is for --format onnx; OpenVINO's 8 bits need static")
     packages = check_installed(args.opset)
+    if args.format == "openvino":
+        packages |= check_openvino(args.quantize != "none")
     model = open_model(Path(args.folder), args.encoder_alone)
     validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
     if validation.lost and not args.force:
@@ -369,12 +364,14 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     with new_folder(out) as draft:
         make_folder(draft / "onnx")
         write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE, args.opset)
-        if args.quantize != "none":
+        if args.format == "openvino":
+            as_openvino(draft, batches)
+        elif args.quantize != "none":
             quantize(draft / WHOLE, draft / SMALL, batches)
         write_beside(model, draft)
         if validation.missing:
             print(f"no validation data{reason}: only the outputs for built-in sentences are compared", flush=True)
-        problems = compare(model, validation, draft, record, args.max_drop)
+        problems = compare(model, validation, draft, record, args.max_drop, batches)
         print(table(record), flush=True)
         if problems and not args.force:
             raise UserError(f"{'; '.join(problems)}; nothing was written (--force keeps it, --max_drop allows more)")
@@ -382,8 +379,17 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         for problem in problems:
             print(f"warning: {problem}; kept because of --force")
         write_json(draft / "export.json", record)
-        write_text(draft / "README.md", card(model, record))
+        write_text(draft / "README.md", card_text(record))
     return record
+
+
+def as_openvino(draft: Path, batches: Sequence[Batch] | None) -> None:
+    """Put OpenVINO's files in the place of the ONNX file."""
+    make_folder(draft / "openvino")
+    write_openvino(draft / WHOLE, draft / OPENVINO[0])
+    if batches:
+        quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
+    shutil.rmtree(draft / "onnx")
 
 
 def scored_run(model: Model) -> dict[str, Any] | None:
@@ -415,9 +421,66 @@ def _calibration_facts(file: str | None, batches: list[Batch] | None) -> dict[st
     return of_file | {"rows": rows}
 
 
-def compare(model: Model, validation: Validation, draft: Path, record: dict[str, Any], max_drop: float) -> list[str]:
-    """Fill in the record for torch and every file; return what is wrong with the files, a sentence each."""
-    files = {name: OnnxFile(draft / name) for name in (WHOLE, SMALL) if (draft / name).is_file()}
+def judge(
+    model: Model, validation: Validation, path: Path, before: Evaluation | None, max_drop: float
+) -> tuple[dict[str, Any], str]:
+    """What is known of a file, and what is wrong with it, a sentence; "" if nothing is."""
+    name, file = f"{path.parent.name}/{path.name}", opened(path)
+    facts: dict[str, Any] = {"bytes": size_of(path), "sha256": sha256(path)}
+    if path.suffix == ".xml":
+        facts["weights_sha256"] = sha256(path.with_suffix(".bin"))
+    facts["difference"], facts["share_of_span"] = difference_of(model, file)
+    whole, problem = name in (WHOLE, OPENVINO[0]), ""
+    most = MOST_DIFFERENCE["none" if whole else "8 bits"]
+    if before and (not whole or facts["share_of_span"] <= most):
+        after = validation.evaluate(file)
+        drop = drop_of(before, after)
+        facts |= {"scores": after.scores, "drop": drop, "agreement": after.agreement}
+        facts["difference"] = max(after.difference, facts["difference"])
+        if drop > max_drop:
+            scores = (", ".join(f"{one or 0:.2f}" for one in of.scores.values()) for of in (before, after))
+            problem = (
+                f"{name}: {before.metric} fell from {' to '.join(scores)}, {drop:.2f} points, more than --max_drop "
+                f"{max_drop:g}"
+            )
+    elif facts["share_of_span"] > most:
+        problem = (
+            f"{name}: its outputs differ from torch's by up to {facts['difference']:.2g}, "
+            f"{100 * facts['share_of_span']:.2g} % of their span, more than {100 * most:g} %"
+        )
+    if model.name == ENCODER:
+        batch = model.batch(model.rows())
+        pair = [embeddings(one(batch)["last_hidden_state"], batch) for one in (model.torch_outputs, file)]
+        facts["smallest_cosine"] = float((pair[0] * pair[1]).sum(1).min())
+        print(f"{name}: smallest cosine to torch's embedding of a sentence {facts['smallest_cosine']:.4f}")
+    return facts, problem
+
+
+def opened(path: Path) -> OnnxFile | OpenVinoFile:
+    """A file that is ready to compute."""
+    return OpenVinoFile(path) if path.suffix == ".xml" else OnnxFile(path)
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, with those of the weights beside it."""
+    weights = path.with_suffix(".bin")
+    return path.stat().st_size + (weights.stat().st_size if path.suffix == ".xml" and weights.is_file() else 0)
+
+
+def compare(
+    model: Model,
+    validation: Validation,
+    draft: Path,
+    record: dict[str, Any],
+    max_drop: float,
+    batches: Sequence[Batch] | None = None,
+) -> list[str]:
+    """Fill in the record for torch and every file; return what is wrong with the files, a sentence each.
+
+    Args:
+        batches: training text; if 8 bits are too bad, the layers that hurt most are left in float32 by it.
+    """
+    names = [name for name in (WHOLE, SMALL, *OPENVINO) if (draft / name).is_file()]
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.network.parameters())
     record["torch"], record["files"] = {"bytes": weights}, {}
     problems, rows = [], model.rows()
@@ -426,55 +489,63 @@ def compare(model: Model, validation: Validation, draft: Path, record: dict[str,
         rows = before.rows
         record["metric"] = before.metric
         record["torch"]["scores"] = before.scores
-    for name, file in files.items():
-        size = (draft / name).stat().st_size
-        facts: dict[str, Any] = {"bytes": size, "sha256": sha256(draft / name)}
-        facts["difference"], facts["share_of_span"] = difference_of(model, file)
-        most = MOST_DIFFERENCE["none" if name == WHOLE else "8 bits"]
-        if before and (name != WHOLE or facts["share_of_span"] <= most):
-            after = validation.evaluate(file)
-            drop = drop_of(before, after)
-            facts |= {"scores": after.scores, "drop": drop, "agreement": after.agreement}
-            facts["difference"] = max(after.difference, facts["difference"])
-            if drop > max_drop:
-                scores = (", ".join(f"{one or 0:.2f}" for one in of.scores.values()) for of in (before, after))
-                problems.append(
-                    f"{name}: {before.metric} fell from {' to '.join(scores)}, {drop:.2f} points, more than --max_drop "
-                    f"{max_drop:g}"
-                )
-        elif facts["share_of_span"] > most:
-            problems.append(
-                f"{name}: its outputs differ from torch's by up to {facts['difference']:.2g}, "
-                f"{100 * facts['share_of_span']:.2g} % of their span, more than {100 * most:g} %"
-            )
-        if model.name == ENCODER:
-            batch = model.batch(model.rows())
-            pair = [embeddings(one(batch)["last_hidden_state"], batch) for one in (model.torch_outputs, file)]
-            facts["smallest_cosine"] = float((pair[0] * pair[1]).sum(1).min())
-            print(f"{name}: smallest cosine to torch's embedding of a sentence {facts['smallest_cosine']:.4f}")
+    for name in names:
+        facts, problem = judge(model, validation, draft / name, before, max_drop)
+        if problem and name == SMALL and batches:
+            left, facts, problem = leave_in_float(model, validation, draft, batches, before, max_drop)
+            record["in_float"] = left
         record["files"][name] = facts
-    timed = milliseconds(model, files, rows)
+        problems += [problem] if problem else []
+    batch = timed_batch(model, rows)
+    timed = milliseconds(model, {name: opened(draft / name) for name in names}, rows)
     for name, (one, many) in timed.items():
         facts = record["torch"] if name == "torch" else record["files"][name]
         facts |= {"ms_one": one, "ms_batch": many}
+        facts["peak_memory_bytes"] = peak_memory(model, None if name == "torch" else draft / name, batch)
     return problems
 
 
-def card(model: Model, record: Mapping[str, Any]) -> str:
-    """The README of the exported folder."""
-    where = f"on {record['validation']}" if record["validation"] else "without validation data"
-    lines = ["---", "library_name: onnx", "---", "", f"# {record['model']}, exported", ""]
-    lines += [f"A {model.name} as ONNX (opset {record['opset']}), compared with torch {where}:", "", table(record), ""]
-    lines += [f"Kept with `--force`: {problem}." for problem in record["forced"]]
-    lines += ["Inputs: " + ", ".join(record["inputs"]) + ". Outputs: " + ", ".join(record["outputs"]) + "."]
-    return "\n".join(lines) + "\n"
+def leave_in_float(
+    model: Model,
+    validation: Validation,
+    draft: Path,
+    batches: Sequence[Batch],
+    before: Evaluation | None,
+    max_drop: float,
+) -> tuple[list[str], dict[str, Any], str]:
+    """Quantise again with the most harmful layers in float32, as few as the gate wants.
+
+    Returns:
+        The names of these layers, and what ``judge`` says of the file; of the last one if none is good enough.
+    """
+    print("8 bits are too bad; looking for the layers that hurt most", flush=True)
+    harmful = most_harmful(draft / WHOLE, batches)
+    for count in LEFT_IN_FLOAT:
+        left = harmful[:count]
+        quantize(draft / WHOLE, draft / SMALL, batches, left)
+        facts, problem = judge(model, validation, draft / SMALL, before, max_drop)
+        print(f"in float32: {', '.join(left)}: {problem or 'good enough'}", flush=True)
+        if not problem:
+            break
+    return left, facts, problem
+
+
+def peak_memory(model: Model, path: Path | None, batch: Batch) -> int | None:
+    """Bytes of memory of a process of its own that computes a batch; None where that cannot be measured."""
+    kind = "torch" if path is None else "openvino" if path.suffix == ".xml" else "onnx"
+    program = Path(__file__).with_name("export_memory.py")
+    with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place:
+        np.savez(f"{place}/batch.npz", **cast("dict[str, Any]", batch))
+        words = [sys.executable, str(program), kind, str(path or model.folder.resolve()), model.name]
+        done = subprocess.run([*words, f"{place}/batch.npz"], capture_output=True, text=True, cwd=place)
+    return int(done.stdout) if done.returncode == 0 else None
 
 
 def main(argv: list[str] | None = None) -> None:
     """Export a folder. Raises ValueError for a mistake in the flags or the folder, or for a result that is worse."""
     parser = command_parser("export", __doc__)
     parser.add_argument("folder", metavar="DIR", help="the folder of a finished model, with weights in float32")
-    parser.add_argument("--format", choices=["onnx"], default="onnx", help="the format (default: onnx)")
+    parser.add_argument("--format", choices=["onnx", "openvino"], default="onnx", help="the format (default: onnx)")
     parser.add_argument(
         "--quantize", choices=["none", "dynamic", "static"], default="none", help="also write weights in 8 bits"
     )

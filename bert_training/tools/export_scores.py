@@ -1,11 +1,13 @@
 """The scores of an exported network, by the script that trained it: its data, its features, its metric.
 
-The script evaluates the folder, as for ``bert-repro verify``. At the head of its network, the logits of the exported
-file take the place of torch's, so that all that follows is the script's own: windows, thresholds, answers, spans. They
-are compared with what torch computed at that place in the evaluation before, batch by batch.
+A script hands its network, its data and its evaluation to the argument ``tune`` of its ``main``. Here that function
+evaluates instead of training, first the network itself. Then the logits of the exported file take the place of torch's
+at the network's head, so that all that follows is the script's own: windows, thresholds, answers, spans. They are
+compared with what torch computed at that place in the evaluation before, batch by batch.
 """
 
 import contextlib
+import functools
 import importlib.util
 import io
 import tempfile
@@ -26,6 +28,7 @@ from bert_training.files.hashing import sha256
 from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
+from bert_training.tools.openvino_files import OpenVinoFile
 from bert_training.tools.verify_scores import Source, divides, evaluation_flags, sources, split_flags
 from tokenization.errors import UserError
 
@@ -76,7 +79,7 @@ class _Watch:
     ``recorded`` holds torch's logits of every batch: without a file they are added to it, with one they are compared.
     """
 
-    file: OnnxFile | None
+    file: OnnxFile | OpenVinoFile | None
     expected: Mapping[str, torch.Tensor]
     recorded: list[np.ndarray]
     batches: int = 0
@@ -95,8 +98,9 @@ class _Watch:
                 raise UserError("the data has other labels than the model, so that it cannot be scored with them")
         if self.file is not None:
             model.bert = _Nothing(model.config.hidden_size)
-        model.register_forward_pre_hook(self._before, with_kwargs=True)
-        head.register_forward_hook(lambda _, __, logits: self._at_head(model, logits))
+        # Before all hooks of the script itself, such as that which pools the logits of windows.
+        model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True)
+        head.register_forward_hook(lambda _, __, logits: self._at_head(model, logits), prepend=True)
 
     def _before(self, _: torch.nn.Module, args: tuple, batch: dict[str, Any]) -> None:
         self.batch = {name: batch[name].cpu().numpy() for name in INPUTS}
@@ -199,7 +203,7 @@ class Validation:
         names = "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)
         return f"the part of {names} that was held out" if self.divided else names
 
-    def evaluate(self, file: OnnxFile | None) -> Evaluation:
+    def evaluate(self, file: OnnxFile | OpenVinoFile | None) -> Evaluation:
         """Score the network of the folder, which comes first, or an exported file in its place."""
         scores: dict[str, float | None] = {}
         if file is None:
@@ -241,32 +245,24 @@ class Validation:
     def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
         """Let the script read its data and, with a watch, evaluate; return what was seen."""
         assert self.run is not None
-        recorded = self.run
-        module, seen = _script(recorded["script"]), dict[str, Any]()
-        build = module.build_task_network
+        recorded, seen = self.run, dict[str, Any]()
 
-        def build_task_network(*args: Any, **options: Any) -> Any:
-            model, hashes = build(*args, **options)
-            if watch:
-                watch.attach(model)
-            return model, hashes
-
-        def fine_tune(
+        def tune(
             run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any
         ) -> NoReturn:
             seen.update(train=train, metric=metric)
             if watch:
                 if self.builtin and not _same_data(origin.data, recorded):
                     raise UserError("this Python's documentation is another one than the run read")
+                watch.attach(model)
                 seen["results"] = evaluate(model.to(run.device), 0)[0]
             raise _Done
 
-        module.build_task_network, module.fine_tune = build_task_network, fine_tune
         with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, _captured() as said:
             words = [f"--model_name_or_path={self.folder}", f"--output_dir={place}/run", "--save_steps=0"]
             words += [*evaluation_flags(self.run), "--mixed_precision=no", "--unpad_inputs=false", *flags]
             try:
-                module.main(words)
+                script(recorded["script"]).main(words, tune)
             except _Done:
                 return seen
             except SystemExit as error:
@@ -327,8 +323,9 @@ def _same_data(data: dict[str, Any], run: dict[str, Any]) -> bool:
     return content(data) == content(run["data"])
 
 
-def _script(name: str) -> Any:
-    """The module of a script, a new one for every call."""
+@functools.cache
+def script(name: str) -> Any:
+    """The module of a script."""
     spec = importlib.util.spec_from_file_location(f"bert_repro_{Path(name).stem}", path_of(name))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""ONNX files of a network: written by torch, made smaller by onnxruntime, and run.
+"""ONNX files of a network: written by torch, and run by onnxruntime.
 
 onnx, onnxscript and onnxruntime (the extra ``export``) are imported by those functions alone that need them.
 
@@ -11,9 +11,8 @@ import importlib.util
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +24,8 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # The first opset of torch's exporter, and the usual one: it has LayerNormalization, and every reader of today knows it.
 FIRST_OPSET = 18
-# What has weights; Gather reads the embeddings, which are half of a small network.
-WITH_WEIGHTS = ["MatMul", "Gemm", "Gather"]
+PER_TOKEN = ("last_hidden_state", "start_logits", "end_logits")
+PART = 8
 Batch = dict[str, np.ndarray]
 
 
@@ -76,7 +75,7 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
     sizes = {place: torch.export.Dim(name, **(longest if name == names[2] else {})) for place, name in enumerate(named)}
     kwargs = {name: torch.from_numpy(example[name]) for name in INPUTS}
     model.set_attn_implementation("eager")  # the others leave operations that onnxruntime does not join
-    with _quiet(), torch.inference_mode():
+    with quiet(), torch.inference_mode():
         torch.onnx.export(
             _Named(model.eval(), outputs),
             (),
@@ -98,45 +97,6 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
         raise UserError(f"--opset {opset}: torch {torch.__version__} writes {written} for this network; give that")
 
 
-def quantize(whole: Path, small: Path, calibration: Sequence[Batch] | None = None) -> None:
-    """Write a file with weights in 8 bits, each output channel with a scale of its own.
-
-    Args:
-        calibration: batches by which the ranges of the activations are found; None finds them anew for every batch.
-    """
-    from onnxruntime import quantization
-
-    options: dict[str, Any] = {"MatMulConstBOnly": True}  # the products of attention stay as they are
-    kinds = {"op_types_to_quantize": WITH_WEIGHTS, "per_channel": True, "weight_type": quantization.QuantType.QInt8}
-    with _quiet():
-        if calibration is None:
-            quantization.quantize_dynamic(whole, small, extra_options=options, **kinds)
-            return
-        quantization.quantize_static(
-            whole,
-            small,
-            _reader(calibration),
-            quant_format=quantization.QuantFormat.QDQ,
-            activation_type=quantization.QuantType.QUInt8,
-            calibrate_method=quantization.CalibrationMethod.MinMax,
-            extra_options=options,
-            **kinds,
-        )
-
-
-def _reader(batches: Sequence[Batch]) -> Any:
-    from onnxruntime.quantization import CalibrationDataReader
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no annotations
-        def __init__(self) -> None:
-            self.rest = iter(batches)
-
-        def get_next(self) -> Batch | None:
-            return next(self.rest, None)
-
-    return Reader()
-
-
 class OnnxFile:
     """A file that is ready to compute, on the CPU, with as many threads as torch has."""
 
@@ -150,12 +110,49 @@ class OnnxFile:
         self.outputs = [one.name for one in self.session.get_outputs()]
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
-        """The outputs by name."""
+        """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
+        return in_parts(self._whole, batch)
+
+    def _whole(self, batch: Batch) -> Batch:
         return dict(zip(self.outputs, self.session.run(None, {name: batch[name] for name in INPUTS})))
 
 
+def real_lengths(mask: np.ndarray) -> np.ndarray:
+    """The place behind the last real token of every row, of the longest choice, (B,), from a mask (B, L), (B, C, L)."""
+    rows = mask.reshape(len(mask), -1, mask.shape[-1]).max(1)
+    return mask.shape[-1] - rows[:, ::-1].argmax(1)
+
+
+def in_parts(compute: Callable[[Batch], Batch], batch: Batch, size: int = PART) -> Batch:
+    """The outputs of a batch that is computed ``size`` rows at a time, rows of similar length together.
+
+    Little of the work is then for padding. In the outputs of tokens, padding is 0.
+    """
+    mask = batch["attention_mask"]
+    if len(mask) <= size:
+        return compute(batch)
+    width = mask.shape[-1]
+    lengths = real_lengths(mask)
+    order = np.argsort(-lengths, kind="stable")
+    outputs: Batch = {}
+    for begin in range(0, len(order), size):
+        rows = order[begin : begin + size]
+        longest = int(lengths[rows].max())
+        for name, found in compute(
+            {key: np.ascontiguousarray(batch[key][rows][..., :longest]) for key in INPUTS}
+        ).items():
+            of_tokens = name in PER_TOKEN or found.ndim == 3
+            shape = (len(mask), width, *found.shape[2:]) if of_tokens else (len(mask), *found.shape[1:])
+            whole = outputs.setdefault(name, np.zeros(shape, dtype=found.dtype))
+            if of_tokens:
+                whole[rows, : found.shape[1]] = found
+            else:
+                whole[rows] = found
+    return outputs
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the remarks of the exporter and the quantiser about their own code."""
     before = logging.root.manager.disable
     with (

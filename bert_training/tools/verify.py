@@ -3,6 +3,7 @@
     bert-repro verify runs/mrpc
     bert-repro verify downloaded --data glue/MRPC    # the scores as well
     bert-repro verify runs/seeds                     # a series, or any folder with runs below it
+    bert-repro verify exported/mails                 # whether the files are those that were scored
 
 Each line begins with a verdict: "verified", "differs", or "cannot be checked here", which gives the reason. Checked are
 the hashes of all files (hashes.json), the tokenizer, the number of parameters, the labels, the code that the folder
@@ -41,6 +42,7 @@ from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
+from bert_training.tools.exported import check_export, is_export
 from bert_training.tools.findings import (
     DIFFERS,
     MALFORMED,
@@ -116,8 +118,8 @@ def is_run(folder: Path) -> bool:
 
 
 def is_run_or_series(folder: Path) -> bool:
-    """Whether a folder holds a run or a series."""
-    return is_run(folder) or (folder / "summary.json").is_file()
+    """Whether a folder holds a run, a series, or an export."""
+    return is_run(folder) or is_export(folder) or (folder / "summary.json").is_file()
 
 
 def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator[Finding]:
@@ -130,6 +132,9 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
     if unreadable := list(verify_files.unreadable(folder)):
         yield from unreadable
         yield unknown("everything else", "nothing is read in a folder with such files")
+        return
+    if is_export(folder):
+        yield from run_check("export.json", lambda: check_export(folder))
         return
     if not is_run(folder):
         yield from run_check("summary.json", lambda: check_summary(folder))

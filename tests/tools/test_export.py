@@ -5,15 +5,18 @@ Most tests put torch's own network in the place of a file, because torch's expor
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
-from bert_training.tools import export, export_scores, onnx_files
+from bert_training.tools import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
@@ -58,7 +61,8 @@ def torch_as_file(monkeypatch):
     monkeypatch.setattr(export, "check_installed", lambda opset: {})
     monkeypatch.setattr(export, "write_onnx", write)
     monkeypatch.setattr(export, "quantize", lambda whole, small, calibration: small.write_text("small"))
-    monkeypatch.setattr(export, "OnnxFile", File)
+    monkeypatch.setattr(export, "opened", File)
+    monkeypatch.setattr(export, "peak_memory", lambda *_: 1_000_000)
     monkeypatch.setattr(export, "ROUNDS", 1)
     return factors
 
@@ -149,6 +153,47 @@ def test_a_worse_file_leaves_nothing_behind(learned, torch_as_file, tmp_path, ca
     assert json.loads((tmp_path / "out/export.json").read_text())["forced"]
 
 
+def test_verify_knows_an_export(model_of, torch_as_file, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert not status(model_of("BertForMaskedLM"), "--quantize", "dynamic", "--output_dir", out)
+    capsys.readouterr()
+    verify.main([str(out)])
+    said = capsys.readouterr().out
+    assert "onnx/model_quantized.onnx" in said and "3 verified, 0 differ" in said.replace("differs", "differ"), said
+    (out / "onnx/model_quantized.onnx").write_text("other weights")
+    with pytest.raises(SystemExit, match="1"):
+        verify.main([str(out)])
+    assert "not the one in export.json" in capsys.readouterr().out
+
+
+def test_parts_of_similar_length_are_the_whole_batch():
+    """Rows come back in their order; nothing but padding is left out, also with padding on the left and choices."""
+    seen = []
+
+    def compute(batch):
+        seen.append(batch["input_ids"].shape)
+        mask = batch["attention_mask"]
+        sums = (batch["input_ids"] * mask).sum(-1)
+        per_token = batch["input_ids"] * mask
+        if mask.ndim == 3:
+            return {"logits": sums}
+        return {"logits": sums[:, None].repeat(5, 1), "start_logits": per_token}
+
+    random = np.random.default_rng(0)
+    for shape in ((21, 30), (10, 3, 12)):
+        ids = random.integers(1, 99, shape)
+        mask = (np.arange(shape[-1]) < random.integers(1, shape[-1], shape[:-1])[..., None]).astype(np.int64)
+        mask[0] = 1
+        mask[1] = mask[1][..., ::-1]
+        batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
+        found = onnx_files.in_parts(compute, batch, size=4)
+        expected = compute(batch)
+        assert (found["logits"] == expected["logits"]).all()
+        if "start_logits" in expected:
+            assert (found["start_logits"] == expected["start_logits"]).all()
+    assert min(shape[-1] for shape in seen) < 12
+
+
 def test_without_validation_data_the_outputs_are_compared(model_of, torch_as_file, tmp_path, capsys):
     folder = model_of("BertForMaskedLM")
     assert not status(folder, "--quantize", "dynamic", "--output_dir", tmp_path / "out")
@@ -183,6 +228,7 @@ def rewritten(folder: Path, place: Path, **fields) -> Path:
         ({"architectures": ["BertForTokenClassification"]}, (), "has no weights|weights with transformers' names"),
         ({"architectures": ["BertFeatureTagger"]}, (), "expected in 'architectures' one of"),
         ({"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}}, (), "id2label and label2id contradict"),
+        ({}, ("--format", "openvino", "--quantize", "dynamic"), "OpenVINO's 8 bits need static"),
         ({}, ("--calibration", "x.txt"), "--calibration has no effect with --quantize none"),
         ({}, ("--max_drop", "-1"), "--max_drop must be 0 or more"),
         ({}, ("--quantize", "static", "--calibration", "EMPTY"), "expected text, one or more lines of it; found 0"),
@@ -193,6 +239,7 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     folder = rewritten(model_of("BertForMaskedLM"), tmp_path / "model", **fields)
     (tmp_path / "empty.txt").write_text("\n \n")
     words = [str(tmp_path / "empty.txt") if word == "EMPTY" else word for word in words]
+    capsys.readouterr()
     assert status(folder, *words, "--output_dir", tmp_path / "out") == 2
     error = capsys.readouterr().err
     assert any(part in error for part in message.split("|")) and error.count("\n") == 1, error
@@ -257,6 +304,31 @@ def test_packages_and_opsets_that_are_not_there(monkeypatch):
             onnx_files.check_installed(opset)
 
 
+def test_openvino_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(openvino_files.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"--format openvino needs openvino, nncf, not installed here; pip install"):
+        openvino_files.check_openvino(True)
+
+
+def test_layers_are_left_in_float_until_the_score_is_kept(learned, torch_as_file, tmp_path, monkeypatch, capsys):
+    """One, then two of the most harmful layers; the record names them."""
+    torch_as_file[export.SMALL] = -1.0
+    asked = []
+
+    def quantize(whole, small, calibration, in_float=()):
+        small.write_text("small")
+        asked.append(list(in_float))
+        if len(in_float) == 2:
+            torch_as_file[export.SMALL] = 1.0
+
+    monkeypatch.setattr(export, "quantize", quantize)
+    monkeypatch.setattr(export, "most_harmful", lambda whole, batches: ["a", "b", "c", "d"])
+    assert not status(learned, "--quantize", "static", "--output_dir", tmp_path / "out")
+    assert asked == [[], ["a"], ["a", "b"]]
+    assert json.loads((tmp_path / "out/export.json").read_text())["in_float"] == ["a", "b"]
+    assert "In float32, because 8 bits hurt there: a, b." in (tmp_path / "out/README.md").read_text()
+
+
 # --- real files ------------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +346,7 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     record_property("largest difference", difference)
     assert share < 1e-4
     batches = [model.batch([row]) for row in model.rows()] if name == "BertForSequenceClassification" else None
-    onnx_files.quantize(whole, small, batches)
+    onnx_int8.quantize(whole, small, batches)
     _, share = export.difference_of(model, onnx_files.OnnxFile(small))
     assert share < export.MOST_DIFFERENCE["8 bits"]
 
@@ -306,3 +378,36 @@ def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, 
     assert status(*words, tmp_path / "bad") == 2
     assert "model_quantized.onnx: its outputs differ from torch's" in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_the_program_of_the_page_needs_nothing_of_this_project(learned, tmp_path):
+    """It labels texts as torch does, in a process in which torch and transformers cannot be imported."""
+    for package in onnx_files.PACKAGES:
+        pytest.importorskip(package)
+    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text(encoding="utf-8")
+    (program,) = [part for part in page.split("```python")[1:] if "onnxruntime" in part.split("```")[0]]
+    assert not status(learned, "--quantize", "static", "--output_dir", tmp_path / "exported/own8")
+    closed = "import sys\nfor name in ('torch', 'transformers', 'bert_training'): sys.modules[name] = None\n"
+    words = [sys.executable, "-c", closed + program.split("```")[0]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    texts = ["Please close the window.", "Is it raining?"]
+    expected = transformers.pipeline("text-classification", str(learned))(texts)
+    assert done.stdout.splitlines() == [f"{one['label']}: {text}" for one, text in zip(expected, texts)], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
+    for package in (*onnx_files.PACKAGES, *openvino_files.PACKAGES):
+        pytest.importorskip(package)
+    folder = model_of("BertForTokenClassification")
+    (tmp_path / "text.txt").write_text("One short sentence.\nWhere is the key?\n" * 8)
+    words = ("--format", "openvino", "--quantize", "static", "--calibration", tmp_path / "text.txt")
+    assert not status(folder, *words, "--output_dir", tmp_path / "out")
+    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
+    whole, small = (files[name]["share_of_span"] for name in export.OPENVINO)
+    assert whole < 1e-4 < small < export.MOST_DIFFERENCE["8 bits"]
+    assert not (tmp_path / "out/onnx").exists()
+    verify.main([str(tmp_path / "out")])
