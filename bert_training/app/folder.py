@@ -6,12 +6,13 @@ class or one of this project's own, chosen by the name in ``config.json``; weigh
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
@@ -26,6 +27,7 @@ from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alon
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.thresholds import stored_thresholds
 from bert_training.tasks.classification.trained_for import stored_facts, stored_temperature
+from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
@@ -86,7 +88,17 @@ class OpenedModel:
         """The tokenizer for texts, in which a "[SEP]" is ordinary text; tokens that a user added stay whole."""
         return text_tokenizer(self.tokenizer)
 
-    @property
+    @cached_property
+    def reading(self) -> Reading:
+        """How the texts of a classifier are read."""
+        return Reading.of_model(self.model.config)
+
+    @cached_property
+    def judge(self) -> Callable[[np.ndarray], Verdict]:
+        """From the logits of a classifier to what it says; see ``judge_of``."""
+        return judge_of(self.model.config)
+
+    @cached_property
     def longest(self) -> int:
         """The largest number of pieces that the model reads at once, with the special tokens.
 

@@ -96,11 +96,15 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None) -> None:
+    import torch
     import uvicorn
 
     from bert_training.app.service import Settings, Workers, server_config
 
-    settings = Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers)
+    threads = max(1, torch.get_num_threads() // args.workers)
+    settings = Settings(
+        args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers, threads
+    )
     config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
         Workers(config, [listener]).run()

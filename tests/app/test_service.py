@@ -22,7 +22,7 @@ pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
 
 from bert_training.__main__ import main  # noqa: E402
-from bert_training.app import readings, serve, service, service_limits  # noqa: E402
+from bert_training.app import readings, serve, service, service_limits, service_log  # noqa: E402
 from bert_training.app.folder import open_folder  # noqa: E402
 from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
@@ -50,6 +50,12 @@ HEADS = {
     "choice": ("BertForMultipleChoice", {}),
     "encoder": ("BertModel", {}),
 }
+
+
+@pytest.fixture(autouse=True)
+def prompt_log(monkeypatch):
+    """Lines are written at once, and not among those of the next test."""
+    monkeypatch.setattr(service_log, "PAUSE_SECONDS", 0)
 
 
 @pytest.fixture(scope="module")
