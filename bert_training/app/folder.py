@@ -17,12 +17,13 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from bert_training.app.exported import TORCH, load_exported
 from bert_training.files.json_files import read_object
 from bert_training.flags import objectives
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.other_formats import check_holds_weights, found_instead
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import checkpoint_config, exported_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.thresholds import stored_thresholds
@@ -108,8 +109,11 @@ class OpenedModel:
         return min(positions, stored_length(self.model.config) or positions)
 
 
-def open_folder(name: str) -> OpenedModel:
+def open_folder(name: str, backend: str = TORCH) -> OpenedModel:
     """The model, the tokenizer and the abilities of a folder.
+
+    Args:
+        backend: what computes, one of ``BACKENDS``; all but torch take the folder of an export.
 
     Raises:
         ValueError: it is not a folder with a BERT whose head the page knows, its config does not fit its tensors or
@@ -123,8 +127,12 @@ def open_folder(name: str) -> OpenedModel:
         raise UserError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     check_links(folder)
     architecture = _architecture(folder)
-    check_holds_weights(folder, f"--model {name}")
-    model = load_model(folder, architecture)
+    if backend == TORCH:
+        check_holds_weights(folder, f"--model {name}")
+        model = load_model(folder, architecture)
+    else:
+        config = _checked_config(folder, architecture, exported_config(folder))
+        model = cast("PreTrainedModel", load_exported(folder, architecture, config, backend))
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
     stored = stored_facts(model.config)  # a folder may have come without run.json
@@ -168,13 +176,8 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
             f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found none; bert-repro convert makes such a folder of "
             "older files"
         )
-    config = checkpoint_config(str(folder), quiet=True)
+    config = _checked_config(folder, architecture, checkpoint_config(str(folder), quiet=True))
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
-    if ANSWERS in HEADS[architecture][1]:
-        _check_questions(folder, config)
-    Reading.of_model(config)  # what it stores of texts is checked before anything is shown
-    if CLASSES in HEADS[architecture][1]:
-        stored_thresholds(config)
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
     options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
     try:
@@ -182,6 +185,16 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     except (OSError, TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
     return model.eval()
+
+
+def _checked_config(folder: Path, architecture: str, config: BertConfig) -> BertConfig:
+    """The config itself, when everything that is stored about texts has been checked."""
+    if ANSWERS in HEADS[architecture][1]:
+        _check_questions(folder, config)
+    Reading.of_model(config)
+    if CLASSES in HEADS[architecture][1]:
+        stored_thresholds(config)
+    return config
 
 
 def check_links(folder: Path) -> None:

@@ -6,18 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from socket import socket
 from typing import Any
 
 import torch
+import transformers
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
-from uvicorn.supervisors import Multiprocess
 
-from bert_training.app.folder import OpenedModel, open_folder
+from bert_training.app.exported import TORCH
+from bert_training.app.folder import OpenedModel
+from bert_training.app.number_types import FLOAT32, opened_for
 from bert_training.app.server import forget_tokens
 from bert_training.app.service_limits import (
     CONNECTIONS,
@@ -35,7 +36,6 @@ from bert_training.app.service_requests import BODIES, Asked, Vectors
 from tokenization.errors import UserError
 
 STOP_SECONDS = 30  # for what has begun when the service is stopped
-STUCK_SECONDS = 600  # in which a worker must have imported torch, on a machine that is busy with other things
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Settings:
         hosts: as of ``Limits``.
         batch_size, wait_s, most: as of ``Readers``.
         threads: of one worker.
+        backend, dtype: as of ``opened_for``.
     """
 
     folder: str
@@ -55,13 +56,16 @@ class Settings:
     most: int = 256
     workers: int = 1
     threads: int = 1
+    backend: str = TORCH
+    dtype: str = FLOAT32
 
     def __call__(self) -> App:
         """The application, made in the process that serves it."""
         forget_tokens()
+        transformers.utils.logging.disable_progress_bar()
         # Batches are computed side by side, each by one thread: two threads together do less than twice as much.
         torch.set_num_threads(1 if self.batch_size > 1 else self.threads)
-        return make_service(open_folder(self.folder), self)
+        return make_service(opened_for(self.folder, self.backend, self.dtype), self)
 
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:
@@ -73,7 +77,10 @@ def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
     app.add_exception_handler(HTTPException, _http)
     bodies = list(dict.fromkeys(BODIES[ability] for ability in opened.abilities)) or [Vectors]
-    kinds = {"/predict": reduce(or_, bodies), "/embed": Vectors}  # a union, if the head can do two things
+    kinds: dict[str, Any] = {
+        "/predict": reduce(or_, bodies),
+        "/embed": Vectors,
+    }  # a union, if the head can do two things
     said = ", ".join(opened.abilities) or "vectors"
     _describe(app, kinds, {"/predict": f"What the model says: {said}", "/embed": "The vectors of texts"})
 
@@ -139,25 +146,6 @@ def _post(kind: TypeAdapter[Asked], answers: Callable[[Asked], Awaitable[Respons
     return post
 
 
-class Workers(Multiprocess):
-    """Uvicorn's worker processes; one that dies while it is asked whether it lives is replaced at once, too."""
-
-    def __init__(self, config: uvicorn.Config, sockets: list[socket]) -> None:
-        super().__init__(config, sockets)
-        self.log = Log()
-        take_over(self.log)
-
-    def keep_subprocess_alive(self) -> None:
-        """Start a process in place of each that has died, and say so."""
-        before = list(self.processes)
-        for process in before:
-            process.child_conn.close()  # the worker's end; as long as it is open here, too, its death goes unnoticed
-        super().keep_subprocess_alive()
-        for old, new in zip(before, self.processes):
-            if old is not new:
-                self.log.write(event="worker replaced", old=old.pid, new=new.pid)
-
-
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
     """How uvicorn serves the application; it logs nothing of a request."""
     return uvicorn.Config(
@@ -173,7 +161,6 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=STOP_SECONDS,
-        timeout_worker_healthcheck=STUCK_SECONDS,
         **options,
     )
 

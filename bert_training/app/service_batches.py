@@ -15,6 +15,8 @@ from typing import Any
 from bert_training.app.folder import OpenedModel
 from bert_training.app.readings import outputs_of
 
+MOST_PADDING = 1.25  # letters with the padding, as a multiple of those without
+
 Row = dict[str, list[int]]
 
 
@@ -25,7 +27,7 @@ class Single:
     Attributes:
         letters: of the text; its pieces are about as many times fewer as those of the other texts.
         row: from the opened model to the ids; raises ValueError if the text is refused.
-        answer: from the opened model, the outputs of a batch, the number of the text in it and its length to the answer.
+        answer: the answer, from the opened model, the outputs of a batch, the number of the text in it and its length.
         options: arguments of the network; only texts with the same ones share a batch.
     """
 
@@ -77,7 +79,7 @@ class Batches:
             first = self._waiting[0]
             alike = [one for one in self._waiting if one.single.options == first.single.options]
             alike.sort(key=lambda one: abs(one.single.letters - first.single.letters))  # stable: the oldest first
-            together = alike[: self._size]
+            together = _with_little_padding(alike[: self._size])
             taken = set(map(id, together))
             self._waiting = [one for one in self._waiting if id(one) not in taken]
             if self._waiting:
@@ -109,6 +111,16 @@ class Batches:
                     answer = error
                 found.append((one.answer, answer))
         loop.call_soon_threadsafe(_deliver, found)
+
+
+def _with_little_padding(waiting: Sequence[_Waiting]) -> list[_Waiting]:
+    """The first of them, as many as make a batch of which little is padding; at least one."""
+    longest, letters = 0, 0
+    for count, one in enumerate(waiting, 1):
+        longest, letters = max(longest, one.single.letters), letters + one.single.letters
+        if count > 1 and longest * count > MOST_PADDING * letters:
+            return list(waiting[: count - 1])
+    return list(waiting)
 
 
 def _deliver(found: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:

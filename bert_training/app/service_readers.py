@@ -153,7 +153,8 @@ class SharedNetwork:
     def __init__(self, opened: OpenedModel, batch_size: int, wait_s: float) -> None:
         self._model: PreTrainedModel = opened.model
         self._pad = {"input_ids": opened.tokenizer.pad_token_id, "token_type_ids": 0, "attention_mask": 0}
-        tagger = any(name in type(opened.model).__name__ for name in TAGGERS)
+        architecture = getattr(opened.model, "architecture", type(opened.model).__name__)
+        tagger = any(name in architecture for name in TAGGERS)
         self._per_token = (*PER_TOKEN, "logits") if tagger else PER_TOKEN
         self._batch_size, self._wait_s = batch_size, wait_s
         self._waiting: list[_Asked] = []

@@ -100,17 +100,26 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     if not quiet:
         warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
-    fields = read_object(path)
-    check_claims(path, fields)
     if path.parent == Path(name):
-        check_against_weights(path.parent, fields)
-    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
-    if not isinstance(config, BertConfig):
-        raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
-    changed = set_plain_outputs(config)
+        check_against_weights(path.parent, read_object(path))
+    config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
     return config
+
+
+def exported_config(folder: Path) -> BertConfig:
+    """The configuration in a folder that needs no weights, such as an export; ValueError if it is not a BERT."""
+    return _opened(str(folder), folder / CONFIG_NAME)[0]
+
+
+def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
+    """The config at a path, and its fields that were made plain."""
+    check_claims(path, read_object(path))
+    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    if not isinstance(config, BertConfig):
+        raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    return config, set_plain_outputs(config)
 
 
 def _config_file(name: str) -> Path:

@@ -11,7 +11,6 @@ The file is a list of bodies. Request number n sends body n modulo their number.
 import argparse
 import asyncio
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -160,7 +159,6 @@ def main() -> None:
     cpu = time.process_time()
     seconds = asyncio.run(run(load, args.clients))
     found = summary(load, seconds, time.process_time() - cpu)
-    found["client_peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     json.dump(found, sys.stdout)
     print()
 

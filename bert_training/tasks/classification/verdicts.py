@@ -75,7 +75,9 @@ def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
 
     def judge(logits: np.ndarray) -> Verdict:
         if not np.isfinite(logits).all():
-            raise UserError("the outputs of the model are not finite; its training diverged, or its weights are damaged")
+            raise UserError(
+                "the outputs of the model are not finite; its training diverged, or its weights are damaged"
+            )
         if several:
             return Verdict(names, probabilities(logits), thresholds)
         if score:
