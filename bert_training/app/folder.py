@@ -22,6 +22,7 @@ from bert_training.files.json_files import read_object
 from bert_training.flags import objectives
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
+from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
 from bert_training.networks.other_formats import check_holds_weights, found_instead
 from bert_training.networks.pretrained import checkpoint_config, exported_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
@@ -109,11 +110,12 @@ class OpenedModel:
         return min(positions, stored_length(self.model.config) or positions)
 
 
-def open_folder(name: str, backend: str = TORCH) -> OpenedModel:
+def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> OpenedModel:
     """The model, the tokenizer and the abilities of a folder.
 
     Args:
         backend: what computes, one of ``BACKENDS``; all but torch take the folder of an export.
+        dtype: one of ``DTYPES``; outputs are float32 in any case. An exported file has its own.
 
     Raises:
         ValueError: it is not a folder with a BERT whose head the page knows, its config does not fit its tensors or
@@ -130,7 +132,13 @@ def open_folder(name: str, backend: str = TORCH) -> OpenedModel:
     if backend == TORCH:
         check_holds_weights(folder, f"--model {name}")
         model = load_model(folder, architecture)
+        if dtype == BFLOAT16:
+            compute_in_bfloat16(model)
     else:
+        if dtype != FLOAT32:
+            raise UserError(
+                f"--dtype {dtype}: the numbers of an exported file are those it was written with; leave the flag out"
+            )
         config = _checked_config(folder, architecture, exported_config(folder))
         model = cast("PreTrainedModel", load_exported(folder, architecture, config, backend))
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown

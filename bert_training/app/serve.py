@@ -23,9 +23,9 @@ from collections.abc import Iterator
 import transformers
 
 from bert_training.app.exported import BACKENDS, TORCH
-from bert_training.app.folder import OpenedModel
-from bert_training.app.number_types import BFLOAT16, DTYPES, FLOAT32, has_bfloat16, opened_for
+from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.flags.parsing import command_parser
+from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 from tokenization.errors import UserError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     transformers.utils.logging.disable_progress_bar()
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # of the workers, which import the library anew
     local = _is_local(args.host)
-    opened = opened_for(args.folder, args.backend, args.dtype)
+    opened = open_folder(args.folder, args.backend, args.dtype)
     with _listening(args.host, args.port) as listener:
         if not local:
             print(
@@ -59,8 +59,7 @@ def main(argv: list[str] | None = None) -> None:
 def _notes(args: argparse.Namespace, opened: OpenedModel) -> Iterator[str]:
     if args.backend != TORCH:
         yield f"it computes with {getattr(opened.model, 'file', '')}"
-    if args.dtype == BFLOAT16 and not has_bfloat16():
-        yield "warning: --dtype bfloat16: this processor has no bfloat16 in hardware; float32 is faster here"
+    yield from warning_of(args.dtype)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -17,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from bert_training.app.exported import TORCH
-from bert_training.app.folder import OpenedModel
-from bert_training.app.number_types import FLOAT32, opened_for
+from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
 from bert_training.app.service_limits import (
     CONNECTIONS,
@@ -33,6 +32,7 @@ from bert_training.app.service_limits import (
 from bert_training.app.service_log import Log, take_over
 from bert_training.app.service_readers import Full, Readers
 from bert_training.app.service_requests import BODIES, Asked, Vectors
+from bert_training.networks.number_types import FLOAT32
 from tokenization.errors import UserError
 
 STOP_SECONDS = 30  # for what has begun when the service is stopped
@@ -46,7 +46,7 @@ class Settings:
         hosts: as of ``Limits``.
         batch_size, wait_s, most: as of ``Readers``.
         threads: of one worker.
-        backend, dtype: as of ``opened_for``.
+        backend, dtype: as of ``open_folder``.
     """
 
     folder: str
@@ -65,7 +65,7 @@ class Settings:
         transformers.utils.logging.disable_progress_bar()
         # Batches are computed side by side, each by one thread: two threads together do less than twice as much.
         torch.set_num_threads(1 if self.batch_size > 1 else self.threads)
-        return make_service(opened_for(self.folder, self.backend, self.dtype), self)
+        return make_service(open_folder(self.folder, self.backend, self.dtype), self)
 
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:

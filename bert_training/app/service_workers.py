@@ -59,7 +59,7 @@ class Workers:
     def _replace(self, place: int) -> None:
         old = self.workers[place]
         old.kill()
-        if old.process.exitcode > 0 and time.monotonic() - old.began < SOON_SECONDS:
+        if (old.process.exitcode or 0) > 0 and time.monotonic() - old.began < SOON_SECONDS:
             raise UserError(
                 f"a worker ended by itself with status {old.process.exitcode}, before it could serve; the folder may "
                 "have changed, or there is no memory for as many workers"
@@ -110,7 +110,10 @@ def _work(config: uvicorn.Config, sockets: list[socket], beats: Connection, pare
     """What a worker does."""
     server = uvicorn.Server(config)
     Thread(target=_beat, args=(server, beats, parent), name="beat", daemon=True).start()
-    serve_until_signal(server, sockets)
+    try:
+        serve_until_signal(server, sockets)
+    except UserError as error:  # the folder has changed since the first process opened it
+        raise SystemExit(f"error: {error}") from None
 
 
 def _beat(server: uvicorn.Server, beats: Connection, parent: int) -> None:
@@ -125,14 +128,21 @@ def _beat(server: uvicorn.Server, beats: Connection, parent: int) -> None:
 
 
 def serve_until_signal(server: uvicorn.Server, sockets: list[socket]) -> None:
-    """Serve until SIGTERM or Ctrl-C.
+    """Open the model and serve until SIGTERM or Ctrl-C; one that comes before it can serve ends it at once.
 
     Uvicorn ends with the signal that stopped it. It finds a handler that does nothing here, so that the exit status is
     0, and that the process ends as Python does, with all that it has to clean up.
     """
-    earlier = {number: signal.signal(number, lambda *_: None) for number in ENDS}
+    earlier = {number: signal.signal(number, _leave) for number in ENDS}
     try:
+        server.config.load()  # uvicorn's own call would hear no signal until it is done
+        for number in ENDS:
+            signal.signal(number, lambda *_: None)
         server.run(sockets)
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def _leave(*_: Any) -> None:
+    raise SystemExit(0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from bert_training.app import exported, number_types, readings
+from bert_training.app import exported, readings
 from bert_training.app.exported import FILES, ONNX, OPENVINO
 from bert_training.app.folder import open_folder
-from bert_training.app.number_types import BFLOAT16, opened_for
+from bert_training.networks.number_types import BFLOAT16, DTYPES
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_served_is_refused(folder, monkeypatch):
     with pytest.raises(UserError, match="expected a folder with the weights of a model"):
         open_folder(str(folder))
     with pytest.raises(UserError, match="--dtype bfloat16: the numbers of an exported file are those"):
-        opened_for(str(folder), ONNX, BFLOAT16)
+        open_folder(str(folder), ONNX, BFLOAT16)
 
 
 def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
@@ -110,7 +110,7 @@ def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
 
 
 def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
-    exact, rounded = (opened_for(str(folder), dtype=dtype) for dtype in number_types.DTYPES)
+    exact, rounded = (open_folder(str(folder), dtype=dtype) for dtype in DTYPES)
     assert rounded.model.dtype == torch.bfloat16
     found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
     assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
