@@ -100,8 +100,10 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     if not quiet:
         warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
+    fields = read_object(path)
+    check_claims(path, fields)
     if path.parent == Path(name):
-        check_against_weights(path.parent, read_object(path))
+        check_against_weights(path.parent, fields)
     config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
@@ -110,12 +112,13 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
 
 def exported_config(folder: Path) -> BertConfig:
     """The configuration in a folder that needs no weights, such as an export; ValueError if it is not a BERT."""
-    return _opened(str(folder), folder / CONFIG_NAME)[0]
+    path = folder / CONFIG_NAME
+    check_claims(path, read_object(path))
+    return _opened(str(folder), path)[0]
 
 
 def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
     """The config at a path, and its fields that were made plain."""
-    check_claims(path, read_object(path))
     config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not isinstance(config, BertConfig):
         raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
