@@ -452,6 +452,56 @@ def corpus_scale(record: dict) -> str:
     return markdown(head, rows)
 
 
+def service(record: dict) -> str:
+    """The tables of service.json: the speed, and what became of many requests."""
+    return "\n".join(
+        table(record[name]) for name, table in (("speed", service_speed), ("soak", service_soak)) if name in record
+    )
+
+
+def service_speed(part: dict) -> str:
+    """The ways to start the service beside the pipeline, medians over the turns."""
+    rows = [["a loop over `pipeline()`", "", "1.00", "", f"{part['pipeline_per_s']:.1f}", "", "", "", ""]]
+    for row in part["results"]:
+        ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"])]
+        times = [f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}"]
+        share = [f"{100 * row['client_share_of_a_core']:.0f}", f"{row['other_answers']:,} of {row['answers']:,}"]
+        flags = f"`{row['flags']}`" if row["flags"] else ""
+        rows.append([row["way"], flags, *ratios, f"{row['requests_per_s']:.1f}", *times, *share])
+    clients = part["clients"]
+    heads = (f"{clients} clients", "flags", "ratio", "range", "requests a second", "p50, ms", "p99, ms")
+    return markdown((*heads, "client, % of a core", "other answers"), rows, 2)
+
+
+def service_soak(part: dict) -> str:
+    """What became of many requests while a worker was killed."""
+    memory = part["megabytes"]
+    rows = [
+        ("requests, to two workers with a tiny network", f"{part['requests']:,}"),
+        ("wrong answers", f"{part['wrong']:,}"),
+        ("a worker was killed (SIGKILL) and replaced", "yes" if part["killed"] else "no"),
+        ("sent again, because the connection broke", f"{part['sent_again']:,}"),
+        ("the longest that an answer took, seconds", f"{part['longest_ms'] / 1000:.1f}"),
+        ("memory of the workers before, and after each third, MB", ", ".join(f"{one:.0f}" for one in memory)),
+        ("the most memory, MB", f"{part['peak_megabytes']:.0f}"),
+        ("from SIGTERM to the end, seconds", f"{part['stop_seconds']:.1f}"),
+    ]
+    return markdown(("what", "measured"), rows)
+
+
+def inference(record: dict) -> str:
+    """The tables of inference.json: the ways to ask, and what they import."""
+    rows = []
+    for row in record["results"]:
+        same = f"{row['same_class']:,} of {row['compared']:,}"
+        ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"])]
+        speed = f"{row['texts_per_s']:.1f}"
+        rows.append([row["way"], f"{row['texts']:,}", speed, *ratios, f"{row['largest_difference']:.0e}", same])
+    heads = ("way", "texts at once", "texts a second", "ratio", "range", "largest difference", "same class")
+    first = [[row["what"], f"{row['seconds']:.2f}", f"{row['modules']:,}"] for row in record["imports"]]
+    return markdown(heads, rows) + "\n" + markdown(("import", "seconds", "modules"), first)
+
+
 RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
     "step_cpu_xeon": pretraining_steps,
@@ -476,6 +526,8 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "epoch_plan": epoch_plan,
     "corpus_scale": corpus_scale,
     "students": students,
+    "service": service,
+    "inference": inference,
 }
 MINI = {
     "mini-wiki-books": (250, 1000, 2000, 3000),

@@ -6,26 +6,30 @@ class or one of this project's own, chosen by the name in ``config.json``; weigh
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from bert_training.app.exported import TORCH, load_exported
 from bert_training.files.json_files import read_object
 from bert_training.flags import objectives
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
+from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
 from bert_training.networks.other_formats import check_holds_weights, found_instead
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import checkpoint_config, exported_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.thresholds import stored_thresholds
 from bert_training.tasks.classification.trained_for import stored_facts, stored_temperature
+from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import check_lengths
@@ -86,7 +90,17 @@ class OpenedModel:
         """The tokenizer for texts, in which a "[SEP]" is ordinary text; tokens that a user added stay whole."""
         return text_tokenizer(self.tokenizer)
 
-    @property
+    @cached_property
+    def reading(self) -> Reading:
+        """How the texts of a classifier are read."""
+        return Reading.of_model(self.model.config)
+
+    @cached_property
+    def judge(self) -> Callable[[np.ndarray], Verdict]:
+        """From the logits of a classifier to what it says; see ``judge_of``."""
+        return judge_of(self.model.config)
+
+    @cached_property
     def longest(self) -> int:
         """The largest number of pieces that the model reads at once, with the special tokens.
 
@@ -96,8 +110,12 @@ class OpenedModel:
         return min(positions, stored_length(self.model.config) or positions)
 
 
-def open_folder(name: str) -> OpenedModel:
+def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> OpenedModel:
     """The model, the tokenizer and the abilities of a folder.
+
+    Args:
+        backend: what computes, one of ``BACKENDS``; all but torch take the folder of an export.
+        dtype: one of ``DTYPES``; outputs are float32 in any case. An exported file has its own.
 
     Raises:
         ValueError: it is not a folder with a BERT whose head the page knows, its config does not fit its tensors or
@@ -111,8 +129,18 @@ def open_folder(name: str) -> OpenedModel:
         raise UserError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     check_links(folder)
     architecture = _architecture(folder)
-    check_holds_weights(folder, f"--model {name}")
-    model = load_model(folder, architecture)
+    if backend == TORCH:
+        check_holds_weights(folder, f"--model {name}")
+        model = load_model(folder, architecture)
+        if dtype == BFLOAT16:
+            compute_in_bfloat16(model)
+    else:
+        if dtype != FLOAT32:
+            raise UserError(
+                f"--dtype {dtype}: the numbers of an exported file are those it was written with; leave the flag out"
+            )
+        config = _checked_config(folder, architecture, exported_config(folder))
+        model = cast("PreTrainedModel", load_exported(folder, architecture, config, backend))
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
     stored = stored_facts(model.config)  # a folder may have come without run.json
@@ -156,13 +184,8 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
             f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found none; bert-repro convert makes such a folder of "
             "older files"
         )
-    config = checkpoint_config(str(folder), quiet=True)
+    config = _checked_config(folder, architecture, checkpoint_config(str(folder), quiet=True))
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
-    if ANSWERS in HEADS[architecture][1]:
-        _check_questions(folder, config)
-    Reading.of_model(config)  # what it stores of texts is checked before anything is shown
-    if CLASSES in HEADS[architecture][1]:
-        stored_thresholds(config)
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
     options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
     try:
@@ -170,6 +193,16 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     except (OSError, TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
     return model.eval()
+
+
+def _checked_config(folder: Path, architecture: str, config: BertConfig) -> BertConfig:
+    """The config itself, when everything that is stored about texts has been checked."""
+    if ANSWERS in HEADS[architecture][1]:
+        _check_questions(folder, config)
+    Reading.of_model(config)
+    if CLASSES in HEADS[architecture][1]:
+        stored_thresholds(config)
+    return config
 
 
 def check_links(folder: Path) -> None:

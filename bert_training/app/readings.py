@@ -17,8 +17,8 @@ from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.last_token import with_logits_at_the_end
-from bert_training.tasks.classification.long_texts import Reading, text_logits
-from bert_training.tasks.classification.verdicts import Verdict, class_names, verdict_of
+from bert_training.tasks.classification.long_texts import text_logits
+from bert_training.tasks.classification.verdicts import Verdict, class_names
 from bert_training.tasks.feature_extraction import Row as FeatureRow
 from bert_training.tasks.feature_extraction import extract, pool
 from bert_training.tasks.ner.metrics import entities
@@ -160,7 +160,7 @@ def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     return ids
 
 
-def _row(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True) -> dict[str, list[int]]:
+def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True) -> dict[str, list[int]]:
     """One row for the model, [CLS] A [SEP] B [SEP]; without the last [SEP] unless ``closed``."""
     cls, sep = opened.tokenizer.cls_token_id, opened.tokenizer.sep_token_id
     row = {"input_ids": [cls], "token_type_ids": [0]}
@@ -179,11 +179,11 @@ def _row(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = T
     return row
 
 
-@torch.no_grad()
-def _outputs(model: PreTrainedModel, rows: Sequence[dict[str, list[int]]], pad: int) -> Any:
+@torch.inference_mode()
+def outputs_of(model: PreTrainedModel, rows: Sequence[dict[str, list[int]]], pad: int, **options: Any) -> Any:
     """The outputs for a batch of rows."""
     columns = {name: [np.array(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
-    return model(**Features(columns, pad).collate(range(len(rows))))
+    return model(**Features(columns, pad).collate(range(len(rows))), **options)
 
 
 def _probabilities(logits: torch.Tensor) -> torch.Tensor:
@@ -238,10 +238,10 @@ def _gaps(opened: OpenedModel, text: str) -> tuple[dict[str, list[int]], list[in
     """The row of a text and the positions whose outputs are read: those of [MASK] or, left to right, the last one."""
     check_text(text, "The text")
     if NEXT_PIECE in opened.abilities:
-        row = _row(opened, text, closed=False)
+        row = row_of(opened, text, closed=False)
         return row, [len(row["input_ids"]) - 1]
     assert MASKED in opened.abilities
-    row = _row(opened, text, masks=True)
+    row = row_of(opened, text, masks=True)
     places = [place for place, id_ in enumerate(row["input_ids"]) if id_ == opened.tokenizer.mask_token_id]
     if not places:
         raise UserError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
@@ -254,7 +254,7 @@ def _probable(
     opened: OpenedModel, model: PreTrainedModel, row: dict[str, list[int]], places: list[int]
 ) -> torch.Tensor:
     """The probabilities (gaps, V) of every piece."""
-    outputs = _outputs(model, [row], opened.tokenizer.pad_token_id)
+    outputs = outputs_of(model, [row], opened.tokenizer.pad_token_id)
     logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
     return _probabilities(logits[0, places])
 
@@ -273,7 +273,7 @@ def next_sentence(opened: OpenedModel, first: str, candidates: str) -> list[Gues
     """For each line of ``candidates`` the probability that it follows the first text, most probable first."""
     check_text(first, "The first sentence")
     lines = check_lines(candidates, "The sentences that may follow", 1)
-    outputs = _outputs(opened.model, [_row(opened, first, line) for line in lines], opened.tokenizer.pad_token_id)
+    outputs = outputs_of(opened.model, [row_of(opened, first, line) for line in lines], opened.tokenizer.pad_token_id)
     logits = outputs["seq_relationship_logits"] if "seq_relationship_logits" in outputs else outputs["logits"]
     return _ranked(lines, _probabilities(logits)[:, IS_NEXT].tolist())
 
@@ -302,17 +302,27 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
 
 def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Verdict:
     """What a model says of a text or a pair, with the names in their order."""
+    return opened.judge(_logits_of_labels(opened, checked_texts(opened, text, second))[0].numpy())
+
+
+def checked_texts(opened: OpenedModel, text: str, second: str | None) -> list[str]:
+    """A text, or a pair, for a classifier. Raises ValueError if it judges the other of the two."""
     texts = _one_or_two(text, second)
     if len(texts) == 1 and opened.texts == 2:
         raise UserError("This model judges pairs; write a second text.")
     if len(texts) == 2 and opened.texts == 1:
         raise UserError("This model judges single texts; leave the second one out.")
-    return verdict_of(opened.model.config, _logits_of_labels(opened, texts)[0].numpy())
+    return texts
+
+
+def labels_row(opened: OpenedModel, text: str, second: str | None) -> dict[str, list[int]]:
+    """The row of a text or a pair for a classifier that reads it as a whole."""
+    return row_of(opened, *checked_texts(opened, text, second))
 
 
 def how_long_texts_are_read(opened: OpenedModel) -> str:
     """A sentence for the page, with a space before it; "" if long texts are refused."""
-    reading = Reading.of_model(opened.model.config)
+    reading = opened.reading
     longest = f" Of a text of more than {reading.max_seq_length} pieces,"
     if reading.in_windows:
         return f"{longest} overlapping windows are read, and what they say is pooled."
@@ -321,9 +331,9 @@ def how_long_texts_are_read(opened: OpenedModel) -> str:
 
 def _logits_of_labels(opened: OpenedModel, texts: Sequence[str]) -> torch.Tensor:
     """The logits (1, C) of a text or a pair. What a plain cut, or the last window, would lose is refused."""
-    reading = Reading.of_model(opened.model.config)
+    reading = opened.reading
     if reading.long_texts == "cut":
-        logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
+        logits = outputs_of(opened.model, [row_of(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
         if opened.at_the_end:
             return torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
         return logits
@@ -340,11 +350,11 @@ def choose(opened: OpenedModel, context: str, endings: str) -> list[Guess]:
     """The endings, one on each line, with the probability that each is the right one."""
     check_text(context, "The beginning")
     lines = check_lines(endings, "The endings", 2)
-    rows = [_row(opened, context, line) for line in lines]
+    rows = [row_of(opened, context, line) for line in lines]
     columns = {name: [np.array(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
     batch = Features(columns, opened.tokenizer.pad_token_id).collate(range(len(rows)))
     with torch.no_grad():
-        logits = opened.model(**{name: tensor[None] for name, tensor in batch.items()}).logits
+        logits = opened.model(**{name: tensor[None] for name, tensor in batch.items()})["logits"]
     return _ranked(lines, _probabilities(logits)[0].tolist())
 
 
@@ -389,9 +399,14 @@ def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
     ]
 
 
+def vector_row(opened: OpenedModel, text: str) -> dict[str, list[int]]:
+    """The row of a text for ``vector``."""
+    return row_of(opened, check_text(text, "The text"))
+
+
 def vector(opened: OpenedModel, text: str) -> np.ndarray:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
-    row = _row(opened, check_text(text, "The text"))
+    row = vector_row(opened, text)
     line = [FeatureRow(row["input_ids"], row["token_type_ids"], slice(None))]
     ((ids, vectors),) = extract(opened.model, [line], [-1], opened.tokenizer.pad_token_id, 1, opened.model.device)
     return pool(ids, vectors, "mean")[0, 0]
@@ -407,7 +422,7 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
     """
     texts = _one_or_two(text, second)
     layer = check_number(layer, "The layer", 1, opened.model.config.num_hidden_layers)
-    row = _row(opened, *texts, masks=opened.tokenizer.mask_token is not None)
+    row = row_of(opened, *texts, masks=opened.tokenizer.mask_token is not None)
     if len(row["input_ids"]) > ATTENTION_PIECES:
         raise UserError(
             f"The text has {len(row['input_ids']):,} pieces, and a picture shows at most {ATTENTION_PIECES}; "

@@ -12,16 +12,20 @@ pip install ".[train,serve]"
 """
 
 import argparse
+import dataclasses
 import importlib.util
 import ipaddress
-import signal
+import os
 import socket
 import sys
+from collections.abc import Iterator
 
 import transformers
 
-from bert_training.app.folder import open_folder
+from bert_training.app.exported import BACKENDS, TORCH
+from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.flags.parsing import command_parser
+from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 from tokenization.errors import UserError
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -34,8 +38,9 @@ def main(argv: list[str] | None = None) -> None:
     if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise UserError('the service needs FastAPI and uvicorn; run pip install ".[train,serve]"')
     transformers.utils.logging.disable_progress_bar()
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # of the workers, which import the library anew
     local = _is_local(args.host)
-    opened = open_folder(args.folder)
+    opened = open_folder(args.folder, args.backend, args.dtype)
     with _listening(args.host, args.port) as listener:
         if not local:
             print(
@@ -45,8 +50,16 @@ def main(argv: list[str] | None = None) -> None:
             )
         host = f"[{args.host}]" if ":" in args.host else args.host
         print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/docs (SIGTERM or Ctrl-C ends it)", flush=True)
+        for line in _notes(args, opened):
+            print(line, file=sys.stderr)
         del opened  # every worker opens its own
         _serve(args, listener, LOCAL if local else None)
+
+
+def _notes(args: argparse.Namespace, opened: OpenedModel) -> Iterator[str]:
+    if args.backend != TORCH:
+        yield f"it computes with {getattr(opened.model, 'file', '')}"
+    yield from warning_of(args.dtype)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -54,6 +67,20 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("folder", help="The folder of a model, as a script of this project or transformers saved it.")
     parser.add_argument("--host", default="127.0.0.1", help="Address to listen on; the default is this machine alone.")
     parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes one that is free.")
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default=TORCH,
+        help="What computes; onnx and openvino take a folder that bert-repro export wrote, and its file in 8 bits if "
+        "it has one.",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default=FLOAT32,
+        help="Numbers of torch; bfloat16 is faster on processors that have it in hardware, and changes probabilities "
+        "in the third decimal place.",
+    )
     parser.add_argument("--workers", type=int, default=1, help="Processes, each with the model in its memory.")
     parser.add_argument(
         "--batch_size",
@@ -96,18 +123,19 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None) -> None:
+    import torch
     import uvicorn
 
-    from bert_training.app.service import Settings, Workers, server_config
+    from bert_training.app.service import Settings, server_config
+    from bert_training.app.service_workers import Workers, serve_until_signal
 
-    settings = Settings(args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers)
+    threads = max(1, torch.get_num_threads() // args.workers)
+    settings = Settings(
+        args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers, threads
+    )
+    settings = dataclasses.replace(settings, backend=args.backend, dtype=args.dtype)
     config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
         Workers(config, [listener]).run()
         return
-    # Uvicorn ends with the signal that stopped it, and finds this handler, so that the exit status is 0.
-    earlier = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        uvicorn.Server(config).run([listener])
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+    serve_until_signal(uvicorn.Server(config), [listener])

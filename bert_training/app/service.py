@@ -2,30 +2,40 @@
 
 import html
 import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from socket import socket
 from typing import Any
 
 import torch
+import transformers
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
-from uvicorn.supervisors import Multiprocess
 
+from bert_training.app.exported import TORCH
 from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
-from bert_training.app.service_limits import BROKEN, CONNECTIONS, IDLE_SECONDS, App, Limits, Metrics, TimedProtocol
+from bert_training.app.service_limits import (
+    CONNECTIONS,
+    IDLE_SECONDS,
+    App,
+    Limits,
+    Metrics,
+    Post,
+    Response,
+    TimedProtocol,
+)
 from bert_training.app.service_log import Log, take_over
 from bert_training.app.service_readers import Full, Readers
 from bert_training.app.service_requests import BODIES, Asked, Vectors
+from bert_training.networks.number_types import FLOAT32
 from tokenization.errors import UserError
 
 STOP_SECONDS = 30  # for what has begun when the service is stopped
-STUCK_SECONDS = 600  # in which a worker must have imported torch, on a machine that is busy with other things
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,8 @@ class Settings:
     Attributes:
         hosts: as of ``Limits``.
         batch_size, wait_s, most: as of ``Readers``.
+        threads: of one worker.
+        backend, dtype: as of ``open_folder``.
     """
 
     folder: str
@@ -43,41 +55,44 @@ class Settings:
     wait_s: float = 0.005
     most: int = 256
     workers: int = 1
+    threads: int = 1
+    backend: str = TORCH
+    dtype: str = FLOAT32
 
     def __call__(self) -> App:
         """The application, made in the process that serves it."""
         forget_tokens()
-        torch.set_num_threads(max(1, torch.get_num_threads() // self.workers))
-        return make_service(open_folder(self.folder), self)
+        transformers.utils.logging.disable_progress_bar()
+        # Batches are computed side by side, each by one thread: two threads together do less than twice as much.
+        torch.set_num_threads(1 if self.batch_size > 1 else self.threads)
+        return make_service(open_folder(self.folder, self.backend, self.dtype), self)
 
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     """The application for an opened model."""
-    readers, metrics, log = Readers(opened, settings.batch_size, settings.wait_s, settings.most), Metrics(), Log()
+    readers = Readers(opened, settings.batch_size, settings.wait_s, settings.most, settings.threads)
+    metrics, log = Metrics(), Log()
     take_over(log)
     # The page that FastAPI makes for its /docs would load its scripts from another host.
     app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
-    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(UserError, _refused)
-    app.add_exception_handler(Full, _full)
-    app.add_exception_handler(Exception, _broken)
-
-    async def answers(asked: Asked) -> JSONResponse:
-        found = await readers.read(list(asked.readings()))
-        metrics.texts += len(found)
-        return JSONResponse({"answers": found})
-
     bodies = list(dict.fromkeys(BODIES[ability] for ability in opened.abilities)) or [Vectors]
-    body: Any = reduce(or_, bodies)  # a union, if the head can do two things
+    kinds: dict[str, Any] = {
+        "/predict": reduce(or_, bodies),
+        "/embed": Vectors,
+    }  # a union, if the head can do two things
+    said = ", ".join(opened.abilities) or "vectors"
+    _describe(app, kinds, {"/predict": f"What the model says: {said}", "/embed": "The vectors of texts"})
 
-    @app.post("/predict", summary=f"What the model says: {', '.join(opened.abilities) or 'vectors'}")
-    async def predict(asked: body) -> JSONResponse:
-        return await answers(asked)
-
-    @app.post("/embed", summary="The vectors of texts")
-    async def embed(asked: Vectors) -> JSONResponse:
-        return await answers(asked)
+    async def answers(asked: Asked) -> Response:
+        try:
+            found = await readers.read(asked)
+        except UserError as error:
+            return _error(422, str(error))
+        except Full as full:
+            return _error(503, "too many texts are waiting; try again later", retry_after=str(full.seconds))
+        metrics.texts += len(found)
+        return Response(200, _json({"answers": found}))
 
     @app.get("/health", summary="Whether the service answers")
     async def health() -> dict[str, Any]:
@@ -94,26 +109,41 @@ def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     async def docs() -> HTMLResponse:
         return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
 
-    return Limits(app, metrics, log, settings.hosts)
+    posts = {path: _post(TypeAdapter(kind), answers) for path, kind in kinds.items()}
+    return Limits(app, posts, metrics, log, settings.hosts)
 
 
-class Workers(Multiprocess):
-    """Uvicorn's worker processes; one that dies while it is asked whether it lives is replaced at once, too."""
+def _describe(app: FastAPI, kinds: Mapping[str, Any], summaries: Mapping[str, str]) -> None:
+    """Add the routes that ``Limits`` answers to the description of the service."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket]) -> None:
-        super().__init__(config, sockets)
-        self.log = Log()
-        take_over(self.log)
+    def described(kind: Any) -> Callable[..., Any]:
+        async def route(asked: kind) -> None:
+            raise NotImplementedError
 
-    def keep_subprocess_alive(self) -> None:
-        """Start a process in place of each that has died, and say so."""
-        before = list(self.processes)
-        for process in before:
-            process.child_conn.close()  # the worker's end; as long as it is open here, too, its death goes unnoticed
-        super().keep_subprocess_alive()
-        for old, new in zip(before, self.processes):
-            if old is not new:
-                self.log.write(event="worker replaced", old=old.pid, new=new.pid)
+        return route
+
+    for path, kind in kinds.items():
+        app.add_api_route(path, described(kind), methods=["POST"], summary=summaries[path])
+
+
+def _post(kind: TypeAdapter[Asked], answers: Callable[[Asked], Awaitable[Response]]) -> Post:
+    """What answers a POST whose body is of this kind."""
+
+    async def post(headers: Mapping[bytes, bytes], body: bytes) -> Response:
+        # Any other type may come from a form of another web page, which needs nobody's permission to send it.
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+            return _error(422, "body: expected the content-type application/json")
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            return _error(400, "the body is not JSON in UTF-8")
+        try:
+            asked = kind.validate_python(content)
+        except ValidationError as error:
+            return _error(422, _mistakes(error))
+        return await answers(asked)
+
+    return post
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
@@ -131,7 +161,6 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=STOP_SECONDS,
-        timeout_worker_healthcheck=STUCK_SECONDS,
         **options,
     )
 
@@ -160,39 +189,26 @@ def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
 # --- what is refused ---------------------------------------------------------------------------------------
 
 
-def _error(status: int, sentence: str, **headers: str) -> JSONResponse:
+def _json(content: Any) -> bytes:
     # Names of fields come from the request, and may hold what cannot be written as UTF-8.
-    sentence = sentence.encode("utf-8", "backslashreplace").decode()
-    return JSONResponse({"error": sentence}, status, {name.replace("_", "-"): value for name, value in headers.items()})
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    """What is wrong with the body, without what it holds."""
-    assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    if any(one["type"] == "json_invalid" for one in found):
-        return _error(400, "the body is not JSON in UTF-8")
-    # The first part of a place is "body", and the second the class if there are two.
+def _error(status: int, sentence: str, **headers: str) -> Response:
+    return Response(
+        status, _json({"error": sentence}), {name.replace("_", "-"): value for name, value in headers.items()}
+    )
+
+
+def _mistakes(error: ValidationError) -> str:
+    """What is wrong with a body, without what it holds."""
     lines = []
-    for one in found[:4]:
-        place = ".".join(str(part)[:40] for part in one["loc"][1:]) or "body"
+    for one in error.errors(include_url=False, include_input=False)[:4]:
+        place = ".".join(str(part)[:40] for part in one["loc"]) or "body"
         lines.append(f"{place}: {one['msg'].removeprefix('Value error, ')[:200]}")
-    return _error(422, "; ".join(lines))
+    return "; ".join(lines)
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, str(error.detail))
-
-
-async def _refused(_: Request, error: Exception) -> JSONResponse:
-    return _error(422, str(error))
-
-
-async def _full(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Full)
-    return _error(503, "too many texts are waiting; try again later", retry_after=str(error.seconds))
-
-
-async def _broken(_: Request, error: Exception) -> JSONResponse:
-    return _error(500, BROKEN)
+    return JSONResponse({"error": str(error.detail)}, error.status_code)

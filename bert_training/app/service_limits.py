@@ -8,19 +8,34 @@ import bisect
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any
-
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 from bert_training.app.service_log import Log
+
+try:  # the faster parser, if it is installed
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
+except ImportError:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol  # type: ignore[assignment]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+
+class Response(NamedTuple):
+    """An answer in JSON."""
+
+    status: int
+    content: bytes
+    headers: Mapping[str, str] = {}
+
+
+Post = Callable[[Mapping[bytes, bytes], bytes], Awaitable[Response]]
+
 LARGEST_BODY = 2**20  # bytes
+LARGEST_HEAD = 2**16
 BODY_SECONDS = 10.0  # from the end of the headers to that of the body
 IDLE_SECONDS = 5.0  # without a complete request, after which a connection is closed; it may take twice as long
 ANSWER_SECONDS = 120.0  # for a request and its answer, after which the connection is closed
@@ -74,13 +89,18 @@ class Limits:
     """An ASGI middleware: reads the body within the limits before the application sees the request; counts and logs.
 
     Args:
+        app: answers what has no place in ``posts``.
+        posts: path -> what answers a POST there, from the headers and the body to the status, the further headers and
+            the content. FastAPI's own way to a route takes longer than a small network for a text.
         log: where requests and mistakes are noted.
         hosts: the names under which the service may be asked for, against web pages whose own name points to this
             machine (DNS rebinding); None allows all.
     """
 
-    def __init__(self, app: App, metrics: Metrics, log: Log, hosts: tuple[str, ...] | None) -> None:
-        self.app, self.metrics, self.log, self.hosts = app, metrics, log, hosts
+    def __init__(
+        self, app: App, posts: Mapping[str, Post], metrics: Metrics, log: Log, hosts: tuple[str, ...] | None
+    ) -> None:
+        self.app, self.posts, self.metrics, self.log, self.hosts = app, posts, metrics, log, hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -94,9 +114,12 @@ class Limits:
             await send(message)
 
         try:
-            refusal, body = await self._refusal(scope, receive)
+            headers = dict(scope["headers"])
+            refusal, body = await self._refusal(headers, receive)
             if refusal:
                 await _refuse(noting, *refusal)
+            elif scope["method"] == "POST" and scope["path"] in self.posts:
+                await _respond(noting, await self.posts[scope["path"]](headers, body))
             else:
                 await self.app(scope, _given(body, receive), noting)
         except Exception as error:  # the service lives, and what went wrong is logged without the text
@@ -113,9 +136,8 @@ class Limits:
                     event="request", method=method, path=path, status=status, bytes=len(body), seconds=seconds
                 )
 
-    async def _refusal(self, scope: Message, receive: Receive) -> tuple[tuple[int, str] | None, bytes]:
+    async def _refusal(self, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[tuple[int, str] | None, bytes]:
         """Status and sentence if the request is refused; and its body."""
-        headers = dict(scope["headers"])
         if self.hosts is not None and _name(headers.get(b"host", b"")) not in self.hosts:
             return (421, f"this service answers to {' and '.join(self.hosts)} only"), b""
         too_large = (413, f"a request may have at most {LARGEST_BODY:,} bytes")
@@ -160,6 +182,13 @@ def _name(host: bytes) -> str:
     return (first if colon and port.isdigit() else address).strip("[]")
 
 
+async def _respond(send: Send, response: Response) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(response.content)).encode())]
+    more = [(name.encode(), value.encode()) for name, value in response.headers.items()]
+    await send({"type": "http.response.start", "status": response.status, "headers": [*headers, *more]})
+    await send({"type": "http.response.body", "body": response.content})
+
+
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     # The connection is closed, because what is left of the body has not been read.
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
@@ -174,7 +203,7 @@ def _place(error: BaseException) -> str:
     return place
 
 
-class TimedProtocol(H11Protocol):
+class TimedProtocol(Protocol):
     """Uvicorn's protocol, which waits for the headers and for a reader of the answer as long as it takes, with an end.
 
     Every ``IDLE_SECONDS`` a connection is looked at: one that has no complete request, and had none the last time, is
@@ -184,9 +213,19 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
         super().connection_made(transport)
+        self._unread = 0  # bytes since the last answer, of which no request has come
         self._last: Any = self  # no cycle is equal to it
         self._since = self.loop.time()
         self._clock = self.loop.call_later(IDLE_SECONDS, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, but no endless headers: one of the two parsers knows no limit to them."""
+        before = self.cycle
+        super().data_received(data)
+        waits = self.cycle is before and (before is None or before.response_complete)
+        self._unread = self._unread + len(data) if waits else 0
+        if self._unread > LARGEST_HEAD:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""

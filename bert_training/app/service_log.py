@@ -4,6 +4,7 @@ Who reads standard error may be slow, or may have stopped reading. Then lines ar
 """
 
 import atexit
+import contextlib
 import json
 import logging
 import os
@@ -15,6 +16,8 @@ from typing import Any
 
 MOST = 10_000  # lines that wait
 LAST_SECONDS = 1.0  # for the lines that wait when the process ends
+TOGETHER = 256  # lines that are written at once
+PAUSE_SECONDS = 0.02  # in which lines collect: a thread that wakes for each of them would take time from the requests
 
 
 class Log:
@@ -43,12 +46,17 @@ class Log:
 
     def _serve(self) -> None:
         while True:
-            line = self._waiting.get()
+            lines = [self._waiting.get()]
+            time.sleep(PAUSE_SECONDS)
+            with contextlib.suppress(queue.Empty):
+                while len(lines) < TOGETHER:
+                    lines.append(self._waiting.get_nowait())
             try:
-                _write(line)
+                _write("".join(lines))
             except OSError:  # nobody reads any more
-                self.lost += 1
-            self._waiting.task_done()
+                self.lost += len(lines)
+            for _ in lines:
+                self._waiting.task_done()
 
 
 class Handler(logging.Handler):

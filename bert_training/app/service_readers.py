@@ -1,9 +1,10 @@
 """The threads in which the service reads texts, and the network that they share.
 
 With ``batch_size`` 1, one thread reads one text after another, and every answer has the digits that it has elsewhere.
-With more, as many threads read at the same time, and ``SharedNetwork`` puts what they ask the network into one forward
-pass. The functions of ``readings.py`` know nothing of that. Floating-point sums then depend on what else is in the
-batch: probabilities differ by less than 0.00001.
+With more, texts that are one row of the network each go through ``service_batches.py``. For all others, such as
+questions with their windows, as many threads read at the same time, and ``SharedNetwork`` puts what they ask the
+network into one forward pass; the functions of ``readings.py`` know nothing of that. Floating-point sums then depend
+on what else is in the batch: probabilities differ by less than 0.00001.
 """
 
 import asyncio
@@ -12,21 +13,34 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.app.folder import OpenedModel
+from bert_training.app.service_batches import Batches, Single
 
 Reading = Callable[[OpenedModel], Any]
 ROWS = ("input_ids", "token_type_ids", "attention_mask")
 # Outputs with a dimension for the tokens; "logits" has one if the class is among TAGGERS.
 PER_TOKEN = ("prediction_logits", "start_logits", "end_logits", "last_hidden_state", "hidden_states")
 TAGGERS = ("MaskedLM", "TokenClassification", "FeatureTagger")
+
+
+class Asked(Protocol):
+    """A request."""
+
+    def readings(self) -> Iterable[Reading]:
+        """A function of the opened model for every text."""
+        ...
+
+    def singles(self, opened: OpenedModel) -> list[Single]:
+        """The same as texts that are one row each; none if they are not."""
+        ...
 
 
 class Full(Exception):
@@ -42,11 +56,15 @@ class Readers:
 
     Args:
         batch_size: how many texts are read at the same time.
-        wait_s: how long a text waits for others to share a forward pass with.
+        wait_s: how long a text that is not one row waits for others to share a forward pass with.
+        threads: that compute batches of single rows.
     """
 
-    def __init__(self, opened: OpenedModel, batch_size: int, wait_s: float, most: int) -> None:
+    def __init__(self, opened: OpenedModel, batch_size: int, wait_s: float, most: int, threads: int = 1) -> None:
         self.network = SharedNetwork(opened, batch_size, wait_s) if batch_size > 1 else None
+        self._batches = None
+        if batch_size > 1:
+            self._batches = Batches([_with_own_tokenizer(opened, opened.model) for _ in range(threads)], batch_size)
         self.most = most
         self.pending = 0
         self._opened = opened
@@ -55,20 +73,31 @@ class Readers:
         self._pool = ThreadPoolExecutor(batch_size, "reader")
         self._seconds = 0.05  # of a text, lately
 
-    async def read(self, readings: Sequence[Reading]) -> list[Any]:
-        """What each reading returns, in their order. Raises Full, and what a reading raises."""
-        if self.pending + len(readings) > self.most:
+    async def read(self, asked: Asked) -> list[Any]:
+        """The answers, in the order of the texts. Raises Full, and what a reading raises."""
+        singles = asked.singles(self._opened) if self._batches else []
+        readings = [] if singles else list(asked.readings())
+        count = len(singles) + len(readings)
+        if self.pending + count > self.most:
             raise Full(max(1, min(60, math.ceil(self.pending * self._seconds))))
-        loop = asyncio.get_running_loop()
-        self.pending += len(readings)
-        tasks = [loop.run_in_executor(self._pool, self._read, reading) for reading in readings]
+        began = time.perf_counter()
+        self.pending += count
+        if self._batches and singles:
+            tasks = self._batches.put(singles)
+        else:
+            loop = asyncio.get_running_loop()
+            tasks = [loop.run_in_executor(self._pool, self._read, reading) for reading in readings]
         for task in tasks:
             task.add_done_callback(self._done)
         try:
+            if len(tasks) == 1:
+                return [await tasks[0]]
             return list(await asyncio.gather(*tasks))
         finally:  # the rest of a request of which one text was refused, or whose sender has gone
             for task in tasks:
                 task.cancel()
+            if singles:  # what waits now is answered in about as long as these have taken, those before them included
+                self._note((time.perf_counter() - began) / max(count, self.pending))
 
     def _done(self, task: asyncio.Future[Any]) -> None:
         self.pending -= 1
@@ -83,14 +112,20 @@ class Readers:
             with self.network.reading():
                 return reading(self._own_copy(self.network))
         finally:
-            self._seconds += 0.1 * ((time.perf_counter() - began) / self._threads - self._seconds)
+            self._note((time.perf_counter() - began) / self._threads)
+
+    def _note(self, seconds: float) -> None:
+        self._seconds += 0.1 * (seconds - self._seconds)
 
     def _own_copy(self, network: "SharedNetwork") -> OpenedModel:
-        # Every thread has a tokenizer of its own: the library sets truncation and padding in it before each call.
         if not hasattr(self._own, "opened"):
-            tokenizer = copy.deepcopy(self._opened.tokenizer)
-            self._own.opened = dataclasses.replace(self._opened, model=cast(Any, network), tokenizer=tokenizer)
+            self._own.opened = _with_own_tokenizer(self._opened, network)
         return self._own.opened
+
+
+def _with_own_tokenizer(opened: OpenedModel, network: Any) -> OpenedModel:
+    """For a thread: the library sets truncation and padding in a tokenizer before each call."""
+    return dataclasses.replace(opened, model=network, tokenizer=copy.deepcopy(opened.tokenizer))
 
 
 @dataclasses.dataclass
@@ -118,7 +153,8 @@ class SharedNetwork:
     def __init__(self, opened: OpenedModel, batch_size: int, wait_s: float) -> None:
         self._model: PreTrainedModel = opened.model
         self._pad = {"input_ids": opened.tokenizer.pad_token_id, "token_type_ids": 0, "attention_mask": 0}
-        tagger = any(name in type(opened.model).__name__ for name in TAGGERS)
+        architecture = getattr(opened.model, "architecture", type(opened.model).__name__)
+        tagger = any(name in architecture for name in TAGGERS)
         self._per_token = (*PER_TOKEN, "logits") if tagger else PER_TOKEN
         self._batch_size, self._wait_s = batch_size, wait_s
         self._waiting: list[_Asked] = []
@@ -179,7 +215,7 @@ class SharedNetwork:
             self._waiting = [asked for asked in self._waiting if all(asked is not other for other in together)]
             return together
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _forward(self, together: list[_Asked]) -> list[Any]:
         first = together[0]
         if len(together) == 1:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from bert_training.app import readings
 from bert_training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
+from bert_training.app.service_batches import Single
 from bert_training.app.service_readers import Reading
-from bert_training.tasks.classification.verdicts import DIGITS
+from bert_training.tasks.classification.verdicts import DIGITS, Verdict
 
 TEXTS = 64  # of a request
 
@@ -45,6 +47,10 @@ class Asked(BaseModel):
     def readings(self) -> Iterator[Reading]:
         """What answers it: a function of the opened model for every answer."""
         raise NotImplementedError
+
+    def singles(self, opened: OpenedModel) -> list[Single]:
+        """The same as texts that may share a batch; none if they are not each one row of this network."""
+        return []
 
     def _one_of(self, *names: str) -> None:
         given = [name for name in names if getattr(self, name) is not None]
@@ -86,15 +92,34 @@ class Classes(Asked):
 
     def readings(self) -> Iterator[Reading]:
         """One for each text or pair."""
-        for pair in self.pairs or ():
-            yield partial(_classes, text=pair[0], second=pair[1])
-        if not self.pairs:
-            for text in self.texts or [str(self.text)]:
-                yield partial(_classes, text=text, second=self.second_text)
+        return (partial(_classes, text=text, second=second) for text, second in self._all())
+
+    def singles(self, opened: OpenedModel) -> list[Single]:
+        """One for each text or pair, unless long texts are read in a way of their own."""
+        if opened.reading.long_texts != "cut":
+            return []
+        return [
+            Single(len(text) + len(second or ""), partial(readings.labels_row, text=text, second=second), _classes_of)
+            for text, second in self._all()
+        ]
+
+    def _all(self) -> list[tuple[str, str | None]]:
+        if self.pairs:
+            return [(first, second) for first, second in self.pairs]
+        return [(text, self.second_text) for text in self.texts or [str(self.text)]]
 
 
 def _classes(opened: OpenedModel, text: str, second: str | None) -> dict[str, Any]:
-    said = readings.verdict(opened, text, second).ranked()
+    return _said(readings.verdict(opened, text, second))
+
+
+def _classes_of(opened: OpenedModel, outputs: Any, number: int, length: int) -> dict[str, Any]:
+    logits = outputs["logits"][number, length - 1] if opened.at_the_end else outputs["logits"][number]
+    return _said(opened.judge(logits.float().numpy()))
+
+
+def _said(verdict: Verdict) -> dict[str, Any]:
+    said = verdict.ranked()
     more = {} if said.thresholds is None else {"thresholds": dict(zip(said.names, said.thresholds, strict=True))}
     return said.record() | more
 
@@ -195,9 +220,22 @@ class Vectors(_Texts):
         """One for each text."""
         return (partial(_vector, text=text) for text in self._all())
 
+    def singles(self, opened: OpenedModel) -> list[Single]:
+        """One for each text."""
+        options = (("output_hidden_states", True),)
+        return [Single(len(text), partial(readings.vector_row, text=text), _vector_of, options) for text in self._all()]
+
 
 def _vector(opened: OpenedModel, text: str) -> dict[str, Any]:
-    return {"vector": [round(value, DIGITS) for value in readings.vector(opened, text).tolist()]}
+    return _rounded(readings.vector(opened, text))
+
+
+def _vector_of(opened: OpenedModel, outputs: Any, number: int, length: int) -> dict[str, Any]:
+    return _rounded(outputs["hidden_states"][-1][number, :length].float().numpy().mean(axis=0))
+
+
+def _rounded(vector: np.ndarray) -> dict[str, Any]:
+    return {"vector": [round(value, DIGITS) for value in vector.tolist()]}
 
 
 def _guesses(found: list[readings.Guess]) -> list[dict[str, Any]]:

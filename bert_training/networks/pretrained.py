@@ -107,13 +107,25 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     check_claims(path, fields)
     if path.parent == Path(name):
         check_against_weights(path.parent, fields)
-    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
-    if not isinstance(config, BertConfig):
-        raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
-    changed = set_plain_outputs(config)
+    config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
     return config
+
+
+def exported_config(folder: Path) -> BertConfig:
+    """The configuration in a folder that needs no weights, such as an export; ValueError if it is not a BERT."""
+    path = folder / CONFIG_NAME
+    check_claims(path, read_object(path))
+    return _opened(str(folder), path)[0]
+
+
+def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
+    """The config at a path, and its fields that were made plain."""
+    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    if not isinstance(config, BertConfig):
+        raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    return config, set_plain_outputs(config)
 
 
 def _config_file(name: str) -> Path:

@@ -40,6 +40,7 @@ from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import opened_by
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import class_in, load_network
+from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compute_in_bfloat16, warning_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
@@ -170,7 +171,7 @@ TEXTS = Head(
 )
 
 
-def load(name: str, head: Head = QUESTIONS) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load(name: str, head: Head = QUESTIONS, dtype: str = FLOAT32) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer of a BERT from a folder, the Hub or an old checkpoint.
 
     Raises ValueError if they cannot be loaded or the checkpoint does not have the head.
@@ -199,12 +200,14 @@ def load(name: str, head: Head = QUESTIONS) -> tuple[PreTrainedModel, PreTrained
         )
     check_special_tokens(tokenizer)
     check_fit(cast("BertConfig", model.config), tokenizer, 1)
+    if dtype == BFLOAT16:
+        compute_in_bfloat16(model)
     return model, tokenizer
 
 
-def print_labels(name: str, texts: Sequence[str], second: str | None) -> None:
+def print_labels(name: str, texts: Sequence[str], second: str | None, dtype: str = FLOAT32) -> None:
     """Print what a model of run_glue.py says of each text."""
-    model, tokenizer = load(name, TEXTS)
+    model, tokenizer = load(name, TEXTS, dtype)
     read = list(texts) if second is None else [*texts, second]
     for warning in coverage(tokenizer, read).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS):
         print(warning, file=sys.stderr)
@@ -226,17 +229,27 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this number."
     )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default=FLOAT32,
+        help="Numbers of the network; bfloat16 is faster on processors that have it in hardware, and changes "
+        "probabilities in the third decimal place.",
+    )
     args = parser.parse_args(argv)
-    in_text, given = ("context", "context_file"), {name for name, value in vars(args).items() if value is not None}
+    in_text = ("context", "context_file")
+    given = {name for name, value in vars(args).items() if value is not None} - {"dtype"}
+    for warning in warning_of(args.dtype):
+        print(warning, file=sys.stderr)
     if args.text:
         if others := given - {"model", "text", "second_text"}:
             parser.error(f"--{min(others)} is for questions; leave it out, or --text")
-        print_labels(args.model, args.text, args.second_text)
+        print_labels(args.model, args.text, args.second_text, args.dtype)
         return
     if not args.question or not given & {*in_text} or args.second_text is not None:
         parser.error("give --question with --context or --context_file, or --text")
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
-    model, tokenizer = load(args.model)
+    model, tokenizer = load(args.model, dtype=args.dtype)
     for warning in coverage(tokenizer, contexts).warnings("the contexts", OTHER_VOCABULARY, KEEP_ACCENTS):
         print(warning, file=sys.stderr)  # standard output has the answers alone
     pairs = itertools.product(args.question, contexts)

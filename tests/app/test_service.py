@@ -22,7 +22,7 @@ pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
 
 from bert_training.__main__ import main  # noqa: E402
-from bert_training.app import readings, serve, service, service_limits  # noqa: E402
+from bert_training.app import readings, serve, service, service_limits, service_log  # noqa: E402
 from bert_training.app.folder import open_folder  # noqa: E402
 from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
@@ -50,6 +50,12 @@ HEADS = {
     "choice": ("BertForMultipleChoice", {}),
     "encoder": ("BertModel", {}),
 }
+
+
+@pytest.fixture(autouse=True)
+def prompt_log(monkeypatch):
+    """Lines are written at once, and not among those of the next test."""
+    monkeypatch.setattr(service_log, "PAUSE_SECONDS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +331,22 @@ def test_slow_and_half_closed_clients_are_left(opened, monkeypatch):
                 assert client.recv(100).startswith(expected) or not expected
         assert time.monotonic() - began < 5
         assert post(port, {"text": TEXT})[0] == 200
+
+
+def test_headers_without_end_close_the_connection(opened):
+    """Of the two parsers that uvicorn may use, one knows no limit to them."""
+    with running(make_service(opened("classes"), SETTINGS)) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            began, sent = time.monotonic(), 0
+            client.sendall(b"GET /health HTTP/1.1\r\nX: ")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(100):
+                    client.sendall(b"a" * 65_536)
+                    sent += 1
+                    time.sleep(0.01)
+            assert sent < 100 and time.monotonic() - began < service_limits.IDLE_SECONDS
+        body = {"texts": [TEXT * 400] * 20}  # a body that comes in several pieces is no such thing
+        assert post(port, body)[0] == 422
 
 
 # --- the command -----------------------------------------------------------------------------------------

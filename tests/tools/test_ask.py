@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForQues
 
 from bert_training.engine.errors import report_errors
 from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.networks import number_types
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
@@ -233,3 +234,20 @@ def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys,
     monkeypatch.setattr("sys.argv", argv)
     assert report_errors(ask.main) == 2
     assert re.search(message, capsys.readouterr().err.splitlines()[-1])
+
+
+def test_bfloat16_is_asked_for_and_rounds_the_network(tokenizer, tmp_path, capsys, monkeypatch):
+    model = network(tokenizer)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, scores = [], []
+    load = ask.load
+    monkeypatch.setattr(ask, "load", lambda *given, **more: loaded.append(load(*given, **more)) or loaded[-1])
+    monkeypatch.setattr(number_types, "has_bfloat16", lambda: False)
+    for flags in ([], ["--dtype", "bfloat16"]):
+        ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT, *flags])
+        captured = capsys.readouterr()
+        scores.append(json.loads(captured.out)["score"])
+        assert ("no bfloat16 in hardware" in captured.err) == bool(flags)
+    assert [opened.dtype for opened, _ in loaded] == [torch.float32, torch.bfloat16]
+    assert scores[0] != scores[1] and scores[1] == pytest.approx(scores[0], abs=0.05)

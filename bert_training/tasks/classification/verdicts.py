@@ -4,6 +4,7 @@
 are stored with the model.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -57,21 +58,34 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(config: PretrainedConfig, logits: np.ndarray) -> Verdict:
-    """What a model says of a text with these logits (C,).
+    """What a model says of a text with these logits (C,). Raises ValueError as ``judge_of`` does."""
+    return judge_of(config)(logits)
+
+
+def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
+    """A function from the logits (C,) of a text to what the model says of it; what is stored is read once.
 
     Raises:
-        ValueError: they are not finite, or what is stored of temperatures and thresholds is damaged.
+        ValueError: what is stored of temperatures and thresholds is damaged; the function, if logits are not finite.
     """
-    if not np.isfinite(logits).all():
-        raise UserError("the outputs of the model are not finite; its training diverged, or its weights are damaged")
     names = class_names(config)
-    if config.problem_type == SEVERAL_LABELS:
-        found = stored_thresholds(config) or [USUAL] * len(names)
-        return Verdict(names, probabilities(logits), found)
-    if is_regression(config):
-        return Verdict(names, np.zeros(0), score=float(logits[0]))
-    (shares,) = softmax(logits[None], stored_temperature(config))
-    return Verdict(names, shares)
+    several, score = config.problem_type == SEVERAL_LABELS, is_regression(config)
+    thresholds = stored_thresholds(config) or [USUAL] * len(names) if several else None
+    temperature = None if several or score else stored_temperature(config)
+
+    def judge(logits: np.ndarray) -> Verdict:
+        if not np.isfinite(logits).all():
+            raise UserError(
+                "the outputs of the model are not finite; its training diverged, or its weights are damaged"
+            )
+        if several:
+            return Verdict(names, probabilities(logits), thresholds)
+        if score:
+            return Verdict(names, np.zeros(0), score=float(logits[0]))
+        (shares,) = softmax(logits[None], temperature)
+        return Verdict(names, shares)
+
+    return judge
 
 
 def class_names(config: PretrainedConfig) -> list[str]:

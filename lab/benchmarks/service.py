@@ -1,0 +1,310 @@
+"""How many requests the service answers beside a loop over transformers' ``pipeline()``, and whether it lasts.
+
+    python lab/benchmarks/service.py --model CLASSIFIER --texts glue/SST-2/dev.tsv --export EXPORTED
+    python lab/benchmarks/service.py --model CLASSIFIER --texts glue/SST-2/dev.tsv --soak 200000
+
+CLASSIFIER is a folder of run_glue.py, EXPORTED what ``bert-repro export --quantize`` made of it. The first command lets
+the pipeline and the service, started in several ways, take turns with the same texts: the pipeline one text after
+another, the service from a number of clients at the same time. Each answer is compared with that of the pipeline. The
+second command sends a number of requests to two workers with a tiny network, kills one of them with SIGKILL in the
+second third, and watches the memory. The record is lab/records/service.json; --record writes another file.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bert_training.files.atomic import write_json
+from lab.benchmarks.idle import add_flag, demand_idle_cores
+from lab.benchmarks.provenance import ROOT, provenance
+
+RECORD = ROOT / "lab" / "records" / "service.json"
+BATCHED = ["--batch_size", "16"]
+EXACT, ROUNDED = 1e-5, 0.05  # by which a probability may differ from that of the pipeline
+# Of each way to start the service: flags, whether it serves the export, and that tolerance.
+WAYS: dict[str, tuple[list[str], bool, float]] = {
+    "one text at a time": ([], False, EXACT),
+    "batches": (BATCHED, False, EXACT),
+    "batches, bfloat16": ([*BATCHED, "--dtype", "bfloat16"], False, ROUNDED),
+    "batches, onnxruntime": ([*BATCHED, "--backend", "onnx"], True, ROUNDED),
+    "batches, OpenVINO": ([*BATCHED, "--backend", "openvino"], True, ROUNDED),
+}
+START_SECONDS = 300
+
+
+class Service:
+    """A service in a process of its own."""
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "bert_training", "serve", str(folder), "--port", "0", *flags]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment()
+        )
+        assert self.process.stdout is not None
+        address = self.process.stdout.readline()
+        if "/docs" not in address:
+            raise SystemExit(f"the service did not start: {' '.join(command)}")
+        self.port = int(address.split("/docs")[0].rpartition(":")[2])
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise SystemExit(f"the service does not answer: {' '.join(command)}")
+            time.sleep(0.2)
+
+    def _answers(self) -> bool:
+        address = f"http://127.0.0.1:{self.port}/health"
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as response:
+            return bool(response.status == 200)
+        return False
+
+    def workers(self) -> list[int]:
+        """The processes that answer: this one, or those that it started."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        found = [int(child) for child in children if b"spawn_main" in _read(f"/proc/{child}/cmdline")]
+        return found or [self.process.pid]
+
+    def megabytes(self) -> float:
+        """The resident memory of all workers."""
+        pages = [int(_read(f"/proc/{pid}/statm").split()[1]) for pid in self.workers()]
+        return round(sum(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+    def stop(self) -> tuple[int, float]:
+        """The exit status, and the seconds that the end took."""
+        began = time.perf_counter()
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60), round(time.perf_counter() - began, 2)
+
+
+def _environment() -> dict[str, str]:
+    # The benchmark's own threads are set by the first import of torch; the service finds its cores itself.
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+
+def _read(path: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(path).read_bytes()
+    return b"0 0 0"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, and add what was measured to the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="a finished classifier of single texts")
+    parser.add_argument("--texts", type=Path, required=True, help="a file of SST-2: a heading, then text<tab>label")
+    parser.add_argument("--export", type=Path, help="what bert-repro export made of the classifier")
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS], help="default: all that can be started")
+    parser.add_argument("--requests", type=int, default=1500, help="of each turn (1500)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each (3)")
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--soak", type=int, metavar="REQUESTS", help="send so many requests to two workers instead")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    add_flag(parser)
+    args = parser.parse_args(argv)
+    facts = demand_idle_cores(args.busy) | provenance("lab/benchmarks/service.py", argv)
+    texts = [line.rpartition("\t")[0] for line in args.texts.read_text(encoding="utf-8").splitlines()[1:]]
+    with tempfile.TemporaryDirectory() as folder:
+        part = soak(args, texts, Path(folder)) if args.soak else speed(args, texts, Path(folder))
+    record = json.loads(args.record.read_text(encoding="utf-8")) if args.record.is_file() else {}
+    record["soak" if args.soak else "speed"] = facts | part
+    write_json(args.record, record)
+
+
+# --- speed -------------------------------------------------------------------------------------------------
+
+
+def speed(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
+    """The pipeline and the ways to start the service, in turns."""
+    classify, expected = _pipeline(args.model, texts, folder)
+    ways = args.ways or [name for name, (_, exported, _) in WAYS.items() if not exported or _can_serve(args, name)]
+    turns: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
+    loop: list[float] = []
+    with contextlib.ExitStack() as stack:
+        services = {}
+        for name in ways:
+            flags, exported, _ = WAYS[name]
+            services[name] = service = Service(args.export if exported else args.model, flags)
+            stack.callback(service.stop)
+            _load(service, folder, 64, args.clients, ROUNDED)  # the first batches are slower
+        for number in range(args.rounds):
+            began = time.perf_counter()
+            for place in range(args.requests):
+                classify(texts[place % len(texts)])
+            loop.append(args.requests / (time.perf_counter() - began))
+            print(f"round {number + 1}: pipeline {loop[-1]:.1f} texts a second", flush=True)
+            for name, service in services.items():
+                found = _load(service, folder, args.requests, args.clients, WAYS[name][2], expected)
+                turns[name].append(found | {"ratio": found["requests_per_s"] / loop[-1]})
+                print(f"round {number + 1}: {name}: {turns[name][-1]}", flush=True)
+    rows = [{"way": name, "flags": " ".join(WAYS[name][0]), **_middle(found)} for name, found in turns.items()]
+    return {
+        "model": args.model.name,
+        "texts": args.texts.parent.name,
+        "clients": args.clients,
+        "requests": args.requests,
+        "pipeline_per_s": round(statistics.median(loop), 1),
+        "pipeline_range": [round(min(loop), 1), round(max(loop), 1)],
+        "parser": _parser(),
+        "results": rows,
+    }
+
+
+def _middle(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The medians over the turns, and the range of the ratio."""
+    ratios = [turn["ratio"] for turn in turns]
+    names = ("ratio", "requests_per_s", "p50_ms", "p99_ms", "client_share_of_a_core", "client_ms_per_request")
+    middle = {name: round(statistics.median(turn[name] for turn in turns), 3) for name in names}
+    return middle | {
+        "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)],
+        "other_answers": sum(turn["wrong"] for turn in turns),
+        "answers": sum(turn["requests"] for turn in turns),
+    }
+
+
+def _can_serve(args: argparse.Namespace, name: str) -> bool:
+    backend = WAYS[name][0][-1]
+    return args.export is not None and any(args.export.rglob({"onnx": "*.onnx", "openvino": "*.xml"}[backend]))
+
+
+def _parser() -> str:
+    """What reads HTTP: as of the service, which takes httptools and uvloop if they are installed."""
+    from bert_training.app.service_limits import TimedProtocol
+
+    return "httptools" if "HttpTools" in TimedProtocol.__mro__[1].__name__ else "h11"
+
+
+def _pipeline(model: Path, texts: list[str], folder: Path) -> tuple[Any, Path]:
+    """transformers' pipeline, and a file of what it says of each text, as the service answers."""
+    from transformers import pipeline
+
+    classify = pipeline("text-classification", str(model))
+    expected = []
+    for text in texts:
+        shares = {one["label"]: round(one["score"], 6) for one in classify(text, top_k=None)}
+        expected.append({"answers": [{"label": max(shares, key=lambda name: shares[name]), "probabilities": shares}]})
+    (folder / "bodies.json").write_text(json.dumps([{"text": text} for text in texts]), encoding="utf-8")
+    (folder / "expected.json").write_text(json.dumps(expected), encoding="utf-8")
+    return classify, folder / "expected.json"
+
+
+def _load(
+    service: Service, folder: Path, requests: int, clients: int, tolerance: float, expected: Path | None = None
+) -> dict[str, Any]:
+    """What ``load.py`` says of a number of requests."""
+    words = [sys.executable, ROOT / "lab/benchmarks/load.py", service.port, folder / "bodies.json"]
+    words += ["--requests", requests, "--clients", clients, "--tolerance", tolerance]
+    words += ["--expected", expected] if expected else []
+    found = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise SystemExit(f"the load ended with {found.returncode}: {found.stderr[-500:]}")
+    return dict(json.loads(found.stdout))
+
+
+# --- soak --------------------------------------------------------------------------------------------------
+
+
+def soak(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
+    """Many requests, in thirds; in the second one a worker is killed."""
+    tiny = _tiny(args.model, folder)
+    _, expected = _pipeline(tiny, texts, folder)
+    service = Service(tiny, [*BATCHED, "--workers", "2"])
+    _load(service, folder, 200, args.clients, EXACT, expected)
+    while len(service.workers()) < 2:
+        time.sleep(0.1)
+    killed: list[int] = []
+
+    def kill() -> None:
+        killed.append(max(service.workers(), key=_ticks))  # one that has answered, and is answering
+        os.kill(killed[0], signal.SIGKILL)
+
+    parts, memory = [], [service.megabytes()]
+    peak = memory[0]
+    for number in range(3):
+        timer = threading.Timer(0.5, kill)
+        if number == 1:
+            timer.start()
+        with _sampled(service) as samples:
+            parts.append(_load(service, folder, args.soak // 3, args.clients, EXACT, expected))
+        timer.cancel()
+        if killed and number == 1:
+            _wait_for_replacement(service, killed[0])
+        memory.append(service.megabytes())
+        peak = max(peak, *samples, memory[-1])
+        print(f"third {number + 1}: {parts[-1]}, {memory[-1]} MB", flush=True)
+    workers = service.workers()
+    status, seconds = service.stop()
+    return {
+        "requests": sum(part["requests"] for part in parts),
+        "seconds": round(sum(part["seconds"] for part in parts), 1),
+        "wrong": sum(part["wrong"] for part in parts),
+        "first_wrong": [one for part in parts for one in part["first_wrong"]][:3],
+        "sent_again": sum(part["sent_again"] for part in parts),
+        "longest_ms": max(part["longest_ms"] for part in parts),
+        "killed": bool(killed) and killed[0] not in workers and len(workers) == 2,
+        "megabytes": memory,
+        "peak_megabytes": peak,
+        "exit_status": status,
+        "stop_seconds": seconds,
+    }
+
+
+def _tiny(model: Path, folder: Path) -> Path:
+    """A classifier of two small layers with random weights and the tokenizer of another."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    tokenizer, place = AutoTokenizer.from_pretrained(model), folder / "tiny"
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256
+    )
+    BertForSequenceClassification(config).save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+def _ticks(pid: int) -> int:
+    """The processor's time that a process has had."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
+
+
+def _wait_for_replacement(service: Service, killed: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and (killed in (found := service.workers()) or len(found) < 2):
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _sampled(service: Service) -> Iterator[list[float]]:
+    """The memory of the workers, twice a second."""
+    samples, over = [0.0], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(0.5):
+            samples.append(service.megabytes())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

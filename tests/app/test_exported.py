@@ -1,0 +1,117 @@
+"""Networks of exported folders: they answer as torch does, and what cannot be served is refused with a sentence."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from bert_training.app import exported, readings
+from bert_training.app.exported import FILES, ONNX, OPENVINO
+from bert_training.app.folder import open_folder
+from bert_training.networks.number_types import BFLOAT16, DTYPES
+from tests.helpers.model_folders import save_model
+from tokenization.errors import UserError
+
+TEXT = "the old doctor opened a small red house"
+
+
+@pytest.fixture
+def folder(tmp_path, pretrained):
+    return save_model(tmp_path / "classes", pretrained, "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+
+
+def computing(model):
+    """What a file with this network computes."""
+
+    def compute(batch):
+        outputs = model(**{name: torch.from_numpy(value) for name, value in batch.items()})
+        return {name: value.detach().numpy() for name, value in outputs.items()}
+
+    return compute
+
+
+def as_export(folder, monkeypatch, name="onnx/model.onnx", outputs=None):
+    """The same folder without weights, and with a file that computes as they do."""
+    model = open_folder(str(folder)).model
+    (folder / "model.safetensors").unlink()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"a file")
+    opened = []
+
+    def opens(path):
+        opened.append(path.relative_to(folder).as_posix())
+        return set(outputs or ["logits"]), computing(model)
+
+    monkeypatch.setattr(exported, "_onnx", opens)
+    monkeypatch.setattr(exported, "_openvino", opens)
+    monkeypatch.setattr(exported.importlib.util, "find_spec", lambda name: name)
+    return opened
+
+
+@pytest.mark.parametrize("backend", [ONNX, OPENVINO])
+def test_an_export_answers_as_its_model(folder, monkeypatch, backend):
+    expected = readings.verdict(open_folder(str(folder)), TEXT).record()
+    name = FILES[backend][1][-1]
+    assert as_export(folder, monkeypatch, name) == []
+    opened = open_folder(str(folder), backend)
+    assert readings.verdict(opened, TEXT).record() == expected and opened.model.file == name
+    with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
+        readings.vector(opened, TEXT)
+
+
+def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
+    opened = as_export(folder, monkeypatch)
+    open_folder(str(folder), ONNX)
+    (folder / "onnx" / "model_quantized.onnx").write_bytes(b"another")
+    open_folder(str(folder), ONNX)
+    assert opened == ["onnx/model.onnx", "onnx/model_quantized.onnx"]
+
+
+def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, monkeypatch):
+    folder = save_model(tmp_path / "encoder", pretrained, "BertModel")
+    expected = readings.vector(open_folder(str(folder)), TEXT)
+    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
+    assert np.allclose(readings.vector(open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
+
+
+def test_what_cannot_be_served_is_refused(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UserError, match="--backend onnx needs the package onnxruntime; pip install onnxruntime"):
+        monkeypatch.setattr(exported.importlib.util, "find_spec", lambda name: None)
+        open_folder(str(folder), ONNX)
+    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
+    with pytest.raises(UserError, match=r"expected one of openvino/.*; found none. bert-repro export makes"):
+        open_folder(str(folder), OPENVINO)
+    with pytest.raises(UserError, match=r"names BertForSequenceClassification, for which the file lacks logits"):
+        open_folder(str(folder), ONNX)
+    with pytest.raises(UserError, match="expected a folder with the weights of a model"):
+        open_folder(str(folder))
+    with pytest.raises(UserError, match="--dtype bfloat16: the numbers of an exported file are those"):
+        open_folder(str(folder), ONNX, BFLOAT16)
+
+
+def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from bert_training.tools.onnx_files import FIRST_OPSET, write_onnx
+
+    opened = open_folder(str(folder))
+    expected = readings.verdict(opened, TEXT)
+    (folder / "onnx").mkdir()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    example = {name: np.ones((2, 5), dtype=np.int64) for name in names}
+    write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx", FIRST_OPSET)
+    (folder / "model.safetensors").unlink()
+    assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
+    (folder / "onnx" / "model.onnx").write_bytes(b"damaged")
+    with pytest.raises(UserError, match="onnxruntime cannot open it"):
+        open_folder(str(folder), ONNX)
+
+
+def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
+    exact, rounded = (open_folder(str(folder), dtype=dtype) for dtype in DTYPES)
+    assert rounded.model.dtype == torch.bfloat16
+    found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
+    assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
+    assert readings.vector(rounded, TEXT).dtype == np.float32
