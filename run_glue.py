@@ -112,8 +112,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     run_all(
         args,
         series,
-        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), teacher),
-        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), tune),
+        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), teacher, tune),
     )
 
 
@@ -157,8 +156,7 @@ def run_one(
         run.say(line)
     arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
     lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
-    tuned = fine_tune(run, model, origin, train, evaluated, metric, arguments, lesson)
-    tuned = tune(run, model, origin, train, evaluated, metric, arguments)
+    tuned = tune(run, model, origin, train, evaluated, metric, arguments, lesson)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     if args.calibrate:
         # The best evaluation may be one of before the flag was given, in a run that is resumed with it.

@@ -105,8 +105,9 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher))
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, tune))
+    run_all(
+        args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher, tune)
+    )
 
 
 def run_one(
@@ -139,8 +140,7 @@ def run_one(
 
     arguments = loss_weights.loss_arguments(args, data.class_weights)
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
-    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, arguments)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():

@@ -87,8 +87,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     series = series_of(args, data)
     teacher = find_teacher(args, network_class(args), tokenizer)
     args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, teacher))
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, tune))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, teacher, tune))
 
 
 def run_one(
@@ -123,8 +122,7 @@ def run_one(
         return scores(run, answers, questions, step), answers
 
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
-    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
-    tuned = tune(run, model, origin, features.get("train"), evaluated, metric)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)

@@ -350,6 +350,7 @@ def students(record: dict) -> str:
         "steps a second",
         "read a second",
     )
+    return markdown(head, rows, 2)
 
 
 EXPORTED = {"none": "ONNX, float32", "dynamic": "ONNX, 8 bits, dynamic", "static": "ONNX, 8 bits, static"}

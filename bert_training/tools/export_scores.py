@@ -248,7 +248,7 @@ class Validation:
         recorded, seen = self.run, dict[str, Any]()
 
         def tune(
-            run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any
+            run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any, **__: Any
         ) -> NoReturn:
             seen.update(train=train, metric=metric)
             if watch:
