@@ -55,13 +55,13 @@ test-ecosystem: $(ECOSYSTEM)/installed ## run the tests with other people's pack
 	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest -m "tried and not gpu"
 	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest lab/tests/test_library_examples.py
 
-# This environment sees the packages of .venv, which stay as they are, and adds those of the extra `ecosystem`.
+# This environment sees the packages of .venv, which stay as they are, and adds those of two extras.
 $(ECOSYSTEM)/installed: .venv/installed
 	$(BIN)/python -m venv $(ECOSYSTEM)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
 		"$$($(ECOSYSTEM)/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
 	$(ECOSYSTEM)/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
-		-e '.[train,dev,ecosystem]'
+		-e '.[train,dev,ecosystem,cluster]'
 	touch $@
 
 faults: install ## the whole fault campaign; takes three hours and rewrites lab/records/faults.json

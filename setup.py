@@ -108,6 +108,7 @@ setup(
             "nltk>=3.9",
             "orjson>=3.10",
             "regex>=2024.5",
+            "spacy>=3.8,<4",
             "tldextract>=5.1",
         ],
         "dev": [

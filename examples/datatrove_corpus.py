@@ -2,15 +2,14 @@
 
     python examples/datatrove_corpus.py TEXT_FOLDER TOKENIZER OUTPUT_FOLDER
 
-A stage that is started again runs only the tasks that have not been completed. For a cluster, put SlurmPipelineExecutor
-(with time= and partition=) or RayPipelineExecutor in place of LocalPipelineExecutor.
+Started again, a stage runs only the tasks that have not been completed. For a cluster, put SlurmPipelineExecutor (with
+time= and partition=) or RayPipelineExecutor in place of LocalPipelineExecutor.
 """
 
 import sys
 from functools import partial
 from pathlib import Path
 
-from datatrove.data import Document
 from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.dedup import exact_dedup as exact
 from datatrove.pipeline.dedup import minhash
@@ -18,24 +17,22 @@ from datatrove.pipeline.filters import GopherQualityFilter
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers.jsonl import JsonlWriter
 from datatrove.utils.hashing import HashConfig
-from datatrove.utils.word_tokenizers import WhitespaceTokenizer
 
 from bert_training.tools import corpus
 
 
-def content(document: Document) -> str:
+def content(document) -> str:
     return document.text
 
 
 def encode(_, rank: int, world_size: int, flags: list[str]):
-    """The shards of a task."""
     corpus.main([*flags, "--num_workers", "1", "--tasks", str(world_size), "--task", str(rank)])
     return ()
 
 
 def main(text: str, tokenizer: str, output: str, executor=LocalPipelineExecutor, tasks: int = 4) -> None:
-    hashing, words = HashConfig(hash_fc="sha1"), WhitespaceTokenizer()
-    same, alike = exact.ExactDedupConfig(content, hash_config=hashing), minhash.MinhashConfig(hash_config=hashing)
+    same = exact.ExactDedupConfig(content, hash_config=HashConfig(hash_fc="sha1"))
+    alike = minhash.MinhashConfig(hash_config=HashConfig(hash_fc="sha1"))
     folder = {name: f"{output}/{name}" for name in "hashes equal unique signs buckets alike clean corpus".split()}
 
     def stage(name: str, *steps, tasks: int = tasks) -> None:
@@ -48,14 +45,12 @@ def main(text: str, tokenizer: str, output: str, executor=LocalPipelineExecutor,
     stage("hashes", read, exact.ExactDedupSignature(folder["hashes"], same))
     stage("equal", exact.ExactFindDedups(folder["hashes"], folder["equal"], same), tasks=1)
     stage("unique", read, exact.ExactDedupFilter(folder["equal"], same), write("unique"))
-    stage("signs", unique, minhash.MinhashDedupSignature(folder["signs"], alike, words))
-    buckets = minhash.MinhashDedupBuckets(folder["signs"], folder["buckets"], config=alike)
-    stage("buckets", buckets, tasks=alike.num_buckets)
+    stage("signs", unique, minhash.MinhashDedupSignature(folder["signs"], alike))
+    stage("buckets", minhash.MinhashDedupBuckets(folder["signs"], folder["buckets"], config=alike), tasks=14)
     stage("alike", minhash.MinhashDedupCluster(folder["buckets"], folder["alike"], alike), tasks=1)
-    quality = GopherQualityFilter(min_doc_words=20, language=words)
-    stage("clean", unique, minhash.MinhashDedupFilter(folder["alike"]), quality, write("clean"))
-    flags = ["--train_file", *map(str, sorted(Path(folder["clean"]).glob("*.jsonl")))]
-    flags += ["--tokenizer_name", tokenizer, "--output_dir", folder["corpus"]]
+    stage("clean", unique, minhash.MinhashDedupFilter(folder["alike"]), GopherQualityFilter(), write("clean"))
+    files = map(str, sorted(Path(folder["clean"]).glob("*.jsonl")))
+    flags = ["--train_file", *files, "--tokenizer_name", tokenizer, "--output_dir", folder["corpus"]]
     stage("encode", partial(encode, flags=flags))
     corpus.main([*flags, "--join"])
 

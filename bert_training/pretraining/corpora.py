@@ -147,7 +147,7 @@ def _arguments(
         side = Side(share or None, held_out, drop_empty=True, shards=common if share else None)
         return arguments | {"source": source.files, "text_column": args.text_column, "side": side}
     chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
-    return arguments | {"source": chosen}
+    return arguments | {"source": chosen, "num_workers": os.cpu_count() or 1}  # the other processes wait
 
 
 def _common_shards(run: Run[PretrainingArguments]) -> Path:

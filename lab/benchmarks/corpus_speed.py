@@ -12,7 +12,8 @@ turn and on the same cores:
   text for its SHA-256 is a part of both. Starting Python is not: both begin when the processes have said that they are
   ready.
 
-A ratio is that of the medians of all rounds.
+A ratio is that of the medians of all rounds. At last, a document of --document_mb megabytes without a blank line is
+encoded, and the largest memory of the main process is recorded.
 """
 
 import argparse
@@ -43,6 +44,18 @@ from tokenization.special_tokens import text_tokenizer
 from tokenization.train_wordpiece import train_wordpiece
 
 RECORD = ROOT / "lab" / "records" / "corpus_speed.json"
+# Prints the largest memory of this process before the corpus is built and after it, in KiB.
+MEMORY = """
+import resource, sys
+root, text, tokenizer, target, workers = sys.argv[1:]
+sys.path.insert(0, root)
+from transformers import AutoTokenizer
+from bert_training.pretraining.build_corpus import build_corpus
+tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+build_corpus([text], tokenizer, target, int(workers))
+print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
 AT_LEAST = {"builder / bare": 0.85, "two tasks / one": 1.9}
 # Prepares everything, says so, and makes the shards of a task when a line comes.
 TASK = """
@@ -67,6 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--words", type=int, default=20_000_000, help="the size of the text")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--document_mb", type=int, default=1000, help="the size of the single document; 0: none")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--output", type=Path, default=RECORD, help="the record")
     idle.add_flag(parser)
@@ -83,6 +97,8 @@ def main(argv: list[str] | None = None) -> None:
         tokenizer = AutoTokenizer.from_pretrained(pieces)
         rounds = [measure(Path(folder), text, pieces, tokenizer, cores) for _ in range(args.rounds)]
         record |= {"text": {"words": words, "bytes": text.stat().st_size}, "cores_used": len(cores), "rounds": rounds}
+        if args.document_mb:
+            record["memory"] = memory(Path(folder), pieces, args.document_mb, len(cores))
     medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     ratios = {
         "builder / bare": medians["bare"] / medians["builder"],
@@ -141,6 +157,25 @@ def encoding_seconds(backend, sentences: list[str]) -> float:
     seconds = time.perf_counter() - start
     assert len(encoded) == len(sentences)
     return seconds
+
+
+def memory(folder: Path, pieces: Path, megabytes: int, workers: int) -> dict[str, int]:
+    """The largest memory of the process that builds the corpus of one document, in bytes."""
+    documents = documentation.documents()
+    text, left = folder / "document.txt", megabytes * 10**6
+    with open(text, "wb") as file:
+        while left > 0:
+            for document in documents:
+                left -= file.write("".join(f"{line}\n" for line in document).encode())
+                if left <= 0:
+                    break
+    words = [ROOT, text, pieces, folder / "one_document", workers]
+    done = subprocess.run([sys.executable, "-c", MEMORY, *map(str, words)], capture_output=True, text=True, check=True)
+    before, after = (int(number) << 10 for number in done.stdout.split())
+    print(
+        f"a document of {megabytes:,} MB: at most {after / 1e6:.0f} MB of the main process ({before / 1e6:.0f} before)"
+    )
+    return {"document_bytes": text.stat().st_size, "before_bytes": before, "peak_bytes": after}
 
 
 def tasks(folder: Path, text: Path, pieces: Path, cores: list[int]) -> float:

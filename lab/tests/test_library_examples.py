@@ -1,11 +1,17 @@
 """The examples for other people's libraries run on a small network; each is skipped without its library."""
 
+import json
+import os
+import random
 import re
 import runpy
+import subprocess
 import sys
 
 import pytest
+from transformers import AutoTokenizer
 
+from bert_training.pretraining.corpus import Corpus
 from tests.helpers.ecosystem import deprecations, needed
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
@@ -74,3 +80,24 @@ def test_an_adapter_of_peft_is_saved_and_opens_again(folder, tmp_path, monkeypat
     assert (tmp_path / "adapter" / "adapter_config.json").is_file()
     weights = (tmp_path / "adapter" / "adapter_model.safetensors").stat().st_size
     assert weights < (folder / "model.safetensors").stat().st_size
+
+
+def test_a_text_is_cleaned_by_datatrove_and_encoded_in_tasks(tokenizer_folder, tmp_path):
+    """Equal documents, nearly equal ones and one of low quality are removed; a second start does nothing again."""
+    needed("datatrove")
+    example = ROOT / "examples" / "datatrove_corpus.py"
+    assert len(example.read_text().splitlines()) < 60
+    words = "the old house and a king walked that have with music night river letter queen was be to of".split()
+    rng = random.Random(0)
+    documents = [" ".join(rng.choice(words) for _ in range(90)) + "." for _ in range(12)]
+    (tmp_path / "text").mkdir()
+    for number in range(3):
+        rows = [*documents[number * 4 : number * 4 + 6], documents[number * 4] + " one more", "too short"]
+        (tmp_path / "text" / f"{number}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    command = [sys.executable, example, tmp_path / "text", tokenizer_folder, tmp_path / "out"]
+    for start in range(2):
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()[-3000:]
+        assert (b"as all 4 tasks have already been completed" in done.stderr) == (start == 1)
+    assert len(list((tmp_path / "out" / "logs" / "encode" / "completions").iterdir())) == 4
+    assert Corpus.open(tmp_path / "out" / "corpus", AutoTokenizer.from_pretrained(tokenizer_folder)).num_documents == 12

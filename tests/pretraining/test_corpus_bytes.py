@@ -141,11 +141,11 @@ def killed_after(seconds: float, do) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", " "])
 def test_memory_does_not_grow_with_a_document(tmp_path, end):
-    """200 MB without a blank line: in lines of some words, and in lines of 8 MiB."""
+    """60 MB without a blank line: in lines of some words, and in lines of 8 MB."""
     tokenizer_of_letters().save_pretrained(tmp_path / "tokenizer")
     line = f"the dog sat on the mat far away .{end}" * 40_000
     with open(tmp_path / "a.txt", "w") as file:
-        for number in range(200 * 10**6 // len(line)):
+        for number in range(60 * 10**6 // len(line)):
             file.write(line)
             if number % 6 == 5:
                 file.write("\n" if end == " " else "")

@@ -34,7 +34,7 @@ SECOND = {
         BUSY,
     ),
     "to resume while the corpus is built": (
-        *("pretraining", [], "bert_training.pretraining.build_corpus:_write", 2),
+        *("pretraining", [], "bert_training.pretraining.build_corpus:join", 2),
         *(AUTO, 2, BUSY),
     ),
     "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),
