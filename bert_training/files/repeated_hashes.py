@@ -21,7 +21,7 @@ Block = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def repeated_places(
-    blocks: Iterable[Block], total: int, least: int, folder: Path, in_memory: int = IN_MEMORY
+    blocks: Iterable[Block], total: int, least: int, draft: Path, in_memory: int = IN_MEMORY
 ) -> Iterator[np.ndarray]:
     """Yield, in arrays, the places of all hashes that occur in at least ``least`` groups, but for the first of each.
 
@@ -30,13 +30,12 @@ def repeated_places(
             that do not decrease.
         total: about how many hashes there are.
         least: the number of groups, at least 2.
-        folder: an empty folder for files, which are removed.
+        draft: an empty folder for files, which are removed.
         in_memory: the largest number of records to hold at a time.
     """
     number = max(1, min(_BUCKETS, -(-total // in_memory)))
-    paths = [folder / f"bucket-{bucket}.bin" for bucket in range(number)]
     with ExitStack() as stack:
-        files = [stack.enter_context(open(path, "wb")) for path in paths]
+        files = [stack.enter_context(open(draft / f"bucket-{bucket}.bin", "wb")) for bucket in range(number)]
         for hashes, places, groups in blocks:
             records = np.empty(len(hashes), _RECORD)
             records["high"], records["low"] = hashes["high"], hashes["low"]
@@ -46,7 +45,7 @@ def repeated_places(
             cuts = np.cumsum(np.bincount(buckets.astype(np.int64), minlength=number))[:-1]
             for file, own in zip(files, np.split(records, cuts)):
                 file.write(own.tobytes())
-    for path in paths:
+    for path in [draft / f"bucket-{bucket}.bin" for bucket in range(number)]:
         divisions = [(0, 1)]  # (part, of how many)
         while divisions:
             part, of = divisions.pop()
