@@ -166,9 +166,9 @@ def measured_rates(documents: Documents, planned_sentences: int = 1 << 20) -> Ra
         building, corpus = _timed(lambda: build_corpus(documents, tokenizer, Path(draft, "corpus")))
         tokens, sentences, count = corpus.num_tokens, corpus.num_sentences, corpus.num_documents
         del corpus
-        block = Path(draft, "block")
-        block.write_bytes(bytes(1 << 26))
-        hashing, _ = _timed(lambda: sha256(block))
+        draft_block = Path(draft, "block")
+        draft_block.write_bytes(bytes(1 << 26))
+        hashing, _ = _timed(lambda: sha256(draft_block))
     made_up = _made_up_corpus(planned_sentences, round(tokens / sentences), max(2, round(sentences / count)))
     planning, instances = _timed(lambda: _planned(made_up))
     return Rates(

@@ -12,7 +12,6 @@ Python and its packages, and what the model adds for the larger one.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from bert_training.pretraining.documents import read_documents
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.tools.corpus_costs import LENGTH, PIECES, SAMPLE_WORDS, Costs, costs_of, measured_rates
 from lab.benchmarks import idle
+from lab.benchmarks.peak import peak_bytes
 from lab.benchmarks.provenance import provenance
 from lab.tables import corpus_scale
 from tokenization.train_wordpiece import count_words, train_wordpiece
@@ -95,8 +95,7 @@ def done(part: str, folder: Path) -> dict[str, Any]:
         settings = InstanceSettings(seed=1, max_seq_length=LENGTH)
         PretrainingInstances(Corpus.open(target, verify=False), tokenizer, settings).batch(0, 64)
     seconds = time.perf_counter() - started
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024
-    return {"seconds": round(seconds, 3), "bytes": peak}
+    return {"seconds": round(seconds, 3), "bytes": peak_bytes()}
 
 
 def predicted(part: str, costs: Costs) -> tuple[float, int]:

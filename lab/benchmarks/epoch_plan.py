@@ -11,7 +11,6 @@ process, with Python, torch and the pages of the corpus that it has read.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from bert_training.files.atomic import write_json
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from lab.benchmarks import idle
+from lab.benchmarks.peak import peak_bytes
 from lab.benchmarks.provenance import provenance
 from lab.tables import epoch_plan
 from tokenization.bert_tokenizer import build_tokenizer
@@ -65,7 +65,7 @@ def planned(folder: Path, objective: str, length: int) -> dict[str, Any]:
     instances = PretrainingInstances(corpus, tokenizer, settings)
     instances.batch(0, 256)
     took = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - computed}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     sizes = {"tokens": corpus.num_tokens, "sentences": corpus.num_sentences, "documents": corpus.num_documents}
     return (
         sizes

@@ -193,7 +193,7 @@ FAULTS = {
     "the other document may be the same": Fault(
         file=SEGMENTS,
         places="_place_b_and_cut",
-        correct="other >= chunks.document",
+        correct="other >= chunks.document[rows]",
         faulty="0",
         tests=("tests/pretraining/test_segments.py",),
     ),
@@ -214,8 +214,8 @@ FAULTS = {
     "B runs into the next document": Fault(
         file=SEGMENTS,
         places="_place_b_and_cut",
-        correct='np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)',
-        faulty='np.searchsorted(offsets, offsets[start] + wanted, side="left").clip(max=len(offsets) - 1)',
+        correct='np.minimum(np.searchsorted(offsets, first + wanted, side="left"), other_end)',
+        faulty='np.searchsorted(offsets, first + wanted, side="left").clip(max=len(offsets) - 1)',
         tests=("tests/pretraining/test_segments.py",),
     ),
     "no short sequences": Fault(
@@ -242,9 +242,23 @@ FAULTS = {
     "the same order in every epoch": Fault(
         file=INSTANCES,
         places="PretrainingInstances.order",
-        correct="random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))",
-        faulty="random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(self.epoch_size(epoch)))",
+        correct="random_bits(self.settings.seed, *streams, np.arange(start, stop))",
+        faulty="random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(start, stop))",
         tests=("tests/pretraining/test_instances.py",),
+    ),
+    "masks of every section begin anew": Fault(
+        file=INSTANCES,
+        places="PretrainingInstances._rows",
+        correct="number + np.arange(stop - start)",
+        faulty="np.arange(start, stop)",
+        tests=("tests/pretraining/test_sections.py",),
+    ),
+    "weights are not tied again on a TPU": Fault(
+        file="bert_training/engine/prepared.py",
+        places="prepare",
+        correct="broken_ties(bare)",
+        faulty="[]",
+        tests=("tests/engine/test_prepared.py",),
     ),
     # --- Masks --------------------------------------------------------------------------------------------
     "80/20/0": Fault(

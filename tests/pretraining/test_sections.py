@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from bert_training.pretraining import sections
+from bert_training.pretraining import instances as instances_module
+from bert_training.pretraining import masking, sections, segments
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.sections import Section, first_document, sections_of
 from bert_training.pretraining.segments import PLANNERS
@@ -117,6 +118,21 @@ def test_instances_beyond_the_plan_of_a_section_are_masked_anew(corpus, tokenize
 
 
 @pytest.mark.usefixtures("small")
+def test_every_instance_of_an_epoch_has_masks_of_its_own(corpus, tokenizer, monkeypatch):
+    """Also if it is the first one of its section, as others are."""
+    numbers = []
+
+    def noted(rule, ids, seed, epoch, index):
+        numbers.extend(index.tolist())
+        return masking.mask_batch(rule, ids, seed, epoch, index)
+
+    monkeypatch.setattr(instances_module, "mask_batch", noted)
+    one = instances_of(corpus, tokenizer, objective="mlm")
+    one.batch(0, one.epoch_size(0))
+    assert numbers == list(range(one.epoch_size(0)))
+
+
+@pytest.mark.usefixtures("small")
 def test_the_other_document_of_a_pair_is_one_of_the_section(corpus, tokenizer):
     one = instances_of(corpus, tokenizer)
     for number, section in enumerate(one.sections):
@@ -143,9 +159,9 @@ FAR = (2**31 - 5_000, 2**32 - 5_000, 2**40 - 5_000)  # The text crosses the bord
 
 
 @pytest.mark.parametrize("first", FAR)
-@pytest.mark.parametrize("segments", ["next_or_random", "in_order_or_swapped", "packed"])
-def test_a_plan_of_far_tokens_is_that_of_near_ones(first, segments):
-    near, far = (PLANNERS[segments](made_up(40, (1, 30), (3, 40), start), 1, 10, 125, 0.1)(0) for start in (0, first))
+@pytest.mark.parametrize("planner", ["next_or_random", "in_order_or_swapped", "packed"])
+def test_a_plan_of_far_tokens_is_that_of_near_ones(first, planner):
+    near, far = (PLANNERS[planner](made_up(40, (1, 30), (3, 40), start), 1, 10, 125, 0.1)(0) for start in (0, first))
     assert np.array_equal(far.a_start, near.a_start + first) and np.array_equal(far.b_start, near.b_start + first)
     assert np.array_equal(far.a_length, near.a_length) and far.used_tokens == near.used_tokens
 
@@ -176,8 +192,8 @@ def test_the_ids_of_far_tokens_are_read_in_their_places(tokenizer, first, object
         assert np.array_equal(row[2 + len(a) : 2 + len(a) + len(b)], b % 7919 + 5)
 
 
-@pytest.mark.parametrize(("first", "segments"), [(2**31 - 300, "next_or_random"), (2**32 - 300, "packed")])
-def test_sentences_beyond_32_bits_are_planned(tmp_path, first, segments):
+@pytest.mark.parametrize(("first", "planner"), [(2**31 - 300, "next_or_random"), (2**32 - 300, "packed")])
+def test_sentences_beyond_32_bits_are_planned(tmp_path, first, planner):
     """A file with a hole: the sentences before the section have no place on the disk, and are never read in order."""
     near = made_up(40, (1, 30), (3, 40))
     path = tmp_path / "sentences.bin"
@@ -185,7 +201,7 @@ def test_sentences_beyond_32_bits_are_planned(tmp_path, first, segments):
         file.seek(8 * first)
         file.write(near.sentences.tobytes())
     far = Section(tmp_path, np.asarray(np.memmap(path, np.int64, "r")), near.documents + first)
-    plan = PLANNERS[segments](far, 1, 10, 125, 0.1)(0)
+    plan = PLANNERS[planner](far, 1, 10, 125, 0.1)(0)
     shown = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
     assert (
         far.num_tokens == near.num_tokens
@@ -194,7 +210,7 @@ def test_sentences_beyond_32_bits_are_planned(tmp_path, first, segments):
     )
     every = np.sort(np.concatenate(shown))
     assert every[-1] < near.num_tokens and len(np.unique(every)) == len(every)
-    if segments == "packed":
+    if planner == "packed":
         assert np.array_equal(every, np.arange(near.num_tokens))
 
 
@@ -205,6 +221,14 @@ def test_a_position_far_in_the_stream_is_located(tokenizer, corpus):
     far = 2**40 // cycle * cycle
     assert instances.locate(far + 3) == (10 * (far // cycle), 3)
     assert (instances.batch(far, far + 8)["input_ids"] != instances.batch(0, 8)["input_ids"]).any()
+
+
+def test_a_section_is_planned_block_by_block(corpus, monkeypatch):
+    monkeypatch.setattr(segments, "_BLOCK_SENTENCES", 30)
+    for section in sections_of(corpus, most=1, size=2000):
+        blocks = [block.document for block in segments._blocks(section)]
+        assert len(blocks) > 2
+        assert np.array_equal(np.unique(np.concatenate(blocks)), np.arange(section.num_documents))
 
 
 def test_a_section_is_a_view(corpus):

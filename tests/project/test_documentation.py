@@ -51,6 +51,8 @@ LAUNCHERS = {
     *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
     *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
+    *("--tpu", "--tpu_use_cluster", "--tpu_name", "--tpu_zone", "--main_training_function"),
+    *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
 }
 # A command begins a line, possibly after "do" and assignments.

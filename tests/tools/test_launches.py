@@ -67,14 +67,21 @@ def test_the_commands_for_machines_without_slurm(capsys):
 
 # --- The batch script -------------------------------------------------------------------------------------
 
-# Slurm's srun starts its task on every node, here twice on this machine, and passes signals on to them.
+# Slurm's srun starts its task on every node, here twice on this machine, and passes signals on to them: depending on
+# how Slurm was set up, to the task or to all of its processes.
 SRUN = """\
 import os, signal, subprocess, sys, time
 assert sys.argv[1:3] == ["--kill-on-bad-exit=1", "--cpus-per-task=16"], sys.argv
-nodes = [subprocess.Popen(sys.argv[3:], env=os.environ | {"SLURM_NODEID": str(rank)}) for rank in range(2)]
+nodes = [subprocess.Popen(sys.argv[3:], env=os.environ | {"SLURM_NODEID": str(rank)}, start_new_session=True)
+         for rank in range(2)]
+def send(number, _):
+    for node in nodes:
+        if os.environ["SIGNALS"] == "to all":
+            os.killpg(node.pid, number)
+        else:
+            node.send_signal(number)
 for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda number, _: [node.send_signal(number) for node in nodes])
-open("srun.ready", "w").close()
+    signal.signal(number, send)
 sys.exit(max(node.wait() for node in nodes))
 """
 # As Accelerate, it does not handle SIGUSR1, passes SIGTERM on, and starts two processes as its children; its own status
@@ -122,9 +129,13 @@ def cluster(tmp_path):
     variables = {"SLURM_JOB_ID": "4000017", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_CPUS_PER_TASK": "16"}
     environment = os.environ | variables | {"PATH": f"{programs}:{os.environ['PATH']}"}
 
-    def start(work: str, script: Path = tmp_path / "launch" / "train.sbatch") -> subprocess.Popen:
+    def start(
+        work: str, script: Path = tmp_path / "launch" / "train.sbatch", signals: str = "to the task"
+    ) -> subprocess.Popen:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(["bash", script], cwd=tmp_path, env=environment | {"WORK": work}, **pipes)
+        return subprocess.Popen(
+            ["bash", script], cwd=tmp_path, env=environment | {"WORK": work, "SIGNALS": signals}, **pipes
+        )
 
     return start
 
@@ -162,8 +173,9 @@ def test_a_training_that_ends_by_itself_is_not_put_back(cluster, tmp_path, statu
         assert Path(words[-2 - len(flags)]).name == "run_pretraining.py"
 
 
-def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster, tmp_path):
-    job = cluster("long")
+@pytest.mark.parametrize("signals", ["to the task", "to all"])
+def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster, tmp_path, signals):
+    job = cluster("long", signals=signals)
     await_files(tmp_path, "working.*", 4)
     job.send_signal(signal.SIGUSR1)  # Slurm's --signal=B: signals the batch shell alone.
     output, _ = job.communicate(timeout=60)
