@@ -146,7 +146,8 @@ def run_one(
         for split, found in tagged.items():
             path = run.output_dir / f"{split}_predictions.txt"
             tagged_text.write_predictions(path, data.splits[split], found.tags)
-            tagged_text.write_probabilities(path.with_suffix(".jsonl"), data.splits[split], *found, data.label_names)
+            places = path.with_suffix(".jsonl"), data.splits[split]
+            tagged_text.write_probabilities(*places, found.tags, found.probabilities, data.label_names)
             if data.splits[split].facts.get("raw_text"):
                 write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)
