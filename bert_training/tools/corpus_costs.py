@@ -79,7 +79,12 @@ class Rates:
 
 # What printed English is like, with Google's vocabulary. The built-in corpus, of documentation, has shorter sentences
 # and more pieces a word.
-ENGLISH: dict[str, Any] = {"bytes_per_word": 6.0, "tokens_per_word": 1.3, "tokens_per_sentence": 25.0, "sentences_per_document": 20.0}
+ENGLISH: dict[str, Any] = {
+    "bytes_per_word": 6.0,
+    "tokens_per_word": 1.3,
+    "tokens_per_sentence": 25.0,
+    "sentences_per_document": 20.0,
+}
 
 
 @dataclass(frozen=True)
