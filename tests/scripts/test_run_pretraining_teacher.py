@@ -17,6 +17,7 @@ from tests.helpers.finished_folders import findings_of
 from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
 from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
+from tests.helpers.torchrun import torchrun
 from tokenization import build_tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -111,6 +112,22 @@ def test_every_way_of_training_has_a_teacher(tmp_path, start, shape, more):
     logged = start(tmp_path / "run", "--config_name", shape, *more)
     assert all(event["teacher_loss"] > 0 for event in logged)
     assert ("hidden_loss" in logged[0]) == ("words only" not in more and "--teacher_hidden_weight" not in more)
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_same_steps_as_one(tmp_path, text_file, teacher, pretrained):
+    """Rows differ in length and in their number of masks, so that a mean over means would be another loss."""
+    losses = {}
+    for processes in (1, 2):
+        folder, size = tmp_path / str(processes), 8 // processes
+        flags = ["--train_file", text_file, "--max_train_documents", 16, "--validation_split", 0.3, "--max_steps", 3]
+        flags += ["--teacher", teacher, "--model_name_or_path", pretrained, "--max_seq_length", 24, "--eval_steps", 0]
+        flags += ["--per_device_train_batch_size", size, "--learning_rate", 1e-3, "--logging_steps", 1]
+        flags += ["--peak_tflops", 1, "--output_dir", folder, "--short_seq_prob", 0.5]
+        torchrun("run_pretraining.py", flags, processes)
+        names = ("loss", "mlm_loss", "teacher_loss", "hidden_loss", "nsp_loss")
+        losses[processes] = [event[name] for event in events(folder, "train") for name in names]
+    assert losses[1] == pytest.approx(losses[2], abs=1e-5)
 
 
 def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape, teacher, vocab, capsys):
