@@ -12,13 +12,16 @@ pip install ".[train,serve]"
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import ipaddress
 import os
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import transformers
 
@@ -28,6 +31,7 @@ from bert_training.flags.parsing import command_parser
 from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 from tokenization.errors import UserError
 
+ENDS = (signal.SIGTERM, signal.SIGINT)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 256
 
@@ -39,6 +43,11 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError('the service needs FastAPI and uvicorn; run pip install ".[train,serve]"')
     transformers.utils.logging.disable_progress_bar()
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # of the workers, which import the library anew
+    with on_signals(leave):
+        _open_and_serve(args)
+
+
+def _open_and_serve(args: argparse.Namespace) -> None:
     local = _is_local(args.host)
     opened = open_folder(args.folder, args.backend, args.dtype)
     with _listening(args.host, args.port) as listener:
@@ -54,6 +63,22 @@ def main(argv: list[str] | None = None) -> None:
             print(line, file=sys.stderr)
         del opened  # every worker opens its own
         _serve(args, listener, LOCAL if local else None)
+
+
+@contextlib.contextmanager
+def on_signals(handler: Callable[..., None]) -> Iterator[None]:
+    """SIGTERM and Ctrl-C call this for a while."""
+    earlier = {number: signal.signal(number, handler) for number in ENDS}
+    try:
+        yield
+    finally:
+        for number, before in earlier.items():
+            signal.signal(number, before)
+
+
+def leave(*_: Any) -> None:
+    """What a signal does before anything is served: there is nothing to finish."""
+    raise SystemExit(0)
 
 
 def _notes(args: argparse.Namespace, opened: OpenedModel) -> Iterator[str]:

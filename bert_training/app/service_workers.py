@@ -6,7 +6,6 @@ signals nor the death of another. Here nothing waits for a worker.
 
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -17,6 +16,7 @@ from typing import Any
 
 import uvicorn
 
+from bert_training.app.serve import leave, on_signals
 from bert_training.app.service_log import Log, take_over
 from tokenization.errors import UserError
 
@@ -25,7 +25,6 @@ STUCK_SECONDS = 600.0  # without a sign of life; a worker imports torch first, o
 BEAT_SECONDS = 1.0
 LATE_SECONDS = 5.0  # beyond uvicorn's own bound on what has begun, after which a worker is killed
 SOON_SECONDS = 30.0  # a worker that ends so soon by itself cannot serve: so would the next one
-ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Workers:
@@ -40,18 +39,16 @@ class Workers:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raises ValueError if a worker cannot start."""
-        earlier = {number: signal.signal(number, self._end) for number in ENDS}
-        try:
-            self.workers = [_Worker(self.config, self.sockets) for _ in range(self.config.workers)]
-            while not self._ending:
-                time.sleep(LOOK_SECONDS)
-                for place, worker in enumerate(self.workers):
-                    if not self._ending and worker.is_lost():
-                        self._replace(place)
-        finally:
-            self._stop()
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+        with on_signals(self._end):
+            try:
+                self.workers = [_Worker(self.config, self.sockets) for _ in range(self.config.workers)]
+                while not self._ending:
+                    time.sleep(LOOK_SECONDS)
+                    for place, worker in enumerate(self.workers):
+                        if not self._ending and worker.is_lost():
+                            self._replace(place)
+            finally:
+                self._stop()
 
     def _end(self, *_: Any) -> None:
         self._ending = True
@@ -133,16 +130,7 @@ def serve_until_signal(server: uvicorn.Server, sockets: list[socket]) -> None:
     Uvicorn ends with the signal that stopped it. It finds a handler that does nothing here, so that the exit status is
     0, and that the process ends as Python does, with all that it has to clean up.
     """
-    earlier = {number: signal.signal(number, _leave) for number in ENDS}
-    try:
+    with on_signals(leave):
         server.config.load()  # uvicorn's own call would hear no signal until it is done
-        for number in ENDS:
-            signal.signal(number, lambda *_: None)
+    with on_signals(lambda *_: None):
         server.run(sockets)
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
-
-
-def _leave(*_: Any) -> None:
-    raise SystemExit(0)

@@ -12,6 +12,7 @@ A command that begins with the weights of such a model takes the stored values a
 the same script. A flag that is given wins, and a line of the output says what differs.
 """
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -76,13 +77,13 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
         raise UserError(f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field")
     if own.get("script") == script:
         found |= {name: own[name] for name in stored_names(cls) if name in own}
-    kinds = get_type_hints(cls)
+    kinds = _kinds(cls)
     for name, value in found.items():
         if problem := _problem(value, kinds[name]):
             raise UserError(
                 f"{place}: {FIELD}.{name} must be {problem}, got {str(value)[:60]!r}; correct it, or delete the field"
             )
-    longest = config.get("max_position_embeddings", BertConfig().max_position_embeddings)
+    longest = config.get("max_position_embeddings") or BertConfig().max_position_embeddings
     if found.get("max_seq_length", 1) > longest:
         raise UserError(
             f"{place}: the stored max_seq_length is {found['max_seq_length']}, over the {longest} positions of the "
@@ -102,7 +103,17 @@ def stored_length(config: PretrainedConfig) -> int | None:
 
 def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
     """The flags of a script that are stored with its models."""
+    return _stored_names(cls)
+
+
+@functools.cache  # every text that a finished model is asked about comes here
+def _stored_names(cls: Any) -> tuple[str, ...]:
     return tuple(name for name, found in natures(cls).items() if found & STORED)
+
+
+@functools.cache
+def _kinds(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _problem(value: object, kind: Any) -> str | None:

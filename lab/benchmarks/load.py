@@ -44,28 +44,30 @@ class Load:
     async def client(self) -> None:
         """Ask until nothing is left to ask."""
         reader = writer = None
-        for number in self.numbers:
-            place, began = number % len(self.messages), time.perf_counter()
-            while True:
-                try:
-                    if writer is None:
-                        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                    assert reader is not None
-                    writer.write(self.messages[place])
-                    status, body = await response(reader)
-                    break
-                except (OSError, asyncio.IncompleteReadError):
-                    if writer is not None:
-                        writer.close()
-                    reader = writer = None
-                    self.sent_again += 1
-                    await asyncio.sleep(AGAIN_SECONDS)
-            self.seconds.append(time.perf_counter() - began)
-            self.last = time.monotonic()
-            if body not in self.known[place]:
-                self._check(place, status, body)
-        if writer is not None:
-            writer.close()
+        try:
+            for number in self.numbers:
+                place, began = number % len(self.messages), time.perf_counter()
+                while True:
+                    try:
+                        if writer is None:
+                            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                        assert reader is not None
+                        writer.write(self.messages[place])
+                        status, body = await response(reader)
+                        break
+                    except (OSError, asyncio.IncompleteReadError):
+                        if writer is not None:
+                            writer.close()
+                        reader = writer = None
+                        self.sent_again += 1
+                        await asyncio.sleep(AGAIN_SECONDS)
+                self.seconds.append(time.perf_counter() - began)
+                self.last = time.monotonic()
+                if body not in self.known[place]:
+                    self._check(place, status, body)
+        finally:
+            if writer is not None:
+                writer.close()
 
     def _check(self, place: int, status: int, body: bytes) -> None:
         found = json.loads(body) if status == 200 else None
@@ -115,6 +117,9 @@ async def run(load: Load, clients: int) -> float:
         if not pending:
             break
         if time.monotonic() - load.last > PATIENCE_SECONDS:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             raise TimeoutError(f"no answer for {PATIENCE_SECONDS:g} seconds; {len(load.seconds):,} came before")
     for task in tasks:
         task.result()

@@ -104,21 +104,20 @@ def test_sigterm_ends_all_within_the_bound_and_prints_lines_of_json_alone(tmp_pa
     """No progress bars of the workers, and no warning about what they leave behind."""
     folder = save_model(tmp_path / "classes", pretrained, "BertForSequenceClassification")
     command = [sys.executable, "-m", "bert_training", "serve", str(folder), "--port", "0", "--workers", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        port = int(process.stdout.readline().split("/docs")[0].rpartition(":")[2])
-        if not while_they_start:
-            from tests.app.test_service import answered, until
-
-            until(lambda: answered(port), 120)
-        process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         said = threading.Thread(target=lambda: lines.extend(process.stderr))
-        lines: list[str] = []
         said.start()
-        assert process.wait(60) == 0 and time.monotonic() - began < 45
-        said.join()
-        assert all(json.loads(line)["event"] == "request" for line in lines), lines
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            port = int(process.stdout.readline().split("/docs")[0].rpartition(":")[2])
+            if not while_they_start:
+                from tests.app.test_service import answered, until
+
+                until(lambda: answered(port), 120)
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            assert process.wait(60) == 0 and time.monotonic() - began < 45
+        finally:
+            process.kill()
+            said.join()
+    assert all(json.loads(line)["event"] == "request" for line in lines), lines
