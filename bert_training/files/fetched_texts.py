@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bert_training.files.atomic import whole_file
+from bert_training.files.atomic import make_folder, whole_file
 from bert_training.files.disk_errors import OF_WRITING, DiskError
 from bert_training.files.locks import hold, release
 from bert_training.files.text_paths import LEFT_OUT, Entry, check_kinds, is_pattern
@@ -127,7 +127,7 @@ def _copy(system: "AbstractFileSystem", url: str, name: str, info: dict[str, Any
     target = folder / _plain_name(url, name)
     if target.is_file():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     lock = folder / ".lock"
     hold(lock, f"{target}: another process is fetching it", wait=True)
     try:

@@ -196,7 +196,7 @@ def _mark(draft: Path, mode: str, counts: tuple[int, int]) -> None:
     documents, lines = (np.memmap(draft / f"{name}.bits", np.uint8, "w+", shape=max(1, -(-count // 8)))
                         for name, count in zip(("documents", "lines"), counts))  # fmt: skip
     buckets = draft / "buckets"
-    buckets.mkdir()
+    (draft / "buckets").mkdir()
     if mode != "lines":
         for places in repeated_places(_documents(draft), counts[0], 2, buckets):
             _set(documents, places)

@@ -129,6 +129,10 @@ def test_the_corpus_and_its_records(pretrained, tmp_path):
     counts = {"documents": 81, "lines": 243, "documents_left_out": 17, "lines_left_out": 63, "mode": "both", "rules": 1}
     assert text.left_out() == corpora.train[0].manifest["deduplicated"] == counts
     assert boilerplate(plain.train[0], 10) > 0.2 > 0 == boilerplate(corpora.train[0], 10)
+    # A corpus is never taken for one with another value of the flag.
+    for value in ([], ["--deduplicate", "documents"]):
+        with pytest.raises(ValueError, match="holds a corpus made from other input"):
+            build(tmp_path / "on", pretrained, "--train_file", tmp_path / "texts", *value)
     # The sources of a mixture: what the first has, the second does not have again.
     flags = ["--train_file", tmp_path / "texts" / "a.txt", tmp_path / "texts" / "b.txt", "--mixture", 0.5, 0.5]
     text, corpora = build(tmp_path / "mixed", pretrained, *flags, "--deduplicate", "both")
