@@ -128,7 +128,8 @@ GIVEN_A_FOLDER = {
     "verify": ("run_squad", "{} --skip_evaluation"),
     "submission": ("run_glue", "zip {} --output {new}"),
 }
-NOT_GIVEN_A_FOLDER = {"builtin_data", "plan", "vocabulary", "corpus"} | {"export", "serve"}  # tested with copies of their own
+# The last two are tested with copies of their own.
+NOT_GIVEN_A_FOLDER = {"builtin_data", "plan", "vocabulary", "corpus", "export", "serve"}
 
 
 def test_every_command_is_among_those_that_are_tried():
