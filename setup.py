@@ -104,12 +104,9 @@ setup(
         # For examples/datatrove_corpus.py: datatrove, and what its steps for text need.
         "cluster": [
             "datatrove>=0.10.1,<1",
-            "fasteners>=0.19",
-            "nltk>=3.9",
             "orjson>=3.10",
             "regex>=2024.5",
             "spacy>=3.8,<4",
-            "tldextract>=5.1",
         ],
         "dev": [
             "build>=1.2",

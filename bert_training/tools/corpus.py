@@ -6,7 +6,7 @@ bert-repro corpus --train_file wiki.txt books/*.jsonl --tokenizer_name vocab --o
 
 Without --task, everything is done here. A task makes its shards (OUTPUT_DIR.shards) and joins nothing; when all of them
 have ended, in any order, --join verifies the shards and writes the corpus. A task or a join that is started again does
-only what is missing. Under Slurm, sbatch with the option array=0-63 numbers the tasks from 0:
+only what is missing. Under Slurm, `sbatch -a 0-63` numbers the tasks from 0:
 
     srun bert-repro corpus ... --tasks $SLURM_ARRAY_TASK_COUNT --task $SLURM_ARRAY_TASK_ID
 

@@ -109,7 +109,7 @@ def test_wrong_shards_are_named(text, tmp_path):
     shards[5].unlink()
     refused(r"1 of \d+ shards are missing \(5\)")
     damaged = bytearray(shards[6].read_bytes())
-    damaged[40] ^= 1
+    damaged[60] ^= 1  # in the ids
     shards[6].write_bytes(damaged)
     refused(r"shard-00006\.bin: expected a whole shard, got a damaged file; delete it")
     shards[7].write_bytes(shards[7].read_bytes()[:-1])
