@@ -77,7 +77,7 @@ def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path
     file = tmp_path / "foreign.txt"
     file.write_text("\n".join(FOREIGN), encoding="utf-8")
     own = text_of(DOCUMENTS, validation_file=[str(file)])
-    own.held_out_name = "foreign.txt"
+    own.held_out_name, own.held_out_files = "foreign.txt", [file]
     # The learnt vocabulary has free rows, so that a larger one would not help.
     with pytest.raises(ValueError, match=r"^foreign\.txt: expected .* lacks, add text like it to --train_file$"):
         check_beginning(own, tokenizer)
