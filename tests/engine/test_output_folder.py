@@ -102,7 +102,7 @@ def test_a_link_to_a_folder_is_a_folder(make_run, tmp_path):
     check_output_dir(run.args)
 
 
-@pytest.mark.parametrize(("script", "flag"), [("run_pretraining", "--train_file"), ("run_squad", "--validation_file")])
+@pytest.mark.parametrize(("script", "flag"), [("run_glue", "--train_file"), ("run_squad", "--validation_file")])
 def test_a_data_set_in_place_of_a_file_is_named(short_data, pretrained, tmp_path, script, flag):
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
