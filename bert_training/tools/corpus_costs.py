@@ -9,8 +9,8 @@ in a few seconds, on the built-in corpus, or that is given:
                  document, 8 a row of the vocabulary; memory does not grow with the text
     start        bytes of the corpus / rate of SHA-256, because every start of a training verifies the files; above
                  ``WHOLE_TOKENS``, also a plan of four samples of each section (``pretraining/sections.py``)
-    epoch        the balance of the labels, once a section, + tokens / rate of planning; memory: 33 bytes an instance and
-                 8 a sentence, of the whole text or, above ``WHOLE_TOKENS``, of two sections
+    epoch        the balance of the labels, once a section, + tokens / rate of planning; memory: 33 bytes an instance
+                 and 8 a sentence, of the whole text or, above ``WHOLE_TOKENS``, of two sections
     training     tokens * epochs / rate of the training, which must be given
 
 lab/benchmarks/corpus_scale.py compares these predictions with what really happens.
