@@ -9,8 +9,8 @@ in a few seconds, on the built-in corpus, or that is given:
                  document, 8 a row of the vocabulary; memory does not grow with the text
     start        bytes of the corpus / rate of SHA-256, because every start of a training verifies the files; above
                  ``WHOLE_TOKENS``, also a plan of four samples of each section (``pretraining/sections.py``)
-    epoch        tokens / rate of planning; memory: 33 bytes an instance and 8 a sentence, of the whole text or, above
-                 ``WHOLE_TOKENS``, of two sections
+    epoch        the balance of the labels, once a section, + tokens / rate of planning; memory: 33 bytes an instance
+                 and 8 a sentence, of the whole text or, above ``WHOLE_TOKENS``, of two sections
     training     tokens * epochs / rate of the training, which must be given
 
 lab/benchmarks/corpus_scale.py compares these predictions with what really happens.
@@ -33,7 +33,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.open_files import ALONE, EACH
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.sections import SECTION_TOKENS, WHOLE_TOKENS
-from bert_training.pretraining.segments import PLANNERS
+from bert_training.pretraining.segments import PLANNERS, EpochPlan
 from tokenization.bert_tokenizer import build_tokenizer
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import count_words, train_wordpiece
@@ -57,6 +57,7 @@ class Rates:
         building: words a second that become a corpus.
         hashing: bytes a second of SHA-256.
         planning: tokens a second that are planned and shuffled.
+        balancing: seconds that the balance of the labels takes before, for a text of any size.
         heaps: (K, B) of Heaps' law.
         bytes_per_word: of the text in UTF-8.
         tokens_per_word: pieces of the vocabulary.
@@ -69,6 +70,7 @@ class Rates:
     building: float
     hashing: float
     planning: float
+    balancing: float
     heaps: tuple[float, float]
     bytes_per_word: float
     tokens_per_word: float
@@ -146,7 +148,7 @@ def costs_of(
         corpus_seconds=words / (rates.building * cores),
         corpus_bytes=size,
         start_seconds=size / rates.hashing + samples / rates.planning,
-        epoch_seconds=tokens / rates.planning,
+        epoch_seconds=rates.balancing * sections + tokens / rates.planning,
         epoch_memory=round(in_memory * (PLAN_BYTES * instances + 8 * sentences)),
         training_seconds=tokens * epochs / training_rate if training_rate else None,
     )
@@ -175,12 +177,14 @@ def measured_rates(documents: Documents, planned_sentences: int = 1 << 20) -> Ra
         draft_block.write_bytes(bytes(1 << 26))
         hashing, _ = _timed(lambda: sha256(draft_block))
     made_up = _made_up_corpus(planned_sentences, round(tokens / sentences), max(2, round(sentences / count)))
-    planning, instances = _timed(lambda: _planned(made_up))
+    balancing, plan = _timed(lambda: PLANNERS["next_or_random"](made_up, 1, 10, LENGTH - 3, 0.1))
+    planning, instances = _timed(lambda: _shuffled(plan(0)))
     return Rates(
         counting=words / counting,
         building=words / building,
         hashing=(1 << 26) / hashing,
         planning=made_up.num_tokens / planning,
+        balancing=balancing,
         heaps=(distinct[1] / words**power, power),
         bytes_per_word=sum(len(line.encode()) + 1 for line in lines) / words,
         tokens_per_word=tokens / words,
@@ -221,8 +225,7 @@ def _made_up_corpus(sentences: int, tokens: int, in_document: int) -> Any:
     )
 
 
-def _planned(corpus: Any) -> int:
-    plan = PLANNERS["next_or_random"](corpus, 1, 10, LENGTH - 3, 0.1)(0)
+def _shuffled(plan: EpochPlan) -> int:
     np.argsort(np.random.default_rng(0).integers(0, 1 << 62, len(plan)), kind="stable")
     return len(plan)
 

@@ -56,7 +56,8 @@ def _word(rank: int) -> str:
 
 def documents(words: int, seed: int = 0) -> Iterator[list[str]]:
     """Documents of 1 to 39 sentences of 8 to 30 words, until there are so many words."""
-    draw, known = np.random.default_rng(seed), {}
+    draw = np.random.default_rng(seed)
+    known: dict[int, str] = {}
     while words > 0:
         counts = draw.integers(8, 31, SENTENCES)
         ranks = np.minimum(draw.zipf(1.15, int(counts.sum())), 26**7).tolist()

@@ -19,6 +19,7 @@ RATES = Rates(
     building=1e5,
     hashing=1e9,
     planning=5e7,
+    balancing=0.5,
     heaps=(10.0, 0.5),
     bytes_per_word=6.0,
     tokens_per_word=1.25,
@@ -36,7 +37,7 @@ def test_costs_by_hand():
     assert costs.corpus_bytes == 2 * 1_250_000_000 + 8 * (50_000_001 + 2_500_001 + 30522)
     assert (costs.vocabulary_seconds, costs.corpus_seconds) == (1000.0, 2500.0)
     assert costs.vocabulary_memory == round(200 * 10 * 1e9**0.5)
-    assert costs.start_seconds == costs.corpus_bytes / 1e9 and costs.epoch_seconds == 25.0
+    assert costs.start_seconds == costs.corpus_bytes / 1e9 and costs.epoch_seconds == 25.5
     assert costs.epoch_memory == 33 * 12_500_000 + 8 * 50_000_000
     assert costs.training_seconds == 2500.0
     assert costs_of(1e9, RATES, vocab_size=70_000).corpus_bytes > costs.corpus_bytes + 2 * costs.tokens
