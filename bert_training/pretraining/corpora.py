@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_for_the_user
+from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.pretraining import PretrainingArguments

@@ -90,7 +90,7 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypa
     check_same(whole, again)
 
     (again / "all_results.json").unlink()
-    with pytest.raises(ValueError, match=r"mixture 0.4:0.6 -> .* of the mixture 0.5:0.5\)"):
+    with pytest.raises(ValueError, match=r"mixture 0.4:0.6 -> .* of the mixture 0.5:0.5, with 1 process"):
         pretrain([*flags("again", phases="16:0.5:5x2@3:2,32:0.5:5x2@0.5:0.5"), "--resume_from_checkpoint", "auto"])
     with pytest.raises(ValueError, match=r"chosen by other flags \(mixture None -> \[1.0, 1.0\]\)"):
         pretrain([*flags("again", phases="16:0.5@3:2,32:0.5"), "--mixture", "1", "1", "--resume_from_checkpoint=auto"])

@@ -213,7 +213,7 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     class Reached(Exception):
         pass
 
-    def learn(lines, size, output_dir, do_lower_case, strip_accents, limit_alphabet):
+    def learn(lines, size, output_dir, do_lower_case, strip_accents, limit_alphabet, count):
         raise Reached(size, do_lower_case, strip_accents, len(list(lines)) > 100, limit_alphabet)
 
     def made(model, *settings):

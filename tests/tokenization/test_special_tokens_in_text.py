@@ -12,7 +12,7 @@ from transformers import BertTokenizer
 
 from bert_training.app import readings
 from bert_training.app.folder import OpenedModel
-from bert_training.app.readings import _row
+from bert_training.app.readings import row_of
 from bert_training.pretraining.build_corpus import build_corpus, encode_part
 from bert_training.tasks import feature_extraction, swag
 from bert_training.tasks.classification import glue, labelled_texts
@@ -79,7 +79,7 @@ def of_pretraining_in_two_processes(tokenizer, tmp_path):
 def of_page(tokenizer, tmp_path):
     model = BertForMaskedLM(small_config(vocab_size=len(tokenizer)))
     opened = OpenedModel(tmp_path, "x", model, tokenizer, abilities=())
-    row = _row(opened, f"old {MARKS}")["input_ids"]
+    row = row_of(opened, f"old {MARKS}")["input_ids"]
     assert row == [piece.id for piece in readings.pieces(opened, f"old {MARKS}").pieces]
     return row
 
