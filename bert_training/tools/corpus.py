@@ -78,7 +78,11 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", type=int, help="the number of this task, from 0")
     parser.add_argument("--join", action="store_true", help="join the shards that the tasks have made")
     parser.add_argument(
-        "--num_workers", "--num-workers", type=int, help="processes of this command; default: the cores it may use"
+        "--num_workers",
+        "--num-workers",
+        type=int,
+        default=usable_cores(),
+        help="processes of this command; default: the cores it may use",
     )
     args = parser.parse_args(argv)
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
@@ -92,7 +96,6 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
             f"--task {args.task}: the tasks of --tasks {args.tasks} are numbered from 0 to {args.tasks - 1} (in Slurm, "
             f"--array=0-{args.tasks - 1})"
         )
-    args.num_workers = args.num_workers if args.num_workers is not None else usable_cores()
     if args.num_workers < 1:
         parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
     return args
