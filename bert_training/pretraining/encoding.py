@@ -24,6 +24,8 @@ import tokenizers
 
 from bert_training.pretraining.sentences import split_sentences
 
+_BATCH = 1 << 20
+
 
 class Encoded(NamedTuple):
     """T tokens of S sentences, and the ends of D documents among them."""
@@ -54,10 +56,28 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
             ends.append(len(sentences))
         else:
             sentences.extend(split_sentences(line))
+    found = [_ids(backend, batch) for batch in _batches(sentences)]
+    tokens = np.concatenate([tokens for tokens, _ in found] or [np.zeros(0, np.int32)])
+    lengths = np.concatenate([lengths for _, lengths in found] or [np.zeros(0, np.int64)])
+    return Encoded(tokens, lengths, np.array(ends, np.int64), np.array(paragraphs, np.int64), len(lines) - len(ends))
+
+
+def _batches(sentences: list[str]) -> Iterator[list[str]]:
+    """The sentences in lists of about ``_BATCH`` characters, since what the library returns is large."""
+    start = characters = 0
+    for place, sentence in enumerate(sentences):
+        characters += len(sentence)
+        if characters >= _BATCH:
+            yield sentences[start : place + 1]
+            start, characters = place + 1, 0
+    if start < len(sentences):
+        yield sentences[start:]
+
+
+def _ids(backend: tokenizers.Tokenizer, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
     ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-    return Encoded(tokens, lengths, np.array(ends, np.int64), np.array(paragraphs, np.int64), len(lines) - len(ends))
+    return np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
 
 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:

@@ -95,8 +95,9 @@ def test_a_text_is_cleaned_by_datatrove_and_encoded_in_tasks(tokenizer_folder, t
         rows = [*documents[number * 4 : number * 4 + 6], documents[number * 4] + " one more", "too short"]
         (tmp_path / "text" / f"{number}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
     command = [sys.executable, example, tmp_path / "text", tokenizer_folder, tmp_path / "out"]
+    found = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     for start in range(2):
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True)
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": found}, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()[-3000:]
         assert (b"as all 4 tasks have already been completed" in done.stderr) == (start == 1)
     assert len(list((tmp_path / "out" / "logs" / "encode" / "completions").iterdir())) == 4

@@ -1,0 +1,91 @@
+"""bert_training/pretraining/prepared.py: a run takes a corpus that bert-repro corpus has prepared."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from transformers import AutoTokenizer
+
+from bert_training.flags.parsing import parse_arguments
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.corpora import build_corpora
+from bert_training.pretraining.text import Text
+from bert_training.tools.corpus import main
+from tests.helpers.small_corpora import data_bytes
+
+
+@pytest.fixture
+def corpora(tokenizer_folder, tmp_path):
+    """A function that builds the corpora of a run in a folder, with more flags."""
+    (tmp_path / "a.txt").write_text("the old house .\na new river .\n\n\n\na king .\nthe queen .\n" * 9)
+    (tmp_path / "b.txt").write_text("music in the night .\nthe king .\n\na letter .\n")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+
+    def build(name, *more):
+        flags = f"--output_dir {tmp_path / name} --train_file {tmp_path / 'a.txt'} --tokenizer_name {tokenizer_folder}"
+        flags += f" --validation_file {tmp_path / 'b.txt'}"
+        args = parse_arguments(PretrainingArguments, [*flags.split(), *map(str, more)])
+        run = SimpleNamespace(
+            args=args,
+            output_dir=tmp_path / name,
+            rank=0,
+            world_size=1,
+            only_main=lambda do: do(),
+            main_first=lambda do: do(),
+        )
+        return build_corpora(run, Text(args), tokenizer)
+
+    return build
+
+
+def prepare(tmp_path, tokenizer, file="a.txt"):
+    given = ["--train_file", tmp_path / file, "--tokenizer_name", tokenizer, "--output_dir", tmp_path / "prepared"]
+    main([*map(str, given), "--num_workers", "1"])
+    return tmp_path / "prepared"
+
+
+def test_a_prepared_corpus_is_that_of_the_run(corpora, tmp_path, tokenizer_folder):
+    own = corpora("own")
+    prepared = prepare(tmp_path, tokenizer_folder)
+    taken = corpora("taken", "--corpus_dir", prepared)
+    (one,), (other,) = own.train, taken.train
+    assert data_bytes(other.path) == data_bytes(one.path) == data_bytes(prepared)
+    assert other.fingerprint == one.fingerprint
+    assert other.manifest["sources"] == one.manifest["sources"]
+    assert (other.path / "tokens.bin").samefile(prepared / "tokens.bin")
+    shutil.rmtree(prepared)
+    assert corpora("taken").train[0].fingerprint == one.fingerprint  # a resumed run needs neither flag nor folder
+
+
+def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_path, tokenizer_folder):
+    prepared = prepare(tmp_path, tokenizer_folder, "b.txt")
+    with pytest.raises(ValueError, match=r"it was made from other text \(b\.txt\) than --train_file names"):
+        corpora("one", "--corpus_dir", prepared)
+    shutil.rmtree(prepared)
+    words = (tokenizer_folder / "vocab.txt").read_text().split("\n")
+    (tmp_path / "vocab.txt").write_text("\n".join([*filter(None, words), "##another"]) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    prepare(tmp_path, tmp_path / "vocab.txt")
+    with pytest.raises(ValueError, match="its token ids were made with another tokenizer"):
+        corpora("two", "--corpus_dir", prepared)
+    with pytest.raises(ValueError, match=r"none: not a finished corpus"):
+        corpora("three", "--corpus_dir", tmp_path / "none")
+    assert not list(tmp_path.glob("*/corpus/train*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--train_file a.txt --tokenizer_name v", "--corpus_dir needs --validation_file"),
+        ("--validation_file b.txt --tokenizer_name v", "--corpus_dir needs --train_file"),
+        ("--train_file a.txt --validation_file b.txt", "--corpus_dir needs --tokenizer_name"),
+        (
+            "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
+            "leave out --mixture and --max_train_documents",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_with_it_are_refused(flags, message, capsys):
+    with pytest.raises((SystemExit, ValueError)) as refusal:
+        parse_arguments(PretrainingArguments, ["--output_dir", "x", "--corpus_dir", "c", *flags.split()])
+    assert message in capsys.readouterr().err + str(refusal.value)
