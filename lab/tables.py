@@ -525,8 +525,6 @@ def read(name: str) -> Any:
 
 def of_record(name: str) -> str:
     """The table of a record, and below it where it was measured: the record as a whole, or each of its parts."""
-    if not (FOLDER / f"{name}.json").is_file():
-        return "No record has been measured yet.\n"
     record = read(name)
     parts = [part for part in (record, *record.values()) if isinstance(part, dict) and "date" in part]
     facts = ([part.get(key, "") for part in parts] for key in ("date", "commit", "device"))
