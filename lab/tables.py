@@ -353,6 +353,35 @@ def students(record: dict) -> str:
     return markdown(head, rows, 2)
 
 
+EXPORTED = {"none": "ONNX, float32", "dynamic": "ONNX, 8 bits, dynamic", "static": "ONNX, 8 bits, static"}
+
+
+def exported(record: dict) -> str:
+    """The table of exported.json."""
+    rows = []
+    for row in record["results"]:
+        before = row["systems"]["torch"]
+        (score,) = before["scores"].values()
+        for kind, name in EXPORTED.items():
+            facts = row["systems"][kind]
+            (after,) = facts["scores"].values()
+            left = len(row["in_float"]) if kind == "static" else 0
+            rows.append(
+                [
+                    f"{row['task']}, {row['metric'].removeprefix('eval_')}",
+                    name + (f", {left} layers in float32" if left else ""),
+                    f"{before['ms_batch'] / facts['ms_batch']:.2f}",
+                    f"{before['ms_one'] / facts['ms_one']:.2f}",
+                    f"{score:.2f}",
+                    f"{after:.2f}",
+                    f"{100 * after / score:.2f}",
+                    f"{facts['bytes'] / before['bytes']:.2f}",
+                ]
+            )
+    head = ("model", "file", "times torch, 32 texts", "one text", "torch's score", "score", "kept, %", "of the bytes")
+    return markdown(head, rows, 2)
+
+
 def beginnings(record: dict) -> str:
     """The table of beginnings.json."""
     steps = ("0", "25", "50", "100", "200")
@@ -493,6 +522,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "controls": controls,
     "two_types": two_types,
     "beginnings": beginnings,
+    "exported": exported,
     "domain": domain,
     "epoch_plan": epoch_plan,
     "corpus_scale": corpus_scale,
