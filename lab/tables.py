@@ -441,6 +441,14 @@ def epoch_plan(record: dict) -> str:
     return markdown([*head, f"peak memory, GB (aim: under {aims['bytes'] / 1e9:g})"], rows)
 
 
+def corpus_speed(record: dict) -> str:
+    """The table of corpus_speed.json."""
+    rows = [(what, f"{seconds:.1f}") for what, seconds in record["seconds"].items()]
+    table = markdown((f"{record['text']['words']:,} words", "seconds, median"), rows)
+    ratios = [(what, f"{ratio:.2f}") for what, ratio in record["ratios"].items()]
+    return table + "\n" + markdown(("ratio", "times as fast"), ratios)
+
+
 def corpus_scale(record: dict) -> str:
     """The table of corpus_scale.json."""
     rows = []
@@ -526,6 +534,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "domain": domain,
     "epoch_plan": epoch_plan,
     "corpus_scale": corpus_scale,
+    "corpus_speed": corpus_speed,
     "students": students,
     "service": service,
     "inference": inference,
