@@ -21,6 +21,7 @@ def modules(code):
     return set(found.stdout.split())
 
 
+@pytest.mark.slow
 def test_ask_and_serve_import_nothing_of_the_training():
     found = modules(f"import bert_training.tools.ask, bert_training.tools.ask_labels\n{SERVE}")
     assert "bert_training.app.service_batches" in found and "torch" in found
