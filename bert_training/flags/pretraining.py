@@ -353,6 +353,11 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
                 )
         if is_mixed(vars(self)) or self.max_train_documents is not None:
             raise UserError("--corpus_dir is one text as a whole; leave out --mixture and --max_train_documents")
+        if self.deduplicate:
+            raise UserError(
+                "--corpus_dir has the text as it was prepared, with what occurs again; leave out --deduplicate, or "
+                "leave out --corpus_dir, so that the run encodes what is left"
+            )
 
     def _check_student(self) -> None:
         """Check the flags of a teacher."""

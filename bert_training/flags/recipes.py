@@ -69,8 +69,9 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
         sizes: the published sizes, as in ``CONFIG_SIZES``: name -> (layers, hidden size).
     """
     recipe = given.get("recipe", "paper")
+    weights = given.get("model_name_or_path") or (given.get("keep_layers") and given.get("teacher"))
     if recipe == "adapt":
-        defaults = ADAPT | {"learning_rate": adapt_rate(width_of(given.get("model_name_or_path")))}
+        defaults = ADAPT | {"learning_rate": adapt_rate(width_of(weights or None))}
         if not objective_of({**ADAPT, **given}).masks:
             del defaults["whole_word_mask"]
         return defaults
@@ -79,7 +80,7 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     defaults = dict(FAST)
     if phases := short_to_long(given.get("max_seq_length", 128), given.get("max_steps", -1)):
         defaults["phases"] = phases
-    if not given.get("model_name_or_path"):
+    if not weights:
         defaults |= _for_new_weights(given.get("config_name") or "mini", sizes)
         if is_mixed(given):
             del defaults["initial_weights"]  # which are counted in one text

@@ -109,7 +109,7 @@ def usable_cores() -> int:
 
 def _one_task(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path, args: argparse.Namespace) -> None:
     if is_occupied(target):
-        _check_finished(plan, tokenizer, target)
+        _check_finished(plan, tokenizer, target, args.text_column)
         print(f"{target} is finished already")
         return
     with explained(plan.folder, CONTINUES):
@@ -126,19 +126,26 @@ def _one_task(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path,
 
 def _join_only(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path, text_column: str) -> None:
     busy = f"{target}: another process is building this corpus; wait until it is done"
+    if is_occupied(target):
+        build_corpus(plan.files, tokenizer, target, text_column=text_column)  # compares it with the files, and no more
     with explained(target, CONTINUES), held(lock_of(target), busy):
-        if is_occupied(target):
-            _check_finished(plan, tokenizer, target)
-        else:
+        if not is_occupied(target):
             described = plan.sources()
             key = key_of(described, tokenizer, text_column)
             join(plan, Opened(iter(()), plan.files, described, key, UnchangedFiles([])), tokenizer, target)
     remove_shards(plan.folder)
 
 
-def _check_finished(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path) -> None:
-    """Raise ValueError unless ``target`` is a corpus of files with these names and sizes, and of this tokenizer."""
+def _check_finished(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path, text_column: str) -> None:
+    """Raise ValueError unless ``target`` is a corpus of files with these names and sizes, and of this tokenizer.
+
+    What is in the files is not compared, since each of many tasks would have to read all of them.
+    """
     manifest = Corpus.open(target, tokenizer, verify=False).manifest
+    if (column := manifest["key"].get("text_column", "text")) != text_column:
+        raise UserError(
+            f"{target}: holds a corpus of the column `{column}`, not `{text_column}`; choose another folder"
+        )
     found = [(source["name"], source.get("bytes")) for source in manifest["sources"]]
     if found != [(path.name, path.stat().st_size) for path in plan.files]:
         raise UserError(

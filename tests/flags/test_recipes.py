@@ -141,6 +141,15 @@ def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
         assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(12, 768) == 1e-4
 
 
+def test_layers_of_a_teacher_are_weights_that_are_trained_further(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 256}))
+    given = {"recipe": "adapt", "max_steps": 10}
+    student = recipe_defaults(given | {"teacher": str(tmp_path), "keep_layers": [0, 2]}, CONFIG_SIZES)
+    assert student == recipe_defaults(given | {"model_name_or_path": str(tmp_path)}, CONFIG_SIZES)
+    fast = recipe_defaults({"recipe": "fast", "teacher": str(tmp_path), "keep_layers": [0]}, CONFIG_SIZES)
+    assert not {"learning_rate", "initial_weights", "initializer_range"} & fast.keys()
+
+
 def test_weights_that_are_trained_further_keep_the_paper_s_rate():
     args = fast("--model_name_or_path", "m")
     assert (args.learning_rate, args.initializer_range, args.initial_weights) == (1e-4, None, "random")

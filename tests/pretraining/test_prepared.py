@@ -83,6 +83,10 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
             "leave out --mixture and --max_train_documents",
         ),
+        (
+            "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
+            "leave out --deduplicate, or leave out --corpus_dir",
+        ),
     ],
 )
 def test_flags_that_do_not_go_with_it_are_refused(flags, message, capsys):

@@ -208,9 +208,24 @@ def test_a_task_that_is_started_twice_at_once_is_refused(text, tmp_path, monkeyp
 def test_a_finished_corpus_of_other_files_is_refused(text, tmp_path):
     shutil.copytree(text / "whole", tmp_path / "c")
     less = [flag for flag in flags(text) if not flag.endswith("a.txt")]
-    for more in (["--tasks", "3", "--task", "0"], ["--join"]):
-        with pytest.raises(ValueError, match="holds a corpus of other files"):
+    for more, message in ((["--tasks", "3", "--task", "0"], "of other files"), (["--join"], "made from other input")):
+        with pytest.raises(ValueError, match=f"holds a corpus {message}"):
             main([*less, "--output_dir", str(tmp_path / "c"), *more])
+
+
+def test_a_join_compares_a_finished_corpus_with_the_files(text, tmp_path):
+    """With names and sizes that are the same, only their content and the flags differ."""
+    copy = Path(shutil.copytree(text, tmp_path / "text"))
+    join(copy, copy / "whole")
+    (path,) = (path for path in (copy / "text").iterdir() if path.name == "a.txt")
+    path.write_bytes(path.read_bytes().replace(b"a", b"b"))
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
+        join(copy, copy / "whole")
+    more = ["--output_dir", str(text / "whole"), "--text_column", "body"]
+    with pytest.raises(ValueError, match=r"differs in: .*text_column"):
+        main([*flags(text), *more, "--join"])
+    with pytest.raises(ValueError, match="holds a corpus of the column `text`, not `body`"):
+        main([*flags(text), *more, "--tasks", "2", "--task", "0"])
 
 
 def test_errors_name_the_line_of_the_whole_file(text, tmp_path):
