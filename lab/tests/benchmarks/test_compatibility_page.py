@@ -81,7 +81,7 @@ def test_the_extra_is_what_the_tests_need():
         for path in (*FILES, ROOT / "lab" / "tests" / "test_library_examples.py")
         for name in re.findall(r"needed\(\"([\w.]+)\"\)", path.read_text(encoding="utf-8"))
     }
-    assert needed == extra()
+    assert needed - {"datatrove"} == extra()  # that one is in the extra cluster
 
 
 def test_a_missing_package_is_an_error_if_it_is_demanded(monkeypatch):
