@@ -6,7 +6,6 @@ a file whose activations are quantised anew for every batch gives a text other d
 """
 
 import importlib.util
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,18 @@ import torch
 from transformers import PretrainedConfig
 from transformers.utils import ModelOutput
 
+from bert_training.tools.exported import OPENVINO as OPENVINO_FILES
+from bert_training.tools.exported import SMALL, WHOLE
+from bert_training.tools.onnx_files import INPUTS
 from tokenization.errors import UserError
 
 TORCH, ONNX, OPENVINO = "torch", "onnx", "openvino"
 # Of each backend: the package, and its files in the order in which they are taken.
 FILES = {
-    ONNX: ("onnxruntime", ("onnx/model_quantized.onnx", "onnx/model.onnx", "model.onnx")),
-    OPENVINO: (
-        "openvino",
-        (
-            "openvino/openvino_model_quantized.xml",
-            "openvino/openvino_model_qint8_quantized.xml",
-            "openvino/openvino_model.xml",
-            "openvino_model.xml",
-        ),
-    ),
+    ONNX: ("onnxruntime", (SMALL, WHOLE, "model.onnx")),
+    OPENVINO: ("openvino", (*OPENVINO_FILES[::-1], "openvino_model.xml")),
 }
 BACKENDS = (TORCH, *FILES)
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 HIDDEN = "last_hidden_state"
 # The outputs that a head needs; those that are not named here need logits.
 NEEDED = {
@@ -118,21 +111,8 @@ def _onnx(path: Path) -> tuple[set[str], Compute]:
 
 
 def _openvino(path: Path) -> tuple[set[str], Compute]:
-    import openvino
+    from bert_training.tools.openvino_files import OpenVinoFile
 
-    # Threads of the service call it side by side, each with as many threads as torch has there.
-    options = {"INFERENCE_NUM_THREADS": str(torch.get_num_threads()), "PERFORMANCE_HINT": "LATENCY"}
-    if torch.get_num_threads() == 1:
-        options = {"PERFORMANCE_HINT": "THROUGHPUT"}
-    model = openvino.Core().compile_model(str(path), "CPU", options)
-    names = [output.any_name for output in model.outputs]
-    inputs = {value.any_name for value in model.inputs}
-    own = threading.local()
-
-    def compute(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if not hasattr(own, "request"):
-            own.request = model.create_infer_request()
-        own.request.infer({name: batch[name] for name in INPUTS if name in inputs})
-        return {name: np.array(own.request.get_tensor(name).data) for name in names}
-
-    return set(names), compute
+    # With one thread of torch for each batch, the threads of the service call it side by side.
+    file = OpenVinoFile(path, side_by_side=torch.get_num_threads() == 1)
+    return set(file.outputs), file

@@ -115,7 +115,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "elsewhere; more is faster, and changes probabilities by less than 0.00001.",
     )
     parser.add_argument(
-        "--max_wait_ms", type=float, default=5.0, help="The longest that a text waits for others of its batch."
+        "--max_wait_ms",
+        type=float,
+        default=5.0,
+        help="With --batch_size above 1, the longest that questions, tagged texts and texts in windows wait for "
+        "others.",
     )
     parser.add_argument(
         "--max_queue", type=int, default=256, help="Texts that may wait; a request beyond them gets status 503."

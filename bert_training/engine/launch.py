@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
-from transformers.utils import is_torch_xla_available, logging
+from transformers.utils import logging
 
 from bert_training.engine.finished import is_finished
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
-from bert_training.engine.precision import Settled, is_asked_for, settle
+from bert_training.engine.precision import Settled, is_asked_for, no_device, settle
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
@@ -135,11 +135,6 @@ def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled 
     keep_few_primitives("bf16")  # oneDNN makes the first ones for the products that are timed
     # An Accelerator takes these processes over.
     return settle(args, PartialState(cpu=no_device(), timeout=PATIENCE), folders)
-
-
-def no_device() -> bool:
-    """Whether there are CPUs only. Accelerate must be told, or it starts several runs of one process each."""
-    return not (torch.accelerator.is_available() or is_torch_xla_available())
 
 
 def keep_few_primitives(mixed_precision: str) -> None:

@@ -1,9 +1,8 @@
 """``--mixed_precision auto``: bfloat16 where the machine computes with it, float32 elsewhere.
 
 On a CPU it is the default of fine-tuning and of ``--recipe fast``, where neither a flag nor a launcher names a type.
-The same runs in both types end with the same losses and scores (lab/records/two_types.json). The main process decides
-for all. A run that goes on keeps the type that it began with, on another machine too: a training that changed it
-halfway could not be repeated.
+lab/records/two_types.json compares losses of both types. The main process decides for all. A run that goes on keeps
+the type that it began with, on another machine too: a training that changed it halfway could not be repeated.
 """
 
 import contextlib
@@ -32,11 +31,8 @@ FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more
 NARROWEST = 128  # the hidden size of BERT-Tiny; a narrower network has too little to multiply for a clear difference
 TOKENS = 512  # rows of the layer that is timed
 LEAST_TURNS, SECONDS = 3, 0.05  # of timing
-FEW, FEW_TURNS, HOPELESS = (
-    32,
-    2,
-    0.3,
-)  # a first try with few rows; it ends the timing if bfloat16 is no faster than that
+# Rows and turns of a first try, which ends the timing if bfloat16 is no faster than that.
+FEW, FEW_TURNS, HOPELESS = 32, 2, 0.3
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,12 @@ def is_asked_for(args: SharedArguments) -> bool:
     """Whether the run leaves the type to the machine: by its flag, or by default, which is for CPUs alone."""
     if args.mixed_precision or LAUNCHER in os.environ:
         return args.mixed_precision == AUTO
-    return args.leaves_type_to_cpu and not torch.accelerator.is_available() and not is_torch_xla_available()
+    return args.leaves_type_to_cpu and no_device()
+
+
+def no_device() -> bool:
+    """Whether there are CPUs only. Accelerate must be told, or it starts several runs of one process each."""
+    return not (torch.accelerator.is_available() or is_torch_xla_available())
 
 
 def settle(args: SharedArguments, state: PartialState, folders: Sequence[str]) -> Settled:

@@ -44,6 +44,6 @@ def check_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
     """Assert that an optimiser has exactly the parameters that a network trains, each of them once."""
     trained = {id(weight): name for name, weight in model.named_parameters() if weight.requires_grad}
     held = [id(weight) for group in optimizer.param_groups for weight in group["params"]]
-    missing = [name for number, name in trained.items() if number not in {*held}]
+    missing = [trained[number] for number in trained.keys() - {*held}]
     assert not missing, f"the optimiser does not have {', '.join(missing[:3])}"
     assert len(held) == len(trained), f"the optimiser has {len(held)} parameters, the network trains {len(trained)}"

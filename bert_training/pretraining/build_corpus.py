@@ -146,16 +146,15 @@ def encode_part(
     world_size: int,
     num_workers: int = 1,
     *,
-    fingerprint: str | None = None,
-    unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
     side: Side = Side(),
     shard_bytes: int | None = None,
+    **unused: Any,
 ) -> None:
     """Make the shards of process ``rank`` of ``world_size``, which ``build_corpus`` then finds and joins.
 
-    The other arguments and the errors are those of ``build_corpus``. Nothing is done if the corpus already exists, or
-    if ``source`` is no list of files.
+    It takes all arguments of ``build_corpus``; the errors are the same. Nothing is done if the corpus already exists,
+    or if ``source`` is no list of files.
     """
     if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, shard_bytes):
         plan.make(num_workers, rank, world_size)

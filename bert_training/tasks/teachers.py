@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
-from accelerate.utils import broadcast_object_list
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
+from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE

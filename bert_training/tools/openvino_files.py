@@ -5,6 +5,7 @@ openvino and nncf (the extra ``openvino``) are imported by those functions alone
 
 import importlib.metadata
 import importlib.util
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,24 +62,32 @@ def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch]) ->
 
 
 class OpenVinoFile:
-    """A file that is ready to compute, on the CPU, in float32 where it is not quantised, as many threads as torch."""
+    """A file that is ready to compute, on the CPU, in float32 where it is not quantised. Several threads may call it.
 
-    def __init__(self, path: Path):
+    Args:
+        path: the .xml.
+        side_by_side: each of several threads computes on a core of its own; otherwise one call has torch's threads.
+    """
+
+    def __init__(self, path: Path, side_by_side: bool = False):
         import openvino
 
-        # Without the second one, OpenVINO computes in bfloat16 where the processor has it.
-        settings: dict[str, Any] = {
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
-        compiled = openvino.Core().compile_model(path, "CPU", settings)
-        self.request = compiled.create_infer_request()
-        self.outputs = [one.get_any_name() for one in compiled.outputs]
+        # Without this, OpenVINO computes in bfloat16 where the processor has it.
+        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+        if side_by_side:
+            settings["PERFORMANCE_HINT"] = "THROUGHPUT"
+        else:
+            settings["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
+        self._compiled = openvino.Core().compile_model(path, "CPU", settings)
+        self._own = threading.local()  # a request computes for one thread at a time
+        self.outputs = [one.get_any_name() for one in self._compiled.outputs]
 
     def __call__(self, batch: Batch) -> Batch:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
         return in_parts(self._whole, batch)
 
     def _whole(self, batch: Batch) -> Batch:
-        found = self.request.infer({name: batch[name] for name in INPUTS})
+        if not hasattr(self._own, "request"):
+            self._own.request = self._compiled.create_infer_request()
+        found = self._own.request.infer({name: batch[name] for name in INPUTS})
         return {name: found[number].copy() for number, name in enumerate(self.outputs)}

@@ -1,6 +1,9 @@
 """Networks of exported folders: they answer as torch does, and what cannot be served is refused with a sentence."""
 
+import copy
+import dataclasses
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,7 +12,8 @@ import torch
 from bert_training.app import exported, readings
 from bert_training.app.exported import FILES, ONNX, OPENVINO
 from bert_training.app.folder import open_folder
-from bert_training.networks.number_types import BFLOAT16, DTYPES
+from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
+from bert_training.tools.exported import OPENVINO as OPENVINO_FILES
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
 
@@ -115,3 +119,30 @@ def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
     found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
     assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
     assert readings.vector(rounded, TEXT).dtype == np.float32
+
+
+def test_a_file_of_openvino_is_served_to_several_threads(folder):
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnxscript")
+    from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, write_onnx
+    from bert_training.tools.openvino_files import write_openvino
+
+    opened = open_folder(str(folder))
+    expected = readings.verdict(opened, TEXT).shares
+    (folder / "openvino").mkdir()
+    example = {name: np.ones((2, 5), dtype=np.int64) for name in INPUTS}
+    write_onnx(opened.model, ["logits"], example, folder / "model.onnx", FIRST_OPSET)
+    write_openvino(folder / "model.onnx", folder / OPENVINO_FILES[0])
+    served = open_folder(str(folder), OPENVINO)
+    with ThreadPoolExecutor(4) as threads:  # each with a tokenizer of its own, as in the service
+        own = [dataclasses.replace(served, tokenizer=copy.deepcopy(served.tokenizer)) for _ in range(16)]
+        found = list(threads.map(lambda one: readings.verdict(one, TEXT).shares, own))
+    assert np.allclose(found, expected, atol=1e-5)
+
+
+def test_nothing_is_said_of_processors_that_torch_does_not_know(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    for machine, warnings in (("aarch64", 0), ("x86_64", 1)):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert len(warning_of(BFLOAT16)) == warnings
