@@ -123,7 +123,7 @@ def run_one(
     data: labelled_texts.ClassificationData,
     metric: str,
     features: dict[str, Features],
-    teacher: Teacher | None,
+    teacher: Teacher | None = None,
     tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""

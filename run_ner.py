@@ -118,7 +118,7 @@ def run_one(
     metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
-    teacher: Teacher | None,
+    teacher: Teacher | None = None,
     tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""

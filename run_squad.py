@@ -96,7 +96,7 @@ def run_one(
     config: BertConfig,
     data: SquadData,
     metric: str,
-    teacher: Teacher | None,
+    teacher: Teacher | None = None,
     tune: Tune = fine_tune,
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""

@@ -39,9 +39,8 @@ def test_the_draw_is_that_of_the_whole_document(monkeypatch, in_memory):
 
 @pytest.mark.slow
 def test_the_memory_does_not_grow_with_a_document(tmp_path, monkeypatch, pretrained):
-    """A document of 8 MB, of which the lines would need twice as much: reading, checking, drawing and building."""
+    """A document of 8 MB, of which the lines would need twice as much: reading, checking and drawing."""
     monkeypatch.setattr(held_out, "_IN_MEMORY", 1 << 19)
-    monkeypatch.setattr("bert_training.pretraining.build_corpus._CHUNK_CHARACTERS", 1 << 14)
     path, line = tmp_path / "a.txt", "the old house a new river music in the night the king"
     path.write_text("the old house . a new river .\n\na letter . the king .\n\n" + f"{line}\n" * 150_000)
     flags = f"--output_dir x --train_file {path} --validation_split 0.5"
