@@ -446,7 +446,12 @@ def corpus_speed(record: dict) -> str:
     rows = [(what, f"{seconds:.1f}") for what, seconds in record["seconds"].items()]
     table = markdown((f"{record['text']['words']:,} words", "seconds, median"), rows)
     ratios = [(what, f"{ratio:.2f}") for what, ratio in record["ratios"].items()]
-    return table + "\n" + markdown(("ratio", "times as fast"), ratios)
+    table += "\n" + markdown(("ratio", "times as fast"), ratios)
+    if memory := record.get("memory"):
+        size, peak = f"{memory['document_bytes'] / 1e6:,.0f} MB", f"{memory['peak_bytes'] / 1e6:,.0f}"
+        head = ("one document of", "peak memory of the main process, MB (aim: under 600)")
+        table += "\n" + markdown(head, [(size, peak)])
+    return table
 
 
 def corpus_scale(record: dict) -> str:

@@ -116,14 +116,25 @@ def train_wordpiece(
     return pieces
 
 
+def counting_rules(
+    do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+) -> tuple[bool, bool | None, bool]:
+    """The arguments that ``train_wordpiece`` gives to ``count``, for its own arguments of these names.
+
+    Whether accents are stripped is decided by the words, so they are counted with their accents until then.
+    """
+    undecided = do_lower_case and strip_accents is None
+    return do_lower_case, False if undecided else strip_accents, tokenize_chinese_chars
+
+
 def _words_and_accents(
     count: CountsWords, do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
 ) -> tuple[Counter[str], bool | None]:
     """(the words of the texts, whether accents are stripped: None means the value of ``do_lower_case``)."""
+    words = count(*counting_rules(do_lower_case, strip_accents, tokenize_chinese_chars))
     if not do_lower_case:
-        return count(False, strip_accents, tokenize_chinese_chars), strip_accents
+        return words, strip_accents
     undecided = strip_accents is None
-    words = count(True, strip_accents or False, tokenize_chinese_chars)
     if (share := _share(words, [word for word in words if "ı" in word])) >= NEGLIGIBLE:
         logger.warning(
             "%.1f%% of the words have the letter ı, but lower-casing turns I into i, never into ı as in Turkish; "

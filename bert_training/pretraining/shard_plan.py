@@ -11,18 +11,16 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import make_folder, write_json
+from bert_training.files.atomic import make_folder
 from bert_training.files.disk_errors import explained
-from bert_training.files.json_files import read_object
 from bert_training.files.links import refuse_link
 from bert_training.pretraining.join import opened_shards
 from bert_training.pretraining.parallel_encoding import write_shards
 from bert_training.pretraining.ranges import is_packed, plan_shards
 from bert_training.pretraining.sentences import RULES
 from bert_training.pretraining.shards import AGAIN, FORMAT, Job, Shard
-from bert_training.pretraining.sources import agrees, facts_of, is_sealed
+from bert_training.pretraining.sources import check_read, read_sources, write_sources
 from tokenization.coverage import SAMPLE
-from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from tokenization.special_tokens import text_tokenizer
 
@@ -87,9 +85,7 @@ class ShardPlan:
 
     def write_sources(self, task: int, tasks: int) -> None:
         """Write what the join needs to know of every ``tasks``-th file, which is read to its end for that."""
-        make_folder(self.folder)
-        for number in range(task, len(self.files), tasks):
-            write_json(self._source(number), facts_of(self.files[number]))
+        write_sources(self.folder, self.files, task, tasks)
 
     def sources(self) -> list[dict[str, Any]]:
         """Name, bytes and SHA-256 of each file, as the tasks found them.
@@ -98,31 +94,10 @@ class ShardPlan:
             ValueError: the facts of a file are missing or damaged, or a shard was made from other bytes than these.
         """
         shards = opened_shards(self.jobs)
-        found = []
-        for number, path in enumerate(self.files):
-            where = self._source(number)
-            try:
-                facts = read_object(where)
-            except (OSError, ValueError):
-                facts = {}
-            if not is_sealed(facts):
-                raise UserError(
-                    f"{where}: missing or damaged, so that {path.name} has no SHA-256; file F of N tasks is read by "
-                    "task F modulo N: start this task again, or give the command without --join"
-                )
-            found.append(facts)
+        found = read_sources(self.folder, self.files)
         for job, shard in zip(self.jobs, shards, strict=True):
-            for span, read in zip(job.spans, shard.footer["sources"], strict=True):
-                if not agrees(found[span.number], read):
-                    raise UserError(
-                        f"{job.path}: {span.path} was changed between two tasks: this shard was made from other bytes "
-                        "than the SHA-256 of the file; start all tasks again when the file no longer changes (they "
-                        "keep what is right)"
-                    )
+            check_read(job.path, job.spans, shard.footer["sources"], found)
         return [{name: facts[name] for name in ("name", "bytes", "sha256")} for facts in found]
-
-    def _source(self, number: int) -> Path:
-        return self.folder / f"source-{number:05}.json"
 
     def notes(self) -> list[str]:
         """A sentence for each file that cannot be divided."""

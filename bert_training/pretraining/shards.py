@@ -300,7 +300,7 @@ def remove_shards(folder: Path) -> None:
     """Delete the shards in a folder and what belongs to them, and the folder if nothing else is in it."""
     if not folder.is_dir() or folder.is_symlink():
         return
-    for pattern in ("shard-*.bin", "source-*.json", "shard-*.tmp", "source-*.tmp", ".task-*.lock"):
+    for pattern in ("shard-*.bin", "shard-*.json", "source-*.json", "shard-*.tmp", "source-*.tmp", ".task-*.lock"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # something else is in it, or another process has deleted it

@@ -5,12 +5,16 @@ compared instead: those of the blocks that a shard was made from with those of t
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_training.files.atomic import make_folder, write_json
 from bert_training.files.compressed_files import open_regular
 from bert_training.files.hashing import digest
+from bert_training.files.json_files import read_object
+from bert_training.pretraining.ranges import Span
+from tokenization.errors import UserError
 
 BLOCK = 1 << 20
 _BYTES = 8  # of a checksum, which is to notice a mistake and no attack
@@ -44,12 +48,57 @@ def facts_of(path: str | Path) -> dict[str, Any]:
     return facts | {"seal": digest(facts)}
 
 
-def is_sealed(facts: dict[str, Any]) -> bool:
-    """Whether ``facts_of`` wrote these facts."""
-    return facts.get("seal") == digest({name: value for name, value in facts.items() if name != "seal"})
+def write_sources(folder: Path, files: Sequence[Path], task: int, tasks: int) -> None:
+    """Write what a join needs to know of every ``tasks``-th file, which is read to its end for that."""
+    make_folder(folder)
+    for number in range(task, len(files), tasks):
+        write_json(_place(folder, number), facts_of(files[number]))
 
 
-def agrees(facts: dict[str, Any], read: dict[str, Any]) -> bool:
+def read_sources(folder: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The facts of each file, as the tasks found them.
+
+    Raises:
+        ValueError: some are missing or damaged.
+    """
+    found = []
+    for number, path in enumerate(files):
+        where = _place(folder, number)
+        try:
+            facts = read_object(where)
+        except (OSError, ValueError):
+            facts = {}
+        if facts.get("seal") != digest({name: value for name, value in facts.items() if name != "seal"}):
+            raise UserError(
+                f"{where}: missing or damaged, so that {path.name} has no SHA-256; file F of N tasks is read by "
+                "task F modulo N: start this task again, or give the command without --join"
+            )
+        found.append(facts)
+    return found
+
+
+def check_read(shard: Path, spans: Sequence[Span], read: Iterable[dict[str, Any]], facts: list[dict[str, Any]]) -> None:
+    """Raise ValueError unless a shard was made from the files with these facts.
+
+    Args:
+        shard: its file.
+        spans: what it was made from.
+        read: for each of the spans, what ``checksums_of`` found.
+        facts: of all files of the text.
+    """
+    for span, found in zip(spans, read, strict=True):
+        if not _agrees(facts[span.number], found):
+            raise UserError(
+                f"{shard}: {span.path} was changed between two tasks: this shard was made from other bytes than the "
+                "SHA-256 of the file; start all tasks again when the file no longer changes (they keep what is right)"
+            )
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / f"source-{number:05}.json"
+
+
+def _agrees(facts: dict[str, Any], read: dict[str, Any]) -> bool:
     """Whether what ``checksums_of`` found is a part of the file with these facts."""
     width = 2 * _BYTES
     blocks = read["blocks"].items()

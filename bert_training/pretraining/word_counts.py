@@ -7,10 +7,11 @@ for any number of processes.
 import functools
 import queue
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import tokenizers
 from tqdm import tqdm
@@ -56,10 +57,13 @@ def count_words_of_files(
         ExitStack() as stack,
         tqdm(total=len(shards), unit=" parts", desc="counting words", disable=None if progress else True) as bar,
     ):
-        for counted, found in _counted(stack, shards, text_column, rules, num_workers):
-            words.update(counted)
-            for number, count in found:
-                paragraphs[number] += count
+        work = [
+            functools.partial(count_words_of_spans, spans=spans, column=text_column, rules=rules) for spans in shards
+        ]
+        for counted in results_in_order(stack, work, num_workers):
+            words.update(counted.words)
+            for number, found in counted.paragraphs:
+                paragraphs[number] += found
             bar.update()
     for number, count in paragraphs.items():
         if not count:
@@ -67,36 +71,44 @@ def count_words_of_files(
     return words
 
 
-Rules = tuple[bool, bool | None, bool]
-Counted = tuple[Counter[str], list[tuple[int, int]]]
+Rules = tuple[bool, bool | None, bool]  # do_lower_case, strip_accents, tokenize_chinese_chars
 
 
-def _counted(
-    stack: ExitStack, shards: list[list[Span]], column: str, rules: Rules, num_workers: int
-) -> Iterator[Counted]:
-    """The counts of each shard, in order; at most twice as many as there are workers wait in memory."""
-    if num_workers == 1 or len(shards) == 1:
-        for spans in shards:
-            yield count_words_of_spans(None, spans, column, rules)
+class Counted(NamedTuple):
+    """What a shard has."""
+
+    words: Counter[str]
+    paragraphs: list[tuple[int, int]]  # for each span, (number of its file, paragraphs)
+    extents: list[list[tuple[int, int]]]  # for each span, ``RangeReader.extents``
+
+
+def results_in_order(stack: ExitStack, work: Sequence[Callable[..., Any]], num_workers: int) -> Iterator[Any]:
+    """What each call returns, in order; at most twice as many results as there are workers wait in memory.
+
+    Args:
+        stack: at its end, the workers end.
+        work: what is called, as ``Worker.call`` does it.
+        num_workers: processes to start; with 1 this process does the work.
+    """
+    if num_workers == 1 or len(work) == 1:
+        for call in work:
+            yield call(None)
         return
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     threads = stack.enter_context(ThreadPoolExecutor(num_workers))
-    for _ in range(min(num_workers, len(shards))):
+    for _ in range(min(num_workers, len(work))):
         idle.put(stack.enter_context(Worker(None)))
 
-    def count(spans: list[Span]) -> Counted:
+    def done(call: Callable[..., Any]) -> Any:
         worker = idle.get()
         try:
-            counted: Counted = worker.call(
-                functools.partial(count_words_of_spans, spans=spans, column=column, rules=rules)
-            )
-            return counted
+            return worker.call(call)
         finally:
             idle.put(worker)
 
-    pending: list[Future[Counted]] = []
-    for spans in shards:
-        pending.append(threads.submit(count, spans))
+    pending: list[Future[Any]] = []
+    for call in work:
+        pending.append(threads.submit(done, call))
         if len(pending) == 2 * num_workers:
             yield pending.pop(0).result()
     for future in pending:
@@ -104,16 +116,18 @@ def _counted(
 
 
 def count_words_of_spans(_: tokenizers.Tokenizer | None, spans: Sequence[Span], column: str, rules: Rules) -> Counted:
-    """The words of a shard, and (number of the file, paragraphs) for each of its spans; what a worker calls."""
+    """The words of a shard; what a worker calls."""
     paragraphs: list[tuple[int, int]] = []
+    extents: list[list[tuple[int, int]]] = []
 
     def texts() -> Iterator[str]:
         for span in spans:
-            count = 0
-            for _, line in RangeReader(span, column):
+            count, reader = 0, RangeReader(span, column)
+            for _, line in reader:
                 if line is not None:
                     count += 1
                     yield line
             paragraphs.append((span.number, count))
+            extents.append(reader.extents)
 
-    return count_words(texts(), *rules), paragraphs
+    return Counted(count_words(texts(), *rules), paragraphs, extents)

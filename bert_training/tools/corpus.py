@@ -74,9 +74,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--text_column", "--text-column", default="text", help="field of the text in .jsonl and .parquet files"
     )
-    parser.add_argument("--tasks", type=int, help="the number of tasks that share the work")
-    parser.add_argument("--task", type=int, help="the number of this task, from 0")
-    parser.add_argument("--join", action="store_true", help="join the shards that the tasks have made")
+    add_task_flags(parser)
     parser.add_argument(
         "--num_workers",
         "--num-workers",
@@ -87,6 +85,21 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
+    check_task_flags(parser, args)
+    if args.num_workers < 1:
+        parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
+    return args
+
+
+def add_task_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that divide a work on text into tasks."""
+    parser.add_argument("--tasks", type=int, help="the number of tasks that share the work")
+    parser.add_argument("--task", type=int, help="the number of this task, from 0")
+    parser.add_argument("--join", action="store_true", help="join what the tasks have made")
+
+
+def check_task_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exit with an error of the parser if these flags contradict each other."""
     if args.join and (args.task is not None or args.tasks is not None):
         parser.error("--join belongs to no task; leave out --tasks and --task")
     if (args.task is None) != (args.tasks is None):
@@ -96,9 +109,6 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
             f"--task {args.task}: the tasks of --tasks {args.tasks} are numbered from 0 to {args.tasks - 1} (in Slurm, "
             f"--array=0-{args.tasks - 1})"
         )
-    if args.num_workers < 1:
-        parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
-    return args
 
 
 def usable_cores() -> int:

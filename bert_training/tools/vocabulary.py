@@ -5,8 +5,15 @@ bert-repro vocabulary --extend MODEL --extend_vocab 2000 --train_file domain.txt
 bert-repro vocabulary --extend MODEL --extend_vocab words.txt --output_dir extended
 
 If MODEL has weights, the folder gets them too, with rows for the new pieces.
+
+Tasks on any number of machines with a common disk count the words (OUTPUT_DIR.counts) as `bert-repro corpus` encodes
+them, and --join learns the vocabulary; every command has the same flags otherwise:
+
+bert-repro vocabulary --train_file wiki.txt --vocab_size 30522 --output_dir vocab --tasks 64 --task 17
+bert-repro vocabulary --train_file wiki.txt --vocab_size 30522 --output_dir vocab --join
 """
 
+import argparse
 import logging
 import os
 from collections.abc import Iterable
@@ -14,15 +21,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bert_training.files.atomic import make_folder
 from bert_training.files.compressed_files import kind_of
+from bert_training.files.locks import held
 from bert_training.files.text_files import FORMS, read_texts
 from bert_training.flags.parsing import command_parser
+from bert_training.pretraining.count_shards import CountPlan
 from bert_training.pretraining.documents import check_files, form_of
+from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files
-from bert_training.tools.corpus import usable_cores
+from bert_training.tools.corpus import add_task_flags, check_task_flags, usable_cores
 from bert_training.tools.extension import add_extension_flags, extend_from_flags
 from tokenization.extend_vocabulary import UNUSED
-from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
+from tokenization.train_wordpiece import LAYOUTS, counting_rules, train_wordpiece
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +64,61 @@ def learn_vocabulary(
     paths = [files] if isinstance(files, str | os.PathLike) else files
     if num_workers == 1:
         return train_wordpiece(read_texts(paths, progress, text_column), vocab_size, progress=progress, **settings)
-    checked = check_files(map(Path, paths))
-    for path in checked:
-        if form := form_of(path, text_column):
-            logger.warning("%s: read as %s", path, form)
+    checked = _checked(paths, text_column)
     count = partial(count_words_of_files, checked, text_column=text_column, num_workers=num_workers, progress=progress)
     return train_wordpiece((), vocab_size, progress=progress, count=count, **settings)
 
 
+def _checked(paths: Iterable[str | os.PathLike[str]], text_column: str) -> list[Path]:
+    """The files, which are text, after a line for each that is read in a form of its own."""
+    checked = check_files(map(Path, paths))
+    for path in checked:
+        if form := form_of(path, text_column):
+            logger.warning("%s: read as %s", path, form)
+    return checked
+
+
 def main(argv: list[str] | None = None) -> None:
-    """Learn a vocabulary as the flags say.
+    """Learn a vocabulary, or count the words of a task, as the flags say.
 
     Raises:
         ValueError, OSError: as ``learn_vocabulary`` does.
     """
+    parser, args = _parse(argv)
+    if args.extend is not None:
+        extend_from_flags(parser, args)
+        return
+    rules = {
+        "do_lower_case": not args.cased and args.do_lower_case != "false",
+        "strip_accents": None if args.strip_accents is None else args.strip_accents == "true",
+        "tokenize_chinese_chars": args.tokenize_chinese_chars != "false",
+    }
+    settings = rules | {
+        "output_dir": args.output_dir,
+        "layout": args.layout,
+        "min_frequency": 2 if args.min_frequency is None else args.min_frequency,
+        "limit_alphabet": args.limit_alphabet,
+    }
+    workers = args.num_workers or usable_cores()
+    if args.tasks is None and not args.join:
+        pieces = learn_vocabulary(
+            args.train_file, args.vocab_size, text_column=args.text_column, num_workers=workers, **settings
+        )
+    else:
+        folder = Path(args.output_dir).with_name(f"{Path(args.output_dir).name}.counts")
+        files = _checked(args.train_file, args.text_column)
+        plan = CountPlan.of(folder, files, args.text_column, counting_rules(**rules))
+        if args.tasks is not None:
+            _count(plan, args, workers)
+            return
+        pieces = train_wordpiece((), args.vocab_size, count=lambda *_: plan.total(), **settings)
+        remove_shards(folder)
+    unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
+    part = f" ({unused} of them [unused])" if unused else ""
+    print(f"{len(pieces):,} rows{part} in {args.output_dir}")
+
+
+def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser = command_parser("vocabulary", __doc__)
     parser.add_argument("--train_file", "--train-file", nargs="+", help=FORMS)
     parser.add_argument("--vocab_size", "--vocab-size", type=int, help="size of the vocabulary to learn")
@@ -101,14 +153,17 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--num_workers", "--num-workers", type=int, help="processes that count words; default: the cores it may use"
     )
+    add_task_flags(parser)
     args = parser.parse_args(argv)
+    check_task_flags(parser, args)
     if args.num_workers is not None and args.num_workers < 1:
         parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
     if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
     if args.extend is not None:
-        extend_from_flags(parser, args)
-        return
+        if args.tasks is not None or args.join:
+            parser.error("--tasks and --join have no effect with --extend; leave them out")
+        return parser, args
     for name in ("extend_vocab", "pad_vocab_to_multiple_of"):
         if getattr(args, name) is not None:
             parser.error(f"--{name} has no effect without --extend; leave it out")
@@ -119,19 +174,13 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--cased is the same as --do_lower_case false; give one of them")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl, .parquet or .arrow file; leave it out")
-    pieces = learn_vocabulary(
-        args.train_file,
-        args.vocab_size,
-        text_column=args.text_column,
-        output_dir=args.output_dir,
-        do_lower_case=not args.cased and args.do_lower_case != "false",
-        strip_accents=None if args.strip_accents is None else args.strip_accents == "true",
-        layout=args.layout,
-        min_frequency=2 if args.min_frequency is None else args.min_frequency,
-        limit_alphabet=args.limit_alphabet,
-        tokenize_chinese_chars=args.tokenize_chinese_chars != "false",
-        num_workers=args.num_workers or usable_cores(),
-    )
-    unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
-    part = f" ({unused} of them [unused])" if unused else ""
-    print(f"{len(pieces):,} rows{part} in {args.output_dir}")
+    return parser, args
+
+
+def _count(plan: CountPlan, args: argparse.Namespace, num_workers: int) -> None:
+    """Do one task."""
+    make_folder(plan.folder)
+    lock = plan.folder / f".task-{args.task}-of-{args.tasks}.lock"
+    with held(lock, f"{plan.folder}: another process is at work on task {args.task} of {args.tasks}"):
+        counted = plan.count(num_workers, args.task, args.tasks)
+    print(f"task {args.task} of {args.tasks}: {counted} of {len(plan.shards)} shards are in {plan.folder}")

@@ -13,10 +13,11 @@ turn and on the same cores:
   ready.
 
 A ratio is that of the medians of all rounds. At last, a document of --document_mb megabytes without a blank line is
-encoded, and the largest memory of the main process is recorded.
+encoded, and the largest memory of the main process is recorded; with --rounds 0 only that, in the record as it is.
 """
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -44,17 +45,18 @@ from tokenization.special_tokens import text_tokenizer
 from tokenization.train_wordpiece import train_wordpiece
 
 RECORD = ROOT / "lab" / "records" / "corpus_speed.json"
-# Prints the largest memory of this process before the corpus is built and after it, in KiB.
+# Prints the largest memory of this process before the corpus is built and after it, in bytes.
 MEMORY = """
-import resource, sys
+import sys
 root, text, tokenizer, target, workers = sys.argv[1:]
 sys.path.insert(0, root)
 from transformers import AutoTokenizer
 from bert_training.pretraining.build_corpus import build_corpus
+from lab.benchmarks.peak import peak_bytes
 tokenizer = AutoTokenizer.from_pretrained(tokenizer)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 build_corpus([text], tokenizer, target, int(workers))
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(before, peak_bytes())
 """
 AT_LEAST = {"builder / bare": 0.85, "two tasks / one": 1.9}
 # Prepares everything, says so, and makes the shards of a task when a line comes.
@@ -85,7 +87,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=RECORD, help="the record")
     idle.add_flag(parser)
     args = parser.parse_args(argv)
-    record = provenance("lab/benchmarks/corpus_speed.py", argv, "cpu") | idle.demand_idle_cores(args.busy)
+    origin = provenance("lab/benchmarks/corpus_speed.py", argv, "cpu")
+    record = origin | idle.demand_idle_cores(args.busy) if args.rounds else json.loads(args.output.read_text())
     cores = sorted(os.sched_getaffinity(0))[: args.cores]
     os.sched_setaffinity(0, cores)
     os.environ["RAYON_NUM_THREADS"] = str(len(cores))
@@ -94,20 +97,27 @@ def main(argv: list[str] | None = None) -> None:
         pieces = Path(folder, "tokenizer")
         lines = (line for line in read_lines([text]) if line is not None)
         train_wordpiece(lines, 8192, output_dir=pieces, progress=False)
-        tokenizer = AutoTokenizer.from_pretrained(pieces)
-        rounds = [measure(Path(folder), text, pieces, tokenizer, cores) for _ in range(args.rounds)]
-        record |= {"text": {"words": words, "bytes": text.stat().st_size}, "cores_used": len(cores), "rounds": rounds}
+        if args.rounds:
+            tokenizer = AutoTokenizer.from_pretrained(pieces)
+            rounds = [measure(Path(folder), text, pieces, tokenizer, cores) for _ in range(args.rounds)]
+            record |= {"text": {"words": words, "bytes": text.stat().st_size}, "cores_used": len(cores)}
+            record |= {"rounds": rounds} | ratios_of(rounds)
         if args.document_mb:
-            record["memory"] = memory(Path(folder), pieces, args.document_mb, len(cores))
+            origin = {name: origin[name] for name in ("command", "date", "commit")}
+            record["memory"] = origin | memory(Path(folder), pieces, args.document_mb, len(cores))
+    write_json(args.output, record)
+    for name, least in AT_LEAST.items():
+        print(f"{name}: {record['ratios'][name]:.2f} (at least {least})")
+
+
+def ratios_of(rounds: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """The medians of the rounds, and the ratios of these."""
     medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     ratios = {
         "builder / bare": medians["bare"] / medians["builder"],
         "two tasks / one": medians["one task"] / medians["two tasks"],
     }
-    record |= {"seconds": medians, "ratios": {name: round(ratio, 3) for name, ratio in ratios.items()}}
-    write_json(args.output, record)
-    for name, ratio in ratios.items():
-        print(f"{name}: {ratio:.2f} (at least {AT_LEAST[name]})")
+    return {"seconds": medians, "ratios": {name: round(ratio, 3) for name, ratio in ratios.items()}}
 
 
 def write_text(folder: Path, words: int) -> tuple[Path, int]:
@@ -171,7 +181,7 @@ def memory(folder: Path, pieces: Path, megabytes: int, workers: int) -> dict[str
                     break
     words = [ROOT, text, pieces, folder / "one_document", workers]
     done = subprocess.run([sys.executable, "-c", MEMORY, *map(str, words)], capture_output=True, text=True, check=True)
-    before, after = (int(number) << 10 for number in done.stdout.split())
+    before, after = map(int, done.stdout.split())
     print(
         f"a document of {megabytes:,} MB: at most {after / 1e6:.0f} MB of the main process ({before / 1e6:.0f} before)"
     )

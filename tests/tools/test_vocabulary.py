@@ -137,3 +137,85 @@ def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
     (tmp_path / "text" / "a.txt").write_text("good\n" * 900 + "\n\0\n")
     with pytest.raises(ValueError, match=r"a\.txt:902: holds a NUL byte"):
         learn_vocabulary(files, 400, num_workers=2, progress=False)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> list[Path]:
+    """Files of all kinds, which make several shards."""
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
+    (tmp_path / "text").mkdir()
+    return write_all(tmp_path / "text")
+
+
+def counts_of(files: list[Path], folder: Path, *extra: object) -> None:
+    words = ["--train_file", *files, "--vocab_size", 400, "--num_workers", 1, "--output_dir", folder / "v", *extra]
+    main([str(word) for word in words])
+
+
+@pytest.mark.parametrize("order", [[2, 0, 1], [1, 1, 0, 2, 0]])
+def test_tasks_learn_the_vocabulary_of_one_command(tmp_path, files, order):
+    counts_of(files, tmp_path / "one")
+    for task in order:
+        counts_of(files, tmp_path / "tasks", "--tasks", 3, "--task", task)
+    counts_of(files, tmp_path / "tasks", "--join")
+    one, tasks = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "v").iterdir()} for name in ("one", "tasks")
+    )
+    assert one == tasks and not (tmp_path / "tasks" / "v.counts").exists()
+
+
+def test_what_is_counted_is_not_counted_again(tmp_path, files, monkeypatch):
+    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
+    shards = sorted((tmp_path / "v.counts").glob("shard-*.json"))
+    times = [shard.stat().st_mtime_ns for shard in shards]
+    assert len(shards) > 4
+    shards[3].unlink()
+    with pytest.raises(ValueError, match=rf"1 of {len(shards)} shards are missing \(3\)"):
+        counts_of(files, tmp_path, "--join")
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+    with pytest.raises(ValueError, match="1 of"):  # shard 3 is of the other task
+        counts_of(files, tmp_path, "--join")
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
+    assert [shard.stat().st_mtime_ns for shard in shards if shard != shards[3]] == [*times[:3], *times[4:]]
+    counts_of(files, tmp_path, "--join")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder, _: (folder / "shard-00001.json").write_bytes(b"{}"), "shard-00001.json: .* a damaged file"),
+        (
+            lambda folder, _: (folder / "shard-00001.json").write_bytes((folder / "shard-00002.json").read_bytes()),
+            "expected shard 1, got shard 2 under this name",
+        ),
+        (lambda folder, _: (folder / "source-00000.json").unlink(), "source-00000.json: missing or damaged"),
+        (lambda _, files: append(files[0], " more words"), r"differ in: files\)"),
+        (lambda _, files: files[0].write_bytes(files[0].read_bytes().swapcase()), "was changed between two tasks"),
+    ],
+)
+def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage, message):
+    """A changed file of the same size is noticed when another task has found its SHA-256 afterwards."""
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
+    changes = "changed between" in message
+    if not changes:
+        counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+    damage(tmp_path / "v.counts", files)
+    with pytest.raises(ValueError, match=message):
+        if changes:
+            counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+        counts_of(files, tmp_path, "--join")
+    assert not (tmp_path / "v").exists()
+
+
+def append(path: Path, text: str) -> None:
+    path.write_bytes(path.read_bytes() + text.encode())
+
+
+def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
+    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
+    with pytest.raises(ValueError, match=r"differ in: do_lower_case, strip_accents\)"):
+        counts_of(files, tmp_path, "--join", "--cased")
+    with pytest.raises(SystemExit):
+        counts_of(files, tmp_path, "--tasks", 2)
+    assert "--tasks and --task belong together" in capsys.readouterr().err
+    counts_of(files, tmp_path, "--join")
