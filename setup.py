@@ -109,6 +109,7 @@ setup(
             "spacy>=3.8,<4",
         ],
         "dev": [
+            "backports.zstd>=1.0",
             "build>=1.2",
             "hypothesis>=6.100",
             "mypy>=1.18",
