@@ -10,9 +10,12 @@ import importlib.metadata
 import importlib.util
 import io
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +28,9 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # The first opset of torch's exporter, and the usual one: it has LayerNormalization, and every reader of today knows it.
 FIRST_OPSET = 18
 PER_TOKEN = ("last_hidden_state", "start_logits", "end_logits")
-PART = 8
+PART = 4  # rows
 Batch = dict[str, np.ndarray]
+Compute = Callable[[Batch], Batch]
 
 
 def check_installed(opset: int) -> dict[str, str]:
@@ -98,23 +102,40 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
 
 
 class OnnxFile:
-    """A file that is ready to compute, on the CPU, with as many threads as torch has."""
+    """A file that is ready to compute, on the CPU, with as many threads as torch has. Several threads may call it."""
 
     def __init__(self, path: Path):
+        self._path, self._threads = path, torch.get_num_threads()
+        self._alone = None  # for parts side by side: made when there are any
+        self._lock = threading.Lock()
+        self.session = self._session(self._threads)
+        self.outputs = [one.name for one in self.session.get_outputs()]
+
+    def _session(self, threads: int) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
+        options.intra_op_num_threads = threads
         options.log_severity_level = 3  # errors
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.outputs = [one.name for one in self.session.get_outputs()]
+        return onnxruntime.InferenceSession(str(self._path), options, providers=["CPUExecutionProvider"])
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
-        return in_parts(self._whole, batch)
+        return in_parts(
+            self._whole, batch, side_by_side=self._part if self._threads > 1 else None, threads=self._threads
+        )
 
     def _whole(self, batch: Batch) -> Batch:
-        return dict(zip(self.outputs, self.session.run(None, {name: batch[name] for name in INPUTS})))
+        return self._run(self.session, batch)
+
+    def _part(self, batch: Batch) -> Batch:
+        """Like ``_whole``, in the thread that calls it."""
+        with self._lock:
+            self._alone = self._alone or self._session(1)
+        return self._run(self._alone, batch)
+
+    def _run(self, session: Any, batch: Batch) -> Batch:
+        return dict(zip(self.outputs, session.run(None, {name: batch[name] for name in INPUTS})))
 
 
 def real_lengths(mask: np.ndarray) -> np.ndarray:
@@ -123,10 +144,16 @@ def real_lengths(mask: np.ndarray) -> np.ndarray:
     return mask.shape[-1] - rows[:, ::-1].argmax(1)
 
 
-def in_parts(compute: Callable[[Batch], Batch], batch: Batch, size: int = PART) -> Batch:
+def in_parts(
+    compute: Compute, batch: Batch, size: int = PART, side_by_side: Compute | None = None, threads: int = 1
+) -> Batch:
     """The outputs of a batch that is computed ``size`` rows at a time, rows of similar length together.
 
     Little of the work is then for padding. In the outputs of tokens, padding is 0.
+
+    Args:
+        compute: computes a batch that is a single part.
+        side_by_side: computes a part of several, in one thread of ``threads``. None: ``compute`` does, one by one.
     """
     mask = batch["attention_mask"]
     if len(mask) <= size:
@@ -134,20 +161,27 @@ def in_parts(compute: Callable[[Batch], Batch], batch: Batch, size: int = PART) 
     width = mask.shape[-1]
     lengths = real_lengths(mask)
     order = np.argsort(-lengths, kind="stable")
-    outputs: Batch = {}
-    for begin in range(0, len(order), size):
-        rows = order[begin : begin + size]
+    parts = [order[begin : begin + size] for begin in range(0, len(order), size)]
+
+    def of_rows(rows: np.ndarray) -> Batch:
         longest = int(lengths[rows].max())
-        for name, found in compute(
-            {key: np.ascontiguousarray(batch[key][rows][..., :longest]) for key in INPUTS}
-        ).items():
-            of_tokens = name in PER_TOKEN or found.ndim == 3
-            shape = (len(mask), width, *found.shape[2:]) if of_tokens else (len(mask), *found.shape[1:])
-            whole = outputs.setdefault(name, np.zeros(shape, dtype=found.dtype))
-            if of_tokens:
-                whole[rows, : found.shape[1]] = found
-            else:
-                whole[rows] = found
+        part = {key: np.ascontiguousarray(batch[key][rows][..., :longest]) for key in INPUTS}
+        return (side_by_side or compute)(part)
+
+    outputs: Batch = {}
+    with contextlib.ExitStack() as stack:
+        each: Callable[..., Iterator[Batch]] = map
+        if side_by_side:
+            each = stack.enter_context(ThreadPoolExecutor(threads)).map
+        for rows, found in zip(parts, each(of_rows, parts), strict=True):
+            for name, values in found.items():
+                of_tokens = name in PER_TOKEN or values.ndim == 3
+                shape = (len(mask), width, *values.shape[2:]) if of_tokens else (len(mask), *values.shape[1:])
+                whole = outputs.setdefault(name, np.zeros(shape, dtype=values.dtype))
+                if of_tokens:
+                    whole[rows, : values.shape[1]] = values
+                else:
+                    whole[rows] = values
     return outputs
 
 

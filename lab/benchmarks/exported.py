@@ -2,10 +2,11 @@
 
     python lab/benchmarks/exported.py runs/mrpc runs/sst2 runs/squad runs/ner
 
-Every folder is exported in float32 and, dynamically and statically, in 8 bits. Files and torch, which is transformers'
-classifier in float32, compute the same texts in turn, one text and 32; medians of rounds are compared. torch computes
-32 texts as one padded batch, a file in parts of similar length. The score is that of the validation data which run.json
-names. The record is exported.json; a folder that is measured again replaces its row.
+Every folder is exported in float32 and, dynamically and statically, in 8 bits, for onnxruntime and (float32 and
+statically) for OpenVINO. Files and torch, which is transformers' classifier in float32, compute the same texts in turn,
+one text and 32; medians of rounds are compared. torch computes 32 texts as one padded batch, a file in parts of similar
+length. The score is that of the validation data which run.json names. The record is exported.json; a folder that is
+measured again replaces its row.
 """
 
 import argparse
@@ -31,14 +32,22 @@ from bert_training.tools.export import (
     scored_run,
 )
 from bert_training.tools.export_scores import Validation
-from bert_training.tools.exported import SMALL, WHOLE
+from bert_training.tools.exported import OPENVINO, SMALL, WHOLE
 from bert_training.tools.onnx_files import FIRST_OPSET, check_installed, write_onnx
 from bert_training.tools.onnx_int8 import quantize
+from bert_training.tools.openvino_files import check_openvino, quantize_openvino, write_openvino
 from bert_training.tools.verify_scores import files_in
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "exported.json"
 DYNAMIC = "dynamic/model_quantized.onnx"
+KINDS = {
+    WHOLE: "none",
+    DYNAMIC: "dynamic",
+    SMALL: "static",
+    OPENVINO[0]: "openvino, none",
+    OPENVINO[1]: "openvino, static",
+}
 MAX_DROP = 0.5
 FACTS = ("scores", "drop", "agreement", "bytes")
 
@@ -57,6 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     check_installed(FIRST_OPSET)
+    check_openvino(True)
     for folder in args.folders:
         row = measure(folder, files_in(args.data))
         record = json.loads(args.record.read_text(encoding="utf-8")) if args.record.is_file() else {"results": []}
@@ -81,22 +91,23 @@ def measure(folder: Path, given: list[Path]) -> dict[str, Any]:
     found: dict[str, Any] = {"torch": {"scores": before.scores, "bytes": 4 * model.network.num_parameters()}}
     with tempfile.TemporaryDirectory() as place:
         draft = Path(place)
-        for name in (WHOLE, DYNAMIC):
+        for name in (WHOLE, DYNAMIC, OPENVINO[0]):
             make_folder((draft / name).parent)
         write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE, FIRST_OPSET)
         quantize(draft / WHOLE, draft / DYNAMIC)
         quantize(draft / WHOLE, draft / SMALL, batches)
+        write_openvino(draft / WHOLE, draft / OPENVINO[0])
+        quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
         left: list[str] = []
-        for name in (WHOLE, DYNAMIC, SMALL):
+        for name in KINDS:
             facts, problem = judge(model, validation, draft / name, before, MAX_DROP)
             if problem and name == SMALL:
                 left, facts, problem = leave_in_float(model, validation, draft, batches, before, MAX_DROP)
             found[name] = {key: facts.get(key) for key in FACTS} | {"refused": problem or None}
-        files = {name: opened(draft / name) for name in (WHOLE, DYNAMIC, SMALL)}
+        files = {name: opened(draft / name) for name in KINDS}
         for name, (one, many) in milliseconds(model, files, before.rows).items():
             found[name] |= {"ms_one": one, "ms_batch": many}
-    kinds = {"torch": "torch", WHOLE: "none", DYNAMIC: "dynamic", SMALL: "static"}
-    systems = {kinds[name]: facts for name, facts in found.items()}
+    systems = {KINDS.get(name, name): facts for name, facts in found.items()}
     task = folder.resolve().name
     return {"task": task, "metric": before.metric, "rows": len(before.rows), "in_float": left, "systems": systems}
 

@@ -186,11 +186,12 @@ def test_parts_of_similar_length_are_the_whole_batch():
         mask[0] = 1
         mask[1] = mask[1][..., ::-1]
         batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
-        found = onnx_files.in_parts(compute, batch, size=4)
         expected = compute(batch)
-        assert (found["logits"] == expected["logits"]).all()
-        if "start_logits" in expected:
-            assert (found["start_logits"] == expected["start_logits"]).all()
+        for beside in ({}, {"side_by_side": compute, "threads": 3}):
+            found = onnx_files.in_parts(compute, batch, size=4, **beside)
+            assert (found["logits"] == expected["logits"]).all()
+            if "start_logits" in expected:
+                assert (found["start_logits"] == expected["start_logits"]).all()
     assert min(shape[-1] for shape in seen) < 12
 
 
