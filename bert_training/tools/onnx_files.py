@@ -28,7 +28,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # The first opset of torch's exporter, and the usual one: it has LayerNormalization, and every reader of today knows it.
 FIRST_OPSET = 18
 PER_TOKEN = ("last_hidden_state", "start_logits", "end_logits")
-PART = 4  # rows
+PART, PART_ALONE = 8, 4  # rows that all threads compute together, and those of one thread of several
 Batch = dict[str, np.ndarray]
 Compute = Callable[[Batch], Batch]
 
