@@ -121,9 +121,9 @@ class OnnxFile:
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
-        return in_parts(
-            self._whole, batch, side_by_side=self._part if self._threads > 1 else None, threads=self._threads
-        )
+        if self._threads == 1:
+            return in_parts(self._whole, batch)
+        return in_parts(self._whole, batch, PART_ALONE, self._part, self._threads)
 
     def _whole(self, batch: Batch) -> Batch:
         return self._run(self.session, batch)
