@@ -353,7 +353,13 @@ def students(record: dict) -> str:
     return markdown(head, rows, 2)
 
 
-EXPORTED = {"none": "ONNX, float32", "dynamic": "ONNX, 8 bits, dynamic", "static": "ONNX, 8 bits, static"}
+EXPORTED = {
+    "none": "ONNX, float32",
+    "dynamic": "ONNX, 8 bits, dynamic",
+    "static": "ONNX, 8 bits, static",
+    "openvino, none": "OpenVINO, float32",
+    "openvino, static": "OpenVINO, 8 bits, static",
+}
 
 
 def exported(record: dict) -> str:
@@ -365,11 +371,11 @@ def exported(record: dict) -> str:
         for kind, name in EXPORTED.items():
             facts = row["systems"][kind]
             (after,) = facts["scores"].values()
-            left = len(row["in_float"]) if kind == "static" else 0
+            left = len(facts["in_float"])
             rows.append(
                 [
                     f"{row['task']}, {row['metric'].removeprefix('eval_')}",
-                    name + (f", {left} layers in float32" if left else ""),
+                    name + (f", {left} layer{'s' * (left > 1)} in float32" if left else ""),
                     f"{before['ms_batch'] / facts['ms_batch']:.2f}",
                     f"{before['ms_one'] / facts['ms_one']:.2f}",
                     f"{score:.2f}",

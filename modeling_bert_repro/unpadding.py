@@ -15,6 +15,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertSelfAttention
 
+CHUNK, MULTIPLE = 4, 16  # sequences that ``attend_in_chunks`` computes together, and the multiple that it pads them to
+
 
 class Tokens(NamedTuple):
     """The T computed positions of a (B, L) batch, sequence after sequence.
@@ -147,7 +149,7 @@ def attend_unpadded(
 
     - flash_attention_*: transformers' call with variable lengths.
     - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
-      (lab/notes/performance.md).
+      (lab/notes/performance.md); in half precision with dropout, ``attend_in_chunks``.
     - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, where it can
       compute this (``fits_varlen_kernel``).
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
@@ -166,7 +168,10 @@ def attend_unpadded(
     if needs_no_mask and fits_varlen_kernel(query, dropout, module.is_causal):
         context = varlen_attention(tokens, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not torch.compiler.is_compiling():
-        context = attend_by_length(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
+        # With dropout, the products of half precision are oneDNN's, which compiles them for every new shape.
+        in_chunks = dropout and query.dtype in (torch.bfloat16, torch.float16)
+        attend_parts = attend_in_chunks if in_chunks else attend_by_length
+        context = attend_parts(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
     else:
         context = attend_in_blocks(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
     return context.unsqueeze(0), None
@@ -216,6 +221,37 @@ def attend_by_length(
     return torch.cat(contexts)
 
 
+def attend_in_chunks(
+    attend: "AttentionFunction",
+    tokens: Tokens,
+    module: "BertSelfAttention",
+    query: Tensor,  # (T, N, D)
+    key: Tensor,
+    value: Tensor,
+    **options: float,
+) -> Tensor:
+    """(T, N, D), with a masked call for every ``CHUNK`` sequences, padded to few different lengths."""
+    limits = tokens.limits[::CHUNK].tolist()
+    if limits[-1] != len(query):
+        limits.append(len(query))
+    sizes = [stop - start for start, stop in pairwise(limits)]
+    states = (part.split(sizes) for part in (query, key, value, tokens.place))
+    contexts = []
+    for number, (*parts, place) in enumerate(zip(*states, strict=True)):
+        mask = tokens.mask[number * CHUNK : (number + 1) * CHUNK]
+        row, column = place // tokens.longest - number * CHUNK, place % tokens.longest
+        length = -(-(int(column.max()) + 1) // MULTIPLE) * MULTIPLE
+        mask = torch.nn.functional.pad(mask, (0, max(0, length - tokens.longest)))[:, :length]
+        place = row * length + column
+        blocks = []
+        for part in parts:
+            block = part.new_zeros(len(mask) * length, *part.shape[1:]).index_copy(0, place, part)
+            blocks.append(block.view(len(mask), length, *part.shape[1:]).transpose(1, 2))
+        context, _ = attend(module, *blocks, attended_to(mask, module), **options)
+        contexts.append(context.flatten(0, 1).index_select(0, place))
+    return torch.cat(contexts)
+
+
 def attend_in_blocks(
     attend: "AttentionFunction",
     tokens: Tokens,
@@ -226,12 +262,18 @@ def attend_in_blocks(
     **options: float,
 ) -> Tensor:
     """(T, N, D), computed in padded blocks (sequences, N, longest, D) with a mask in the form of the back-end."""
-    length = tokens.longest
-    mask = tokens.mask[:, None, None, :].expand(-1, -1, length, -1)
-    if module.is_causal:
-        mask = mask & torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
+    mask = attended_to(tokens.mask, module)
     if module.config._attn_implementation == "eager":
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
     states = [tokens.to_blocks(part) for part in (query, key, value)]
     context, _ = attend(module, *states, mask, **options)
     return context.flatten(0, 1).index_select(0, tokens.place)
+
+
+def attended_to(mask: Tensor, module: "BertSelfAttention") -> Tensor:
+    """(B, 1, L, L) bool: what each position attends to, from the positions (B, L) that are attended to at all."""
+    length = mask.shape[1]
+    mask = mask[:, None, None, :].expand(-1, -1, length, -1)
+    if module.is_causal:
+        mask = mask & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+    return mask

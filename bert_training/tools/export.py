@@ -365,13 +365,18 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         make_folder(draft / "onnx")
         write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE, args.opset)
         if args.format == "openvino":
-            as_openvino(draft, batches)
+            make_folder(draft / "openvino")
+            write_openvino(draft / WHOLE, draft / OPENVINO[0])
+            if batches:
+                quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
         elif args.quantize != "none":
             quantize(draft / WHOLE, draft / SMALL, batches)
         write_beside(model, draft)
         if validation.missing:
             print(f"no validation data{reason}: only the outputs for built-in sentences are compared", flush=True)
         problems = compare(model, validation, draft, record, args.max_drop, batches)
+        if args.format == "openvino":
+            shutil.rmtree(draft / "onnx")
         print(table(record), flush=True)
         if problems and not args.force:
             raise UserError(f"{'; '.join(problems)}; nothing was written (--force keeps it, --max_drop allows more)")
@@ -381,15 +386,6 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         write_json(draft / "export.json", record)
         write_text(draft / "README.md", card_text(record))
     return record
-
-
-def as_openvino(draft: Path, batches: Sequence[Batch] | None) -> None:
-    """Put OpenVINO's files in the place of the ONNX file."""
-    make_folder(draft / "openvino")
-    write_openvino(draft / WHOLE, draft / OPENVINO[0])
-    if batches:
-        quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
-    shutil.rmtree(draft / "onnx")
 
 
 def scored_run(model: Model) -> dict[str, Any] | None:
@@ -480,7 +476,8 @@ def compare(
     Args:
         batches: training text; if 8 bits are too bad, the layers that hurt most are left in float32 by it.
     """
-    names = [name for name in (WHOLE, SMALL, *OPENVINO) if (draft / name).is_file()]
+    of_format = (WHOLE, SMALL) if record["format"] == "onnx" else OPENVINO
+    names = [name for name in of_format if (draft / name).is_file()]
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.network.parameters())
     record["torch"], record["files"] = {"bytes": weights}, {}
     problems, rows = [], model.rows()
@@ -491,8 +488,8 @@ def compare(
         record["torch"]["scores"] = before.scores
     for name in names:
         facts, problem = judge(model, validation, draft / name, before, max_drop)
-        if problem and name == SMALL and batches:
-            left, facts, problem = leave_in_float(model, validation, draft, batches, before, max_drop)
+        if problem and name in (SMALL, OPENVINO[1]) and batches:
+            left, facts, problem = leave_in_float(model, validation, draft / name, batches, before, max_drop)
             record["in_float"] = left
         record["files"][name] = facts
         problems += [problem] if problem else []
@@ -508,22 +505,30 @@ def compare(
 def leave_in_float(
     model: Model,
     validation: Validation,
-    draft: Path,
+    small: Path,
     batches: Sequence[Batch],
     before: Evaluation | None,
     max_drop: float,
 ) -> tuple[list[str], dict[str, Any], str]:
     """Quantise again with the most harmful layers in float32, as few as the gate wants.
 
+    Which layers these are is found with ONNX files, also for OpenVINO.
+
+    Args:
+        small: the file in 8 bits; the files that it is made from are in its place in the draft.
+
     Returns:
         The names of these layers, and what ``judge`` says of the file; of the last one if none is good enough.
     """
     print("8 bits are too bad; looking for the layers that hurt most", flush=True)
-    harmful = most_harmful(draft / WHOLE, batches)
+    onnx_file = small.parents[1] / WHOLE
+    of_openvino = small.suffix == ".xml"
+    whole, again = (small.parents[1] / OPENVINO[0], quantize_openvino) if of_openvino else (onnx_file, quantize)
+    harmful = most_harmful(onnx_file, batches)
     for count in LEFT_IN_FLOAT:
         left = harmful[:count]
-        quantize(draft / WHOLE, draft / SMALL, batches, left)
-        facts, problem = judge(model, validation, draft / SMALL, before, max_drop)
+        again(whole, small, batches, left)
+        facts, problem = judge(model, validation, small, before, max_drop)
         print(f"in float32: {', '.join(left)}: {problem or 'good enough'}", flush=True)
         if not problem:
             break

@@ -6,7 +6,7 @@ openvino and nncf (the extra ``openvino``) are imported by those functions alone
 import importlib.metadata
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,12 @@ def write_openvino(onnx_file: Path, whole: Path) -> None:
         openvino.save_model(openvino.convert_model(onnx_file), whole, compress_to_fp16=False)
 
 
-def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch]) -> None:
+def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch], in_float: Collection[str] = ()) -> None:
     """Write a file whose products have weights and activations in 8 bits, by nncf's post-training quantisation.
 
     Args:
         calibration: batches by which the ranges of the activations are found, row by row.
+        in_float: names of layers that stay in float32, as ``onnx_int8.layers_of`` gives them.
     """
     import nncf
     import openvino
@@ -51,14 +52,29 @@ def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch]) ->
     for batch in calibration:
         for row, length in enumerate(real_lengths(batch["attention_mask"])):
             rows.append({name: batch[name][row : row + 1, ..., :length] for name in INPUTS})
+    network = openvino.Core().read_model(whole)
+    names = [name for layer, name in _products(network) if layer in in_float]
     with quiet():
         smaller = nncf.quantize(
-            openvino.Core().read_model(whole),
+            network,
             nncf.Dataset(rows),
             model_type=nncf.ModelType.TRANSFORMER,
             subset_size=len(rows),
+            ignored_scope=nncf.IgnoredScope(names=names) if names else None,
         )
         openvino.save_model(smaller, small, compress_to_fp16=False)
+
+
+def _products(network: Any) -> Iterator[tuple[str, str]]:
+    """(the layer whose bias is added to a product, such as "bert.encoder.layer.0.output.dense", the product's name)."""
+    for node in network.get_ops():
+        if node.get_type_name() != "MatMul":
+            continue
+        for target in node.output(0).get_target_inputs():
+            for value in target.get_node().input_values():
+                name = value.get_node().get_friendly_name()
+                if name.endswith(".bias"):
+                    yield name.removesuffix(".bias").removeprefix("model."), node.get_friendly_name()
 
 
 class OpenVinoFile:

@@ -98,18 +98,18 @@ def measure(folder: Path, given: list[Path]) -> dict[str, Any]:
         quantize(draft / WHOLE, draft / SMALL, batches)
         write_openvino(draft / WHOLE, draft / OPENVINO[0])
         quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
-        left: list[str] = []
         for name in KINDS:
             facts, problem = judge(model, validation, draft / name, before, MAX_DROP)
-            if problem and name == SMALL:
-                left, facts, problem = leave_in_float(model, validation, draft, batches, before, MAX_DROP)
-            found[name] = {key: facts.get(key) for key in FACTS} | {"refused": problem or None}
+            left: list[str] = []
+            if problem and name in (SMALL, OPENVINO[1]):
+                left, facts, problem = leave_in_float(model, validation, draft / name, batches, before, MAX_DROP)
+            found[name] = {key: facts.get(key) for key in FACTS} | {"refused": problem or None, "in_float": left}
         files = {name: opened(draft / name) for name in KINDS}
         for name, (one, many) in milliseconds(model, files, before.rows).items():
             found[name] |= {"ms_one": one, "ms_batch": many}
     systems = {KINDS.get(name, name): facts for name, facts in found.items()}
     task = folder.resolve().name
-    return {"task": task, "metric": before.metric, "rows": len(before.rows), "in_float": left, "systems": systems}
+    return {"task": task, "metric": before.metric, "rows": len(before.rows), "systems": systems}
 
 
 if __name__ == "__main__":

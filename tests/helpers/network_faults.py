@@ -145,9 +145,15 @@ FAULTS = {
     ),
     "blocks without the causal mask": _fault(
         file=UNPADDING,
-        places="attend_in_blocks",
+        places="attended_to",
         correct="module.is_causal",
         faulty="False",
+    ),
+    "chunks without their mask": _fault(
+        file=UNPADDING,
+        places="attend_in_chunks",
+        correct="attended_to(mask, module)",
+        faulty="None",
     ),
     "rows exchanged": _fault(
         file=UNPADDING,

@@ -1,6 +1,6 @@
 """Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -196,6 +196,44 @@ def test_attention_dropout_acts_on_real_tokens(attention, case):
             layer.attention.self.dropout.p = 0.5
         draws = [model(**inputs, unpad_inputs=True).logits for _ in range(2)]
     assert (draws[0] - draws[1]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_chunks_of_sequences_attend_as_single_lengths_do(is_decoder):
+    """Contexts and gradients, also for a last chunk with fewer sequences, and one that is longer than the batch."""
+    module = ours("BertModel", "sdpa", is_decoder=is_decoder).encoder.layer[0].attention.self
+    lengths = [1, 3, 3, 7, 16, 17, 20, 33, 5, 2]
+    limits = torch.tensor([0, *accumulate(lengths)])
+    tokens = packed_tokens(limits, None, 40)
+    states = [torch.randn(3, sum(lengths), 4, 8, dtype=torch.double, requires_grad=True) for _ in range(2)]
+    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    found = []
+    for by in (unpadding.attend_by_length, unpadding.attend_in_chunks):
+        context = by(attend, tokens, module, *states[0], dropout=0.0, scaling=0.3)
+        found.append([context, *torch.autograd.grad((context * states[1][0]).sum(), states[0])])
+    assert found[0][0].abs().min() > 0
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_half_precision_with_dropout_attends_in_chunks(monkeypatch):
+    """It needs few shapes, each of which oneDNN compiles. With probability 1, no token attends to anything."""
+    model = ours("BertModel", "sdpa", attention_probs_dropout_prob=1.0, hidden_dropout_prob=0.0).float()
+    inputs, calls = padded_inputs("BertModel", "right"), []
+    chunks = unpadding.attend_in_chunks
+    monkeypatch.setattr(unpadding, "attend_in_chunks", lambda *a, **k: calls.append(1) or chunks(*a, **k))
+    for training, of_type, expected in (
+        (True, torch.bfloat16, True),
+        (False, torch.bfloat16, False),
+        (True, torch.float32, False),
+    ):
+        model.train(training)
+        with torch.no_grad(), torch.autocast("cpu", dtype=of_type, enabled=of_type != torch.float32):
+            states = [model(**inputs, unpad_inputs=unpad).last_hidden_state for unpad in (True, False)]
+        assert bool(calls) == expected
+        if training:
+            real = inputs["attention_mask"].bool()
+            torch.testing.assert_close(states[0][real], states[1][real], rtol=0, atol=0.02)
+        calls.clear()
 
 
 @every_class

@@ -41,7 +41,7 @@ def model_of(tmp_path_factory, tokenizer_folder, vocab):
 @pytest.fixture
 def torch_as_file(monkeypatch):
     """Files hold the factor by which the numbers of torch's network are wrong: 1 in float32, and here 8 bits' own."""
-    factors = {export.WHOLE: 1.0, export.SMALL: 1.0}
+    factors = dict.fromkeys((export.WHOLE, export.SMALL, *export.OPENVINO), 1.0)
     networks = []
 
     def write(model, outputs, example, path, opset):
@@ -50,7 +50,7 @@ def torch_as_file(monkeypatch):
 
     class File:
         def __init__(self, path):
-            self.factor = factors[f"onnx/{path.name}"]
+            self.factor = factors[f"{path.parent.name}/{path.name}"]
 
         def __call__(self, batch):
             (model, outputs) = networks[-1]
@@ -311,23 +311,35 @@ def test_openvino_that_is_not_installed(monkeypatch):
         openvino_files.check_openvino(True)
 
 
-def test_layers_are_left_in_float_until_the_score_is_kept(learned, torch_as_file, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("of_format", ["onnx", "openvino"])
+def test_layers_are_left_in_float_until_the_score_is_kept(learned, torch_as_file, tmp_path, monkeypatch, of_format):
     """One, then two of the most harmful layers; the record names them."""
-    torch_as_file[export.SMALL] = -1.0
+    whole, small = (export.WHOLE, export.SMALL) if of_format == "onnx" else export.OPENVINO
+    torch_as_file[small] = -1.0
     asked = []
 
-    def quantize(whole, small, calibration, in_float=()):
-        small.write_text("small")
+    def quantize(of, into, calibration, in_float=()):
+        assert (of.parts[-2:], into.parts[-2:]) == (Path(whole).parts, Path(small).parts) and of.exists()
+        for path in (into, into.with_suffix(".bin")):
+            path.write_text("small")
         asked.append(list(in_float))
         if len(in_float) == 2:
-            torch_as_file[export.SMALL] = 1.0
+            torch_as_file[small] = 1.0
 
-    monkeypatch.setattr(export, "quantize", quantize)
-    monkeypatch.setattr(export, "most_harmful", lambda whole, batches: ["a", "b", "c", "d"])
-    assert not status(learned, "--quantize", "static", "--output_dir", tmp_path / "out")
+    def write_openvino(of, into):
+        for path in (into, into.with_suffix(".bin")):
+            path.write_text("whole")
+
+    monkeypatch.setattr(export, "check_openvino", lambda quantizes: {})
+    monkeypatch.setattr(export, "write_openvino", write_openvino)
+    monkeypatch.setattr(export, "quantize" if of_format == "onnx" else "quantize_openvino", quantize)
+    monkeypatch.setattr(export, "most_harmful", lambda whole, batches: ["a", "b", "c", "d"] if whole.exists() else [])
+    words = ("--format", of_format, "--quantize", "static")
+    assert not status(learned, *words, "--output_dir", tmp_path / "out")
     assert asked == [[], ["a"], ["a", "b"]]
     assert json.loads((tmp_path / "out/export.json").read_text())["in_float"] == ["a", "b"]
     assert "In float32, because 8 bits hurt there: a, b." in (tmp_path / "out/README.md").read_text()
+    assert (tmp_path / "out/onnx").exists() == (of_format == "onnx")
 
 
 # --- real files ------------------------------------------------------------------------------------------------------
@@ -412,3 +424,11 @@ def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
     assert whole < 1e-4 < small < export.MOST_DIFFERENCE["8 bits"]
     assert not (tmp_path / "out/onnx").exists()
     verify.main([str(tmp_path / "out")])
+
+    whole, small = (tmp_path / "out" / name for name in export.OPENVINO)
+    sizes = [small.with_suffix(".bin").stat().st_size]
+    batch = export.open_model(folder, False).batch(export.open_model(folder, False).rows())
+    for layer in ("bert.encoder.layer.0.intermediate.dense", "classifier"):
+        openvino_files.quantize_openvino(whole, tmp_path / f"{layer}.xml", [batch], [layer])
+        sizes.append((tmp_path / f"{layer}.bin").stat().st_size)
+    assert sizes[1] > sizes[2] > sizes[0]
