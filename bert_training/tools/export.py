@@ -56,7 +56,7 @@ from bert_training.tools.export_scores import (
 )
 from bert_training.tools.exported import BATCH, OPENVINO, SMALL, WHOLE, card_text, table
 from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, write_onnx
-from bert_training.tools.onnx_int8 import most_harmful, quantize
+from bert_training.tools.onnx_int8 import most_harmful, names_of_products, quantize
 from bert_training.tools.openvino_files import OpenVinoFile, check_openvino, quantize_openvino, write_openvino
 from bert_training.tools.verify_scores import files_in
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -522,12 +522,14 @@ def leave_in_float(
     """
     print("8 bits are too bad; looking for the layers that hurt most", flush=True)
     onnx_file = small.parents[1] / WHOLE
-    of_openvino = small.suffix == ".xml"
-    whole, again = (small.parents[1] / OPENVINO[0], quantize_openvino) if of_openvino else (onnx_file, quantize)
     harmful = most_harmful(onnx_file, batches)
     for count in LEFT_IN_FLOAT:
         left = harmful[:count]
-        again(whole, small, batches, left)
+        if small.suffix == ".xml":
+            names = names_of_products(onnx_file)
+            quantize_openvino(small.parents[1] / OPENVINO[0], small, batches, [names[layer] for layer in left])
+        else:
+            quantize(onnx_file, small, batches, left)
         facts, problem = judge(model, validation, small, before, max_drop)
         print(f"in float32: {', '.join(left)}: {problem or 'good enough'}", flush=True)
         if not problem:

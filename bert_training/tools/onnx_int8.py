@@ -7,7 +7,7 @@ the dynamic format has stay, and only the step that finds the ranges anew is rep
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,14 @@ def join(whole: Path, joined: Path) -> None:
             before = producers.get(node.input[0]) if node.op_type == "LayerNormalization" else None
             if before is not None and before.op_type == "Add":
                 before.op_type = "Sum"
-        _name_products(graph)
+        for node, layer in [*_products(graph)]:
+            node.name = layer
         _know_contrib(graph)
         onnx.save(graph, joined)
 
 
-def _name_products(graph: Any) -> None:
-    """Name every product after the layer whose bias is added to it, such as "bert.encoder.layer.0.output.dense".
+def _products(graph: Any) -> Iterator[tuple[Any, str]]:
+    """Every product and the layer whose bias is added to it, such as "bert.encoder.layer.0.output.dense".
 
     torch writes biases that are equal once, as those of a new network are; then a number makes the names unique.
     """
@@ -64,7 +65,14 @@ def _name_products(graph: Any) -> None:
         bias = next((name for name in biases if name.endswith(".bias")), None)
         name = bias.removesuffix(".bias").removeprefix("model.") if bias else "product"
         given[name] += 1
-        node.name = name if given[name] == 1 else f"{name}_{given[name]}"
+        yield node, name if given[name] == 1 else f"{name}_{given[name]}"
+
+
+def names_of_products(whole: Path) -> dict[str, str]:
+    """The name that the product of each layer has in a file that torch wrote."""
+    import onnx
+
+    return {layer: node.name for node, layer in _products(onnx.load(whole))}
 
 
 def quantize(

@@ -6,7 +6,7 @@ openvino and nncf (the extra ``openvino``) are imported by those functions alone
 import importlib.metadata
 import importlib.util
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch], in
 
     Args:
         calibration: batches by which the ranges of the activations are found, row by row.
-        in_float: names of layers that stay in float32, as ``onnx_int8.layers_of`` gives them.
+        in_float: names of products that stay in float32, as they are in the ONNX file.
     """
     import nncf
     import openvino
@@ -53,7 +53,8 @@ def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch], in
         for row, length in enumerate(real_lengths(batch["attention_mask"])):
             rows.append({name: batch[name][row : row + 1, ..., :length] for name in INPUTS})
     network = openvino.Core().read_model(whole)
-    names = [name for layer, name in _products(network) if layer in in_float]
+    left = {name for product in in_float for name in (product, f"{product}/WithoutBiases")}
+    names = [name for name in (node.get_friendly_name() for node in network.get_ops()) if name in left]
     with quiet():
         smaller = nncf.quantize(
             network,
@@ -63,18 +64,6 @@ def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch], in
             ignored_scope=nncf.IgnoredScope(names=names) if names else None,
         )
         openvino.save_model(smaller, small, compress_to_fp16=False)
-
-
-def _products(network: Any) -> Iterator[tuple[str, str]]:
-    """(the layer whose bias is added to a product, such as "bert.encoder.layer.0.output.dense", the product's name)."""
-    for node in network.get_ops():
-        if node.get_type_name() != "MatMul":
-            continue
-        for target in node.output(0).get_target_inputs():
-            for value in target.get_node().input_values():
-                name = value.get_node().get_friendly_name()
-                if name.endswith(".bias"):
-                    yield name.removesuffix(".bias").removeprefix("model."), node.get_friendly_name()
 
 
 class OpenVinoFile:

@@ -334,6 +334,7 @@ def test_layers_are_left_in_float_until_the_score_is_kept(learned, torch_as_file
     monkeypatch.setattr(export, "write_openvino", write_openvino)
     monkeypatch.setattr(export, "quantize" if of_format == "onnx" else "quantize_openvino", quantize)
     monkeypatch.setattr(export, "most_harmful", lambda whole, batches: ["a", "b", "c", "d"] if whole.exists() else [])
+    monkeypatch.setattr(export, "names_of_products", lambda whole: {layer: layer for layer in "abcd"})
     words = ("--format", of_format, "--quantize", "static")
     assert not status(learned, *words, "--output_dir", tmp_path / "out")
     assert asked == [[], ["a"], ["a", "b"]]
@@ -425,10 +426,22 @@ def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
     assert not (tmp_path / "out/onnx").exists()
     verify.main([str(tmp_path / "out")])
 
-    whole, small = (tmp_path / "out" / name for name in export.OPENVINO)
-    sizes = [small.with_suffix(".bin").stat().st_size]
-    batch = export.open_model(folder, False).batch(export.open_model(folder, False).rows())
-    for layer in ("bert.encoder.layer.0.intermediate.dense", "classifier"):
-        openvino_files.quantize_openvino(whole, tmp_path / f"{layer}.xml", [batch], [layer])
-        sizes.append((tmp_path / f"{layer}.bin").stat().st_size)
-    assert sizes[1] > sizes[2] > sizes[0]
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_layers_of_openvino_files_are_left_in_float(learned, tmp_path):
+    """The larger a layer, the larger the file; a name that no layer has changes nothing."""
+    for package in (*onnx_files.PACKAGES, *openvino_files.PACKAGES):
+        pytest.importorskip(package)
+    model = export.open_model(learned, False)
+    batch, sizes = model.batch(model.rows()), []
+    onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), tmp_path / "whole.onnx", 18)
+    openvino_files.write_openvino(tmp_path / "whole.onnx", tmp_path / "whole.xml")
+    harmful = onnx_int8.most_harmful(tmp_path / "whole.onnx", [batch])
+    names = onnx_int8.names_of_products(tmp_path / "whole.onnx")
+    assert set(harmful) <= set(names)
+    for layer in (None, "classifier", "bert.encoder.layer.0.intermediate.dense"):
+        left = [names[layer]] if layer else ["of no network"]
+        openvino_files.quantize_openvino(tmp_path / "whole.xml", tmp_path / "small.xml", [batch], left)
+        sizes.append((tmp_path / "small.bin").stat().st_size)
+    assert sizes == sorted(set(sizes))
