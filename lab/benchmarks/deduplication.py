@@ -49,16 +49,19 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--documents", type=int, default=4000, help="of the text, the first ones (4000)")
     parser.add_argument("--copied", type=float, default=0.3, help="share of the documents that are copied (0.3)")
     parser.add_argument("--copies", type=int, default=4, help="of each of these (4)")
+    parser.add_argument("--config_name", default="mini", help="the size of the network (mini)")
     parser.add_argument("--steps", type=int, default=2000, help="optimiser steps of 32 x 128 (2000)")
     parser.add_argument("--seeds", type=int, default=3, help="of each variant (3)")
     parser.add_argument("--smoke", action="store_true", help="a few steps, and no record: to see that it works")
     args = parser.parse_args(argv)
     if args.smoke:
-        args.documents, args.steps, args.seeds = 60, 3, 1
+        args.documents, args.steps, args.seeds, args.config_name = 60, 3, 1, "tiny"
     origin = provenance("lab/benchmarks/deduplication.py", argv)
     write_texts(args)
     rows = {name: [measured(args, name, seed) for seed in range(1, args.seeds + 1)] for name in VARIANTS}
-    settings = {name: getattr(args, name) for name in ("documents", "copied", "copies", "steps", "seeds")}
+    settings = {
+        name: getattr(args, name) for name in ("config_name", "documents", "copied", "copies", "steps", "seeds")
+    }
     if not args.smoke:
         write_json(RECORD, origin | {"text": args.text.name, "settings": settings, "variants": rows})
     print(json.dumps(rows, indent=1))
@@ -90,7 +93,7 @@ def measured(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
     """The results of one run, and what was left out of its text."""
     text, flags = VARIANTS[name]
     folder = args.work_dir / f"{name.replace(',', '').replace(' ', '_')}-{seed}"
-    words = ["run_pretraining.py", "--recipe", "fast", "--config_name", "tiny" if args.smoke else "mini"]
+    words = ["run_pretraining.py", "--recipe", "fast", "--config_name", args.config_name]
     words += ["--train_file", args.work_dir / text, "--validation_file", args.held_out, *flags, "--seed", seed]
     words += ["--tokenizer_name", args.work_dir / "vocabulary", "--max_steps", args.steps, "--eval_steps", 0]
     if args.smoke:
