@@ -353,6 +353,18 @@ def students(record: dict) -> str:
     return markdown(head, rows, 2)
 
 
+def deduplication(record: dict) -> str:
+    """The table of deduplication.json: means over the seeds."""
+    rows = []
+    for name, runs in record["variants"].items():
+        means = (statistics.mean(run[key] for run in runs) for key in ("eval_mlm_loss", "eval_nats_per_word"))
+        accuracy = 100 * statistics.mean(run["eval_mlm_accuracy"] for run in runs)
+        tokens = f"{runs[0]['corpus']['tokens'] / 1e6:.1f}"
+        rows.append([name, tokens, str(len(runs)), *(f"{mean:.3f}" for mean in means), f"{accuracy:.1f}"])
+    head = ("text", "million tokens", "seeds", "masked LM, nats", "nats a word", "accuracy, per cent")
+    return markdown(head, rows)
+
+
 EXPORTED = {
     "none": "ONNX, float32",
     "dynamic": "ONNX, 8 bits, dynamic",
@@ -547,6 +559,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "corpus_scale": corpus_scale,
     "corpus_speed": corpus_speed,
     "students": students,
+    "deduplication": deduplication,
     "service": service,
     "inference": inference,
 }

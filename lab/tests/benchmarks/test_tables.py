@@ -120,3 +120,9 @@ def test_the_times_of_runs_are_shown_on_request():
     assert scores.startswith("| task | metric, per cent |") and made.startswith("*Runs of 2026-11-21")
     again, times, _ = run_tables.compared("stsb-*", with_times=True).strip().split("\n\n")
     assert again == scores and times.startswith("| run | steps | seconds of training |")
+
+
+def test_the_table_of_deduplication_has_the_means_of_the_seeds():
+    run = {"eval_mlm_loss": 4.5, "eval_nats_per_word": 7.0, "eval_mlm_accuracy": 0.25, "corpus": {"tokens": 8_600_000}}
+    made = tables.deduplication({"variants": {"as it is": [run, run | {"eval_mlm_loss": 4.7}]}})
+    assert "| as it is | 8.6 | 2 | 4.600 | 7.000 | 25.0 |" in made
