@@ -523,10 +523,10 @@ def leave_in_float(
     print("8 bits are too bad; looking for the layers that hurt most", flush=True)
     onnx_file = small.parents[1] / WHOLE
     harmful = most_harmful(onnx_file, batches)
+    names = names_of_products(onnx_file) if small.suffix == ".xml" else {}
     for count in LEFT_IN_FLOAT:
         left = harmful[:count]
-        if small.suffix == ".xml":
-            names = names_of_products(onnx_file)
+        if names:
             quantize_openvino(small.parents[1] / OPENVINO[0], small, batches, [names[layer] for layer in left])
         else:
             quantize(onnx_file, small, batches, left)

@@ -218,4 +218,7 @@ def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
     with pytest.raises(SystemExit):
         counts_of(files, tmp_path, "--tasks", 2)
     assert "--tasks and --task belong together" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        counts_of(files, tmp_path, "--extend", "model", "--tasks", 2, "--task", 0)
+    assert "--tasks and --join have no effect with --extend" in capsys.readouterr().err
     counts_of(files, tmp_path, "--join")
