@@ -40,6 +40,8 @@ CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
 # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
 PATIENCE = datetime.timedelta(hours=6)
 
+_GROUPS: list[torch.distributed.ProcessGroup] = []
+
 Args = TypeVar("Args", bound=SharedArguments)
 
 
@@ -125,7 +127,20 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
 
 def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
     patience = InitProcessGroupKwargs(timeout=PATIENCE)
-    return Accelerator(cpu=no_device(), mixed_precision=precision, kwargs_handlers=[patience], **trackers)
+    accelerator = Accelerator(cpu=no_device(), mixed_precision=precision, kwargs_handlers=[patience], **trackers)
+    keep_process_group()
+    return accelerator
+
+
+def keep_process_group() -> None:
+    """Hold a reference to the process group until the process ends, so that no network holds the last one.
+
+    DistributedDataParallel frees its group with Python's lock held. Gloo's destructor joins threads that may wait for
+    this lock, and then the process never ends (github.com/pytorch/pytorch/issues/56297).
+    """
+    group = torch.distributed.group.WORLD if torch.distributed.is_available() else None
+    if group is not None and group not in _GROUPS:
+        _GROUPS.append(group)
 
 
 def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:

@@ -2,11 +2,14 @@
 
 import os
 import platform
+import subprocess
+import sys
 
 import pytest
 
 from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives
 from tests.helpers.clean_process import run_program
+from tests.helpers.repository import ROOT
 
 
 @pytest.fixture
@@ -51,3 +54,10 @@ def test_other_processors_are_left_alone(capacities, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     keep_few_primitives("no")
     assert capacities() == {}
+
+
+@pytest.mark.slow
+def test_a_process_ends_although_gloo_still_frees_an_operation():
+    command = [sys.executable, "tests/programs/ended_groups.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
