@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import scipy.stats
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import run_tables
@@ -63,6 +65,17 @@ def steps(record: dict) -> str:
 
 TEXTS = {"wiki_heldout.txt": "held-out Wikipedia", "books_heldout.txt": "held-out novels"}
 OWNERS = {"google": "Google's"}
+
+
+def step_parts(record: dict) -> str:
+    """The table of step_parts.json: a column for each workload and type, in per cent."""
+    rows = record["results"]
+    heads = [f"{in_words(row['workload'])}, {row['dtype']}" for row in rows]
+    parts = [
+        [part, *(f"{100 * row['shares'][part]:.0f}" for row in rows)]
+        for part in sorted(rows[0]["shares"], key=lambda part: -sum(row["shares"][part] for row in rows))
+    ]
+    return markdown(("share of the step, %", *heads), parts)
 
 
 def vocabulary(record: dict) -> str:
@@ -216,6 +229,37 @@ def times_of(record: dict, contestant: str) -> str:
         return f"not reached within {record['rules']['seconds']:g} s and {record['rules']['steps']:,} steps"
     seconds = [run["seconds"] for run in runs]
     return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
+
+
+def fixed_time(records: dict) -> str:
+    """The ledger of fixed_time.json, newest first. Each p is against the entry before it in the same race."""
+    last: dict[str, dict] = {}
+    rows = []
+    for record in sorted(records.values(), key=lambda record: record["date"]):
+        rules, runs = record["rules"], record["runs"]
+        race = f"{rules['config_name']}, {', '.join(rules['text'])}, {rules['seconds']:g} s"
+        before = last.get(race)
+        losses, nsp, tasks = ([run[name] for run in runs] for name in ("loss", "nsp_accuracy", "tasks_mean"))
+        p_loss = p_value(losses, before and [run["loss"] for run in before["runs"]])
+        p_tasks = p_value(before and [run["tasks_mean"] for run in before["runs"]], tasks)
+        figures = [f"{statistics.mean(losses):.3f}", p_loss, f"{100 * statistics.mean(nsp):.1f}"]
+        scores = [
+            f"{statistics.mean(run['tasks'][task]['mean'] for run in runs):.1f}"
+            for task in ("pair", "kind", "questions")
+        ]
+        what = [record["date"][:10], record["what"].replace("|", r"\|"), race, f"{rules['steps']:,}", str(len(runs))]
+        rows.append([*what, *figures, *scores, f"{statistics.mean(tasks):.1f}", p_tasks])
+        last[race] = record
+    heads = ("date", "what is new", "race", "steps", "seeds", "held-out loss, nats", "p", "next sentence, %")
+    heads = (*heads, "pair, %", "kind, %", "questions, F1", "mean of the tasks", "p")
+    return markdown(heads, rows[::-1], 3)
+
+
+def p_value(smaller: list[float] | None, larger: list[float] | None) -> str:
+    """Of Welch's t-test that the first mean is smaller; nothing to compare, or one value: no test."""
+    if not smaller or not larger or min(len(smaller), len(larger)) < 2:
+        return ""
+    return f"{scipy.stats.ttest_ind(smaller, larger, equal_var=False, alternative='less').pvalue:.3f}"
 
 
 def whole_runs(record: dict) -> str:
@@ -539,6 +583,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu_xeon": pretraining_steps,
     "step_cpu_bf16": pretraining_steps,
     "step_cuda": pretraining_steps,
+    "step_parts": step_parts,
     "vocabulary_coverage": vocabulary,
     "pretraining_comparison": comparison,
     "onnx_int8": onnx,
@@ -546,6 +591,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "lengths": real_tokens,
     "compatibility": compatibility,
     "speedrun": speedrun,
+    "fixed_time": fixed_time,
     "whole_runs": whole_runs,
     "whole_demo": whole_demo,
     "faults": faults,

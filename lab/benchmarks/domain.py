@@ -13,6 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,11 @@ def measured(args: argparse.Namespace, name: str, more: list[str] | None) -> dic
         model = args.work_dir / folder_of(name)
         pretrain(args, model, [word.format(pieces=args.pieces) for word in more])
         row = losses(json.loads((model / "all_results.json").read_text(encoding="utf-8")))
-    tasks = {} if name in LOSSES_ALONE else {task: fine_tuned(args, name, model, task) for task in TASKS}
+    more = ("--max_train_samples", args.examples, "--num_train_epochs", 2, "--learning_rate", "1e-4")
+    tasks = {
+        task: fine_tuned(args.work_dir / f"{task}-{folder_of(name)}", model, task, args.seeds, more)
+        for task in (() if name in LOSSES_ALONE else TASKS)
+    }
     return row | {"tasks": tasks}
 
 
@@ -96,14 +101,12 @@ def pretrain(args: argparse.Namespace, folder: Path, more: list[str]) -> None:
     run([*words, "--resume_from_checkpoint", "auto", *more])
 
 
-def fine_tuned(args: argparse.Namespace, name: str, model: str | Path, task: str) -> dict[str, Any]:
-    """Mean and interval of the scores of a task over the seeds."""
+def fine_tuned(folder: Path, model: str | Path, task: str, seeds: int, more: Iterable[Any]) -> dict[str, Any]:
+    """Mean and interval of the scores of a task over the seeds; ``more`` are further flags."""
     script, metric, flags = TASKS[task]
-    folder = args.work_dir / f"{task}-{folder_of(name)}"
-    words = [script, "--model_name_or_path", model, *flags, "--seeds", args.seeds, "--output_dir", folder]
-    words += ["--max_train_samples", args.examples, "--max_eval_samples", 200, "--num_train_epochs", 2]
-    words += ["--learning_rate", "1e-4", "--per_device_train_batch_size", 16, "--save_steps", 0, "--eval_steps", NEVER]
-    run(words)
+    words = [script, "--model_name_or_path", model, *flags, "--seeds", seeds, "--output_dir", folder]
+    words += ["--max_eval_samples", 200, "--per_device_train_batch_size", 16, "--save_steps", 0, "--eval_steps", NEVER]
+    run([*words, *more])
     found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["settings"][0]["metrics"][metric]
     return {name: found[name] for name in ("n", "mean", "std", "interval")}
 
