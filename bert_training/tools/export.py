@@ -89,6 +89,7 @@ SENTENCES = (
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROWS, ROUNDS = 64, 5  # of the timing
 POOLING_MODULES = "sentence_transformers.models."
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}  # and their folders
 
 
 @dataclass
@@ -207,14 +208,15 @@ def write_beside(model: Model, folder: Path) -> None:
     save_tokenizer_files(model.tokenizer, folder, positions)
     if model.name != ENCODER:
         return
-    names = ("Transformer", "Pooling", "Normalize")
-    paths = ("", "1_Pooling", "2_Normalize")
-    own = model.folder / "modules.json"
-    if own.is_file() and (kinds := _other_modules(own, names)):
-        raise UserError(f"{own}: expected Transformer, Pooling and Normalize, which no file is needed for; got {kinds}")
+    kinds, own = list(MODULES), model.folder / "modules.json"
+    if own.is_file():
+        kinds = _kinds_of_modules(own)
+        if others := ", ".join(kind for kind in kinds if kind not in MODULES):
+            raise UserError(f"{own}: expected Transformer, Pooling and Normalize, which need no file; got {others}")
+    written = [name for name in MODULES if name != "Normalize" or name in kinds]
     modules = [
-        {"idx": number, "name": str(number), "path": path, "type": POOLING_MODULES + name}
-        for number, (name, path) in enumerate(zip(names, paths))
+        {"idx": number, "name": str(number), "path": MODULES[name], "type": POOLING_MODULES + name}
+        for number, name in enumerate(written)
     ]
     write_json(folder / "modules.json", modules)
     length = stored_length(model.network.config) or positions
@@ -233,11 +235,9 @@ def write_beside(model: Model, folder: Path) -> None:
     write_json(folder / "1_Pooling" / "config.json", pooling)
 
 
-def _other_modules(path: Path, known: tuple[str, ...]) -> str:
-    """The types of modules that are not exported; "" if there are none."""
+def _kinds_of_modules(path: Path) -> list[str]:
     modules = json.loads(path.read_text(encoding="utf-8"))
-    kinds = [str(one.get("type")).split(".")[-1] for one in modules if isinstance(one, dict)]
-    return ", ".join(kind for kind in kinds if kind not in known)
+    return [str(one.get("type")).split(".")[-1] for one in modules if isinstance(one, dict)]
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -337,10 +337,12 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         packages |= check_openvino(args.quantize != "none")
     model = open_model(Path(args.folder), args.encoder_alone)
     validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
-    if validation.lost and not args.force:
+    unscored = validation.lost or (args.quantize != "none" and validation.unknown)
+    if unscored and not args.force:
+        remedy = "give --data with the folder that has it, or " if validation.lost else "give "
         raise UserError(
-            f"{args.folder}: the validation data cannot be scored ({validation.missing}); give --data with the folder "
-            "that has it, or --force to keep files whose score nobody knows"
+            f"{args.folder}: the validation data cannot be scored ({validation.missing}); {remedy}--force to keep "
+            "files whose score nobody knows"
         )
     batches = calibration(model, validation, args.calibration) if args.quantize == "static" else None
     reason = f"; {validation.missing}" if validation.missing else ""

@@ -198,6 +198,11 @@ class Validation:
             self.missing = lost[0] if lost else "run.json names no file of it"
 
     @property
+    def unknown(self) -> bool:
+        """Whether the run fine-tuned a network, but its score cannot be computed again."""
+        return bool(self.missing) and self.run is not None and not SCRIPTS[self.run["script"]].pretrains
+
+    @property
     def name(self) -> str:
         """What is scored, for the record."""
         names = "built-in" if self.builtin else ", ".join(Path(one.name).name for one in self.parts)

@@ -129,6 +129,20 @@ def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pre
     assert json.loads((tmp_path / "out/export.json").read_text())["validation"] is None
 
 
+def test_a_run_without_validation_data_is_made_smaller_by_force_alone(
+    torch_as_file, pretrained, tmp_path, monkeypatch, capsys
+):
+    short_runs.no_pictures(monkeypatch)
+    (tmp_path / "own.csv").write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    words = (tmp_path / "run", "--quantize", "dynamic")
+    assert status(*words, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
+    assert "names no file of it); give --force to keep files whose score nobody knows" in capsys.readouterr().err
+    assert not status(*words, "--output_dir", tmp_path / "forced", "--force")
+    assert not status(tmp_path / "run", "--output_dir", tmp_path / "float32")
+
+
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory, pretrained, run_data) -> Path:
     """A finished folder of run_glue.py that gives every text its label."""
@@ -214,6 +228,17 @@ def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs
     record = json.loads((tmp_path / "out/export.json").read_text())
     assert record["outputs"] == ["last_hidden_state"]
     assert record["files"][export.WHOLE]["smallest_cosine"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kinds", [("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")])
+def test_vectors_are_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
+    folder = tmp_path / "model"
+    shutil.copytree(model_of("BertModel"), folder)
+    modules = [{"idx": number, "type": f"sentence_transformers.models.{kind}"} for number, kind in enumerate(kinds)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert not status(folder, "--output_dir", tmp_path / "out")
+    written = json.loads((tmp_path / "out/modules.json").read_text())
+    assert tuple(one["type"].split(".")[-1] for one in written) == kinds
 
 
 def rewritten(folder: Path, place: Path, **fields) -> Path:
