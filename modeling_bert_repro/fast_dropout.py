@@ -114,7 +114,9 @@ class DropoutAttention(torch.autograd.Function):
             weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
             kept = torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
             context = torch.matmul((weights * kept).to(value.dtype), value)
-            return *torch.autograd.grad(context, states[:3], gradient, create_graph=True), None, None, None
+            learning = [state for state in states[:3] if state.requires_grad]
+            found = iter(torch.autograd.grad(context, learning, gradient, create_graph=True))
+            return *(next(found) if state.requires_grad else None for state in states[:3]), None, None, None
         columns = (gradient, *states[:3])
         query_gradients: list[Tensor] = []
         key_gradients: list[Tensor] = []

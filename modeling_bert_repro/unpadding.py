@@ -263,7 +263,7 @@ def attend_in_blocks(
 ) -> Tensor:
     """(T, N, D), computed in padded blocks (sequences, N, longest, D) with a mask in the form of the back-end."""
     mask = attended_to(tokens.mask, module)
-    if module.config._attn_implementation == "eager":
+    if module.config._attn_implementation != "sdpa":  # eager and flex attention add the mask to their scores
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
     states = [tokens.to_blocks(part) for part in (query, key, value)]
     context, _ = attend(module, *states, mask, **options)

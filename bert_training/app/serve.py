@@ -62,7 +62,7 @@ def _open_and_serve(args: argparse.Namespace) -> None:
         for line in _notes(args, opened):
             print(line, file=sys.stderr)
         del opened  # every worker opens its own
-        _serve(args, listener, LOCAL if local else None)
+        _serve(args, listener, (*LOCAL, args.host) if local else None)
 
 
 @contextlib.contextmanager

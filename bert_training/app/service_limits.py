@@ -214,7 +214,7 @@ class TimedProtocol(Protocol):
         """Start the clock."""
         super().connection_made(transport)
         self._unread = 0  # bytes since the last answer, of which no request has come
-        self._last: Any = self  # no cycle is equal to it
+        self._last: Any = None  # the cycle, and whether it has ended, at the last look
         self._since = self.loop.time()
         self._clock = self.loop.call_later(IDLE_SECONDS, self._look)
 
@@ -233,9 +233,10 @@ class TimedProtocol(Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        if self.cycle is not self._last:
-            self._last, self._since = self.cycle, self.loop.time()
-        idle = self.cycle is None or self.cycle.response_complete
+        written = self.cycle is None or self.cycle.response_complete
+        idle = written and not self.transport.get_write_buffer_size()
+        if self._last != (self.cycle, idle):
+            self._last, self._since = (self.cycle, idle), self.loop.time()
         if self.loop.time() - self._since >= (IDLE_SECONDS if idle else ANSWER_SECONDS):
             self.transport.abort()
         else:

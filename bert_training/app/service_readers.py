@@ -23,6 +23,7 @@ from transformers.utils import ModelOutput
 
 from bert_training.app.folder import OpenedModel
 from bert_training.app.service_batches import Batches, Single
+from tokenization.errors import UserError
 
 Reading = Callable[[OpenedModel], Any]
 ROWS = ("input_ids", "token_type_ids", "attention_mask")
@@ -74,10 +75,12 @@ class Readers:
         self._seconds = 0.05  # of a text, lately
 
     async def read(self, asked: Asked) -> list[Any]:
-        """The answers, in the order of the texts. Raises Full, and what a reading raises."""
+        """The answers, in the order of the texts. Raises Full, UserError for too many, and what a reading raises."""
         singles = asked.singles(self._opened) if self._batches else []
         readings = [] if singles else list(asked.readings())
         count = len(singles) + len(readings)
+        if count > self.most:  # these would never find room
+            raise UserError(f"expected at most {self.most} texts (the service's --max_queue), got {count}")
         if self.pending + count > self.most:
             raise Full(max(1, min(60, math.ceil(self.pending * self._seconds))))
         began = time.perf_counter()

@@ -209,7 +209,8 @@ def word_divergence(student: torch.Tensor, teacher: torch.Tensor, temperature: f
     if missing < 0:
         teacher = teacher[..., : student.shape[-1]]
     elif missing > 0:
-        teacher = nn.functional.pad(teacher, (0, missing), value=torch.finfo(teacher.dtype).min)
+        lowest = torch.finfo(teacher.dtype).min * min(0.5, temperature / 2)  # stays finite when it is divided
+        teacher = nn.functional.pad(teacher, (0, missing), value=lowest)
     return terms.divergence(student, teacher, temperature)
 
 

@@ -258,6 +258,8 @@ def difference_of(model: Model, file: OnnxFile | OpenVinoFile) -> tuple[float, f
                 raise UserError(f"the file gives {name} the shape {found[name].shape}, and torch {ours.shape}")
             per_token = ours.shape[: real.ndim] == real.shape
             one, other = (ours[real], found[name][real]) if per_token else (ours, found[name])
+            if not np.isfinite(other).all():
+                raise UserError(f"the file gives {name} that are not finite, which torch's are")
             largest = max(largest, float(np.abs(one - other).max()))
             span = max(span, float(one.max() - one.min()), float(np.abs(one).max()))
     return largest, largest / span if span else 0.0

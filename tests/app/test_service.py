@@ -27,6 +27,7 @@ from bert_training.app.folder import open_folder  # noqa: E402
 from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
 from bert_training.app.service_log import MOST  # noqa: E402
+from bert_training.app.service_readers import Readers  # noqa: E402
 from tests.helpers.model_folders import save_model  # noqa: E402
 from tests.helpers.repository import ROOT  # noqa: E402
 
@@ -215,10 +216,16 @@ def numbers(answer):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", json.dumps(answer))]
 
 
-def test_a_full_queue_says_when_to_come_again(opened):
+def test_a_full_queue_says_when_to_come_again(opened, monkeypatch):
+    made = []
+    monkeypatch.setattr(service, "Readers", lambda *args: made.append(Readers(*args)) or made[-1])
     app = make_service(opened("classes"), Settings("", None, most=2))
-    status, headers, _ = ask(app, {"texts": ["a", "b", "c"]})
+    made[0].pending = 1
+    status, headers, _ = ask(app, {"texts": ["a", "b"]})
     assert status == 503 and int(headers["retry-after"]) >= 1
+    made[0].pending = 0
+    status, _, content = ask(app, {"texts": ["a", "b", "c"]})
+    assert status == 422 and b"at most 2 texts" in content
     assert len(answers(app, {"texts": ["a", "b"]})) == 2
 
 
@@ -338,6 +345,22 @@ def test_slow_and_half_closed_clients_are_left(opened, monkeypatch):
         assert post(port, {"text": TEXT})[0] == 200
 
 
+def test_an_answer_is_sent_to_a_slow_reader_whole(opened, monkeypatch):
+    """It is larger than the buffers between the two, and waits there for longer than an idle connection may last."""
+    monkeypatch.setattr(service_limits, "IDLE_SECONDS", 0.1)
+
+    async def large(*_):
+        return service_limits.Response(200, b"x" * 20_000_000)
+
+    app = make_service(opened("classes"), SETTINGS)
+    app.posts["/predict"] = large
+    with running(app) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        head = "POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+        client.sendall(f"{head}Connection: close\r\n\r\n{{}}".encode())
+        time.sleep(1)
+        assert sum(map(len, iter(lambda: client.recv(1 << 20), b""))) > 20_000_000
+
+
 def test_headers_without_end_close_the_connection(opened):
     """Of the two parsers that uvicorn may use, one knows no limit to them."""
     with running(make_service(opened("classes"), SETTINGS)) as port:
@@ -443,12 +466,12 @@ def test_mistakes_of_the_command(opened, tmp_path, capsys, monkeypatch):
     assert 'pip install ".[train,serve]"' in error_of(capsys, folder)
 
 
-@pytest.mark.parametrize(("host", "hosts"), [("127.0.0.1", serve.LOCAL), ("0.0.0.0", None)])
+@pytest.mark.parametrize(("host", "hosts"), [("127.0.0.1", serve.LOCAL), ("127.0.0.2", serve.LOCAL), ("0.0.0.0", None)])
 def test_other_machines_are_let_in_with_a_warning_alone(opened, capsys, monkeypatch, host, hosts):
     let_in = []
     monkeypatch.setattr(serve, "_serve", lambda args, listener, hosts: let_in.append(hosts))
     assert main(["serve", str(opened("classes").folder), "--port", "0", "--host", host]) == 0
-    assert let_in == [hosts] and ("no password" in capsys.readouterr().err) == (hosts is None)
+    assert let_in == [hosts and (*hosts, host)] and ("no password" in capsys.readouterr().err) == (hosts is None)
 
 
 def test_the_image_is_pinned_and_runs_without_root():

@@ -46,6 +46,18 @@ def test_dropout_attention_has_the_right_second_derivative(in_small_blocks, mask
     assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended), inputs)
 
 
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_a_frozen_query_key_or_value_has_no_second_derivative(in_small_blocks, frozen):
+    """As with adapters on two of the three, in the first layer above frozen embeddings."""
+    states = list(draw(3, 2, 2, 3, 2).detach().unbind(0))
+    others = [number for number in range(3) if number != frozen]
+
+    def context(*learning):
+        return seeded(attention, *(learning[others.index(n)] if n in others else states[n] for n in range(3)), None)
+
+    assert torch.autograd.gradgradcheck(context, [states[number].requires_grad_() for number in others])
+
+
 def test_dropout_has_the_right_second_derivative(in_small_blocks):
     dropped = lambda x: seeded(fast_dropout.fast_dropout, x, 0.3).square()  # noqa: E731
     assert torch.autograd.gradgradcheck(dropped, [draw(4, 5)])

@@ -308,12 +308,20 @@ def test_variable_length_kernels_get_their_arguments(kernel, monkeypatch):
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def adding_the_mask(module, query, key, value, attention_mask, scaling, dropout=0.0, **_):
+    """A back-end of another package that, as flex attention does, adds the mask to the scores whatever its type is."""
+    scores = torch.matmul(query * scaling, key.transpose(2, 3))
+    scores = scores if attention_mask is None else scores + attention_mask
+    return torch.matmul(scores.softmax(-1), value).transpose(1, 2), None
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa", "adding"])
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_a_packed_row_equals_separate_rows(attention, is_decoder):
+def test_a_packed_row_equals_separate_rows(attention, is_decoder, monkeypatch):
     """Sequences of 9, 4 and 4 tokens make one row of 17, although the network has 12 positions."""
     name = "BertForMaskedLM"
-    model = ours(name, attention, is_decoder=is_decoder)
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "adding", adding_the_mask)
+    model = ours(name, "eager" if attention == "adding" else attention, is_decoder=is_decoder)
     inputs = make_inputs(name, batch=3)
     lengths = (9, 4, 4)
     packed = {
@@ -321,7 +329,9 @@ def test_a_packed_row_equals_separate_rows(attention, is_decoder):
         for key in ("input_ids", "token_type_ids")
     }
     limits = torch.tensor([0, 9, 13, 17])
+    implementation, model.config._attn_implementation = model.config._attn_implementation, attention
     row = model(**packed, labels=packed["input_ids"], cu_seq_lens_q=limits, output_hidden_states=True)
+    model.config._attn_implementation = implementation
     expected = [
         model(
             input_ids=inputs["input_ids"][i : i + 1, :n],

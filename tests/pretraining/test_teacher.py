@@ -158,6 +158,9 @@ def test_rows_that_round_the_vocabulary_up_stand_for_no_piece():
                        word_divergence(scores[:, :8], teacher, T))  # fmt: skip
     wasted = torch.cat([scores[:, :8], torch.full((3, 2), 5.0)], 1)
     assert (word_divergence(wasted, teacher, T) > word_divergence(scores[:, :8], teacher, T)).all()
+    for temperature in (0.1, 0.3, 1.0, 100.0):
+        for dtype in (torch.float32, torch.bfloat16):
+            assert word_divergence(wasted.to(dtype), teacher.to(dtype), temperature).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForSequenceClassification", "BertForQuestionAnswering"])

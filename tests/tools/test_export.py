@@ -216,8 +216,10 @@ def test_without_validation_data_the_outputs_are_compared(model_of, torch_as_fil
     torch_as_file[export.SMALL] = 3.0
     assert status(folder, "--quantize", "dynamic", "--output_dir", tmp_path / "bad") == 2
     assert "its outputs differ from torch's by up to" in capsys.readouterr().err
-    torch_as_file[export.WHOLE] = 1.01
-    assert status(folder, "--output_dir", tmp_path / "bad") == 2 and not (tmp_path / "bad").exists()
+    for factor, message in ((1.01, "its outputs differ"), (float("nan"), "gives logits that are not finite")):
+        torch_as_file[export.WHOLE] = factor
+        assert status(folder, "--output_dir", tmp_path / "bad") == 2 and not (tmp_path / "bad").exists()
+        assert message in capsys.readouterr().err
 
 
 def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs, torch_as_file, tmp_path):
