@@ -96,7 +96,6 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     check_vocabulary(data, tokenizer)
-    series = series_of(args, data)
     loss_weights.check_flags(args, "train" in data.splits)
     head = modeling_bert_repro.BertForTokenClassification
     teacher = find_teacher(args, head, tokenizer, data.label_names, "single_label_classification")
@@ -105,6 +104,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
+    series = series_of(args, data)  # with the weights of the classes, which the facts of the data name
     run_all(
         args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher, tune)
     )

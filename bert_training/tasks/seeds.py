@@ -179,9 +179,12 @@ def planned_runs(args: Args) -> list[Args]:
             "--gradient_accumulation_steps x processes); change one of these"
         )
     plans = []
+    # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
+    chosen = args.metric_for_best_model if args.load_best_model_at_end else None
     for fold in range(1, (getattr(args, "folds", None) or 0) + 1):
         places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
-        plans.append(dataclasses.replace(args, **places, resume_from_checkpoint="auto", compare_to=None))
+        places |= {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
+        plans.append(dataclasses.replace(args, **places))
     if plans:
         return plans
     for rate in PAPER_RATES if paper else (args.learning_rate,):
@@ -193,6 +196,7 @@ def planned_runs(args: Args) -> list[Args]:
                 "learning_rate": rate,
             }
             plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
+            plan["metric_for_best_model"] = chosen
             plan |= {"paper": False} if paper else {}
             plans.append(dataclasses.replace(args, **plan))
     return plans
@@ -261,6 +265,8 @@ def summarise(runs: list[dict], series: Series) -> dict:
     best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
     best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
     facts = {"task": series.name, "metric": metric, "validation": _validation(series), "baselines": constant}
+    if series.folds:
+        facts["fold_baselines"] = [one.baselines for one in series.folds]
     return facts | {"settings": by_rate, "best": best, "runs": runs}
 
 

@@ -13,6 +13,7 @@ the same script. A flag that is given wins, and a line of the output says what d
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -33,6 +34,7 @@ from tokenization.errors import UserError
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
+RUN_OF_SERIES = re.compile(r"(rate-.+-)?seed-\d+|fold-\d+")  # the folder of a run of a series
 
 
 # --- to the config, and from it ----------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
         places.append(Path(asked).parent)
     series = given.get("folds") and not given.get("fold")
     if given.get("seeds") is not None or given.get("paper") or series:  # a series continues without being asked
-        places += sorted(path.parent for path in folder.glob("*/run.json"))
+        places += sorted(path.parent for path in folder.glob("*/run.json") if RUN_OF_SERIES.fullmatch(path.parent.name))
     for place in places:
         if (place / "run.json").is_file():
             try:

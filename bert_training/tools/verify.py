@@ -25,7 +25,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -321,15 +321,25 @@ def _without_figures(line: str) -> str:
 # --- a series --------------------------------------------------------------------------------------------------------
 
 
+def _series(summary: Mapping[str, Any], facts: Sequence[dict[str, Any]], folds: int) -> Series:
+    """What the runs had in common, or, of folds, each of them; without ``facts`` nothing is known of the data."""
+    task, metric, baselines = summary["task"], summary["metric"], summary["baselines"]
+    facts = facts or [{"splits": {}}] * max(1, folds)
+    own = summary.get("fold_baselines") or [baselines] * folds
+    each = [Series(task, one, metric, constant) for one, constant in zip(facts, own, strict=False)] if folds else []
+    return Series(task, facts[-1], metric, baselines, tuple(each))
+
+
 def check_summary(folder: Path) -> Iterator[Finding]:
     """summary.json of a series, whose statistics are computed again from the results of its runs."""
     summary = read_json(folder / "summary.json")
-    runs, facts, absent = [], None, []
+    runs, facts, absent = [], list[dict[str, Any]](), []
     for one in summary["runs"]:
         place = folder / Path(one["folder"]).name
         inside = is_plain_name(place.name) and place.is_dir() and not place.is_symlink()
         if inside and (place / "all_results.json").is_file() and not any(verify_files.unreadable(place)):
-            results, facts = read_json(place / "all_results.json"), read_json(place / "run.json")["data"]
+            results = read_json(place / "all_results.json")
+            facts.append(read_json(place / "run.json")["data"])
             if results != one["results"]:
                 yield differs(f"summary.json, {one['folder']}", "its results are not those of its all_results.json")
             runs.append(one | {"results": results})
@@ -338,10 +348,16 @@ def check_summary(folder: Path) -> Iterator[Finding]:
             runs.append(one)
     if absent:
         yield unknown("summary.json", f"the runs {', '.join(absent)} are not here; their results are taken from it")
-    series = Series(summary["task"], facts or {"splits": {}}, summary["metric"], summary["baselines"])
-    again: dict[str, Any] = summarise(runs, series)
-    if facts is None:
+    folds = any("fold" in run for run in runs)
+    complete = len(facts) == len(runs) if folds else bool(facts)
+    again: dict[str, Any] = summarise(runs, _series(summary, facts if complete else [], len(runs) if folds else 0))
+    if not complete:
         del again["validation"]  # the description of the data, which is in the runs
+    if folds and "fold_baselines" not in summary:  # older versions did not record what this share is measured by
+        for one in (*again["settings"], *summary["settings"]):
+            for figures in one["metrics"].values():
+                figures.pop("degenerate", None)
+        del again["fold_baselines"]
     wrong = [name for name in again if not nearly_equal(summary.get(name), again[name])]
     for name in wrong:
         yield differs(f"summary.json, {name}", "not what the results of the runs give")

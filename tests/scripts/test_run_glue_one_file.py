@@ -10,6 +10,7 @@ import run_glue
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.seeds import compare
 from bert_training.tools.report import read_finished_runs, tables
+from bert_training.tools.verify import check_summary
 from bert_training.tools.verify_scores import check_scores
 from tests.helpers.torchrun import torchrun
 
@@ -96,6 +97,15 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, caps
     with pytest.raises(ValueError, match="it was evaluated on other data, so the runs cannot be compared"):
         run(tmp_path / "no", *flags, *longer, "--split_seed=3")
     assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
+    found = [one for one in check_summary(tmp_path / "folds") if one.verdict != "verified"]
+    assert not found, found
+
+
+def test_the_best_of_a_series_is_chosen_by_the_metric_that_is_asked_for(tmp_path, flags):
+    summary = run(tmp_path / "seeds", *flags, "--validation_split=0.2", "--seeds=2", "--metric_for_best_model=f1_macro")
+    assert summary["metric"] == "eval_f1_macro" and "eval_f1_macro" in summary["best"]
+    folds = run(tmp_path / "folds", *flags, "--folds=2", "--metric_for_best_model=f1_macro")
+    assert folds["metric"] == "eval_f1_macro"
 
 
 def test_folds_are_compared_with_the_same_folds():

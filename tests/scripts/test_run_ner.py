@@ -148,6 +148,13 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     assert (tmp_path / "tagged" / "test_spans.jsonl").read_text() == f"{span}\n"
 
 
+def test_a_series_with_class_weights_continues(checkpoint, files, tmp_path, capsys):
+    given = flags(checkpoint, files, tmp_path / "series", "--class_weights=balanced", "--seeds=2")
+    run_ner.main(given)
+    run_ner.main(given)
+    assert "run 2 of 2: seed-43 is finished already" in capsys.readouterr().out
+
+
 def test_pipeline_prints_the_names_of_the_tags(finished):
     mark = pipeline("token-classification", model=str(finished), aggregation_strategy="first", device="cpu")
     found = [(entity["entity_group"], entity["word"]) for entity in mark("to the new doctor and the river and")]

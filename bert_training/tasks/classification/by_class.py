@@ -54,7 +54,7 @@ def value_of(results: Mapping[str, Any], key: str) -> Any:
     if key in results:
         return results[key]
     metric, separator, name = key.partition(SEPARATOR)
-    prefix, _, rate = metric.rpartition("_")
+    prefix, _, rate = metric.partition("_")  # eval and average_precision
     classes = results.get(f"{prefix}_{BY_CLASS}") if separator else None
     return classes[name].get(rate) if isinstance(classes, Mapping) and name in classes else None
 

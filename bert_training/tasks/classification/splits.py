@@ -151,7 +151,9 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         most = min(MOST_PARTS, found, max(2, *Counter(classes).values()))
         part = Fraction(share).limit_denominator(most)
         part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
-        dealt = _dealt(data, part.denominator, seed)
+        size = len(train) / part.denominator
+        # The parts of the usual size first: the first one that is dealt has the largest group.
+        dealt = sorted(_dealt(data, part.denominator, seed), key=lambda one: abs(len(one[1]) - size))
         held_out = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
         parts = (np.setdiff1d(np.arange(len(train)), held_out).tolist(), held_out.tolist())
     elif classes is not None:

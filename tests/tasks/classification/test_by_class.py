@@ -60,6 +60,8 @@ def test_a_class_is_named_after_a_colon_whatever_its_name_is():
     results = {f"eval_{name}": value for name, value in found.items()} | {"eval_loss": 1.0}
     assert value_of(results, "eval_f1:very angry") == found["by_class"]["very angry"]["f1"] == 2 / 3
     assert value_of(results, "eval_recall:f1:x") == 0.5
+    several = {"eval_by_class": {"praise": {"average_precision": 0.75}}}
+    assert value_of(several, "eval_average_precision:praise") == 0.75
     assert value_of(results, "eval_loss") == 1.0
     assert value_of(results, "eval_f1:sad") is value_of({}, "eval_f1:a") is None
     assert with_chosen(results, "eval_f1:loss")["eval_f1:loss"] == 1.0

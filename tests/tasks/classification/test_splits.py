@@ -67,6 +67,14 @@ def test_groups_stay_together(tmp_path, given, scores):
         assert 8 <= len(held_out) <= 12 and len(train) + len(held_out) == 40
 
 
+@pytest.mark.parametrize(("share", "most"), [(0.1, 10), (0.2, 20)])
+def test_a_large_group_is_not_held_out_for_a_small_share(tmp_path, share, most):
+    """One writer has 91 of 100 rows."""
+    classes, groups = "a" * 60 + "b" * 31 + "ababababa", "x" * 91 + "qrstuvwyz"
+    (data,) = parts_of(sheet(tmp_path, classes, groups), validation_split=share, group_column="who").values()
+    assert 0 < len(data.splits["validation"]) <= most
+
+
 @pytest.mark.parametrize(
     ("pairs", "share", "held_out"), [(50, 0.01, 5), (50, 0.3, 30), (50, 0.5, 50), (50, 0.99, 95), (10, 0.05, 2)]
 )
