@@ -4,6 +4,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from tokenization.errors import UserError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -12,8 +14,17 @@ def tokenizer_json(tokenizer: "PreTrainedTokenizerBase") -> str:
     """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a ``backend_tokenizer``.
 
     Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
+
+    Raises:
+        ValueError: it has none.
     """
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise UserError(
+            f"expected a fast tokenizer, which has a tokenizer.json, got {type(tokenizer).__name__}; give another with "
+            "--tokenizer_name"
+        )
+    content = json.loads(backend.to_str())
     content["truncation"] = content["padding"] = None
     return json.dumps(content, sort_keys=True, ensure_ascii=False)
 

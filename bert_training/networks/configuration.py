@@ -62,9 +62,15 @@ def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConf
     if rounded_to(stated.get("vocab_size", 0), len(tokenizer)):
         config.vocab_size = fields["vocab_size"] = stated["vocab_size"]
     if changed := [name for name, value in fields.items() if stated.get(name, value) != value]:
-        told = ", ".join(f"{name} {fields[name]:,} (the folder's config says {stated[name]:,})" for name in changed)
+        told = ", ".join(
+            f"{name} {_number(fields[name])} (the folder's config says {_number(stated[name])})" for name in changed
+        )
         say(f"--config_name {config_name}: new weights take the tokenizer's {told}")
     return config
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def rounded_to(rows: int, pieces: int) -> int | None:

@@ -101,7 +101,7 @@ def is_old_checkpoint(name: str | Path) -> bool:
     source = Path(name)
     if source.is_file():
         return True
-    if source.with_name(f"{source.name}.index").is_file():
+    if source.name and source.with_name(f"{source.name}.index").is_file():  # "." has no name
         return True
     there = [file for file in (*WEIGHT_FILES, *CONFIG_NAMES, "modules.json") if (source / file).is_file()]
     if "config.json" not in there:
@@ -167,7 +167,7 @@ def _find_weights(source: Path) -> Path:
     """The file with the weights; for TensorFlow, the index."""
     if source.is_file() and source.suffix in (*PICKLES, ".safetensors"):
         return source
-    index = source if source.suffix == ".index" else source.with_name(f"{source.name}.index")
+    index = source if source.suffix == ".index" or not source.name else source.with_name(f"{source.name}.index")
     if index.is_file():
         return index
     if source.is_file() and (found := found_instead(source)):

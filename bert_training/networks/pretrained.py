@@ -239,7 +239,7 @@ def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     if is_old_checkpoint(weights):
         files = find_old_files(weights)
         return old_tokenizer(files.vocabulary, POSITIONS, quiet=True).tokenizer if files.vocabulary else None
-    folder = _run_of_checkpoint(Path(weights)) or tokenizer_folder(weights)
+    folder = _run_of_checkpoint(Path(weights)) or tokenizer_folder(weights, download=True)
     if folder is None or not _has_tokenizer(folder):
         return None
     if is_vocabulary_alone(folder):

@@ -41,13 +41,17 @@ BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
 BERT_TYPES = (None, "bert")
 
 
-def tokenizer_folder(name: str) -> Path | None:
-    """The folder of a tokenizer's files: ``name`` itself, or that of a downloaded name on the Hub; None without any."""
+def tokenizer_folder(name: str, download: bool = False) -> Path | None:
+    """The folder of a tokenizer's files: ``name`` itself, or that of a name on the Hub; None without any.
+
+    Args:
+        download: whether files that are not in the cache yet are fetched.
+    """
     if Path(name).exists():
         return Path(name) if Path(name).is_dir() else None
     for file in (TOKENIZER, VOCABULARY):
         try:
-            path = cached_file(name, file, local_files_only=True)
+            path = cached_file(name, file, local_files_only=not download)
         except (OSError, ValueError):  # there is none, or no repository can have this name
             continue
         if path is not None:

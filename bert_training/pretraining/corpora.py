@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
+from bert_training.files.cores import usable_cores
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
@@ -131,7 +132,7 @@ def _arguments(
     arguments = {
         "tokenizer": tokenizer,
         "output_dir": run.output_dir / "corpus" / name,
-        "num_workers": max(1, (os.cpu_count() or 1) // local),
+        "num_workers": max(1, usable_cores() // local),
         "unchanged": text.unchanged,
     }
     kind, _, number = name.partition("-")
@@ -147,7 +148,7 @@ def _arguments(
         side = Side(share or None, held_out, drop_empty=True, shards=common if share else None)
         return arguments | {"source": source.files, "text_column": args.text_column, "side": side}
     chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
-    return arguments | {"source": chosen, "num_workers": os.cpu_count() or 1}  # the other processes wait
+    return arguments | {"source": chosen, "num_workers": usable_cores()}  # the other processes wait
 
 
 def _common_shards(run: Run[PretrainingArguments]) -> Path:

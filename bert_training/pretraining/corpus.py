@@ -260,6 +260,7 @@ class CorpusWriter:
             self.lines, self.empty = progress["events"], progress["empty"]
             for name, size in progress["bytes"].items():
                 self.files[name].truncate(size)
+                self.files[name].seek(size)  # where tell, which the next commit records, would else be the old end
         self.tokens = self.files["tokens"].seek(0, os.SEEK_END) // dtype.itemsize
         self.sentences = self.files["sentences"].seek(0, os.SEEK_END) // 8 - 1
         self.closed_sentences = self._last_document_end()

@@ -134,6 +134,15 @@ class PretrainingInstances:
         if len(self.sections) > 1:
             self._promised = np.array([promised_size(section, self._size_of) for section in self.sections])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What processes that prepare batches are sent where they are not forks: no plans, which they make anew."""
+        made: dict[str, Any] = {"_planners": {}, "_plans": OrderedDict(), "_orders": OrderedDict()}
+        return {name: value for name, value in vars(self).items() if name != "sections"} | made
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.sections = sections_of(self.corpus)
+
     def _planner_of(self, section: Offsets) -> Planner:
         settings, seed = self.settings, int(random_bits(self.settings.seed, _SEGMENT_STREAM).view(np.int64))
         return self._make_planner(section, seed, VARIANTS, settings.capacity, settings.short_seq_prob)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from bert_training.builtin_data import documentation
 from bert_training.engine.run import Run
 from bert_training.files.compressed_files import PACKED
+from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.text_forms import recognised
@@ -247,7 +248,7 @@ class Text:
         """What counts the words of the files in several processes; None if the text must be read as a stream."""
         if not self.files or self.limit is not None or self.args.deduplicate:
             return None
-        workers = os.cpu_count() or 1  # the other processes of the run wait
+        workers = usable_cores()  # the other processes of the run wait
         return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
 
     def note_forms(self) -> None:

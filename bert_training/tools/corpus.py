@@ -14,13 +14,13 @@ run_pretraining.py --corpus_dir reads the corpus.
 """
 
 import argparse
-import os
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder
 from bert_training.files.compressed_files import kind_of
+from bert_training.files.cores import usable_cores
 from bert_training.files.disk_errors import explained
 from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
@@ -109,12 +109,6 @@ def check_task_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) 
             f"--task {args.task}: the tasks of --tasks {args.tasks} are numbered from 0 to {args.tasks - 1} (in Slurm, "
             f"--array=0-{args.tasks - 1})"
         )
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use, which a scheduler may have limited."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it, macOS has not
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _one_task(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path, args: argparse.Namespace) -> None:

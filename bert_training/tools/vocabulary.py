@@ -23,6 +23,7 @@ from typing import Any
 
 from bert_training.files.atomic import make_folder
 from bert_training.files.compressed_files import kind_of
+from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.text_files import FORMS, read_texts
 from bert_training.flags.parsing import command_parser
@@ -30,7 +31,7 @@ from bert_training.pretraining.count_shards import CountPlan
 from bert_training.pretraining.documents import check_files, form_of
 from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files
-from bert_training.tools.corpus import add_task_flags, check_task_flags, usable_cores
+from bert_training.tools.corpus import add_task_flags, check_task_flags
 from bert_training.tools.extension import add_extension_flags, extend_from_flags
 from tokenization.extend_vocabulary import UNUSED
 from tokenization.train_wordpiece import LAYOUTS, counting_rules, train_wordpiece

@@ -60,8 +60,9 @@ def test_new_weights_take_the_size_of_the_tokenizer(tmp_path, capsys):
         f"--config_name {tmp_path}: new weights take the tokenizer's vocab_size 300 (the folder's config says 30,522), "
         "pad_token_id 0 (the folder's config says 7)\n"
     )
-    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 300, "hidden_size": 12}))
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 300, "hidden_size": 12, "pad_token_id": None}))
     assert new_config(str(tmp_path), tokenizer_of(300)).hidden_size == 12
+    assert "tokenizer's pad_token_id 0 (the folder's config says None)" in capsys.readouterr().out
     assert new_config("tiny", tokenizer_of(300)).vocab_size == 300 and capsys.readouterr().out == ""
 
 

@@ -22,7 +22,13 @@ from bert_training.networks.configuration import bert_config, config_labels
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
-from bert_training.networks.pretrained import check_model_name, checkpoint_config, load_config, load_tokenizer
+from bert_training.networks.pretrained import (
+    check_model_name,
+    checkpoint_config,
+    load_config,
+    load_tokenizer,
+    weights_tokenizer,
+)
 from bert_training.tools import ask, convert
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
@@ -289,3 +295,27 @@ def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, tokenizer_fo
         edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.json", "tokenizer.4.0.json"])
         shutil.copy(other / "tokenizer.4.0.json", folder)
         assert load_tokenizer(name).convert_tokens_to_ids("[SEP]") == 3
+
+
+def test_the_current_folder_is_a_model(pretrained, monkeypatch):
+    monkeypatch.chdir(pretrained)
+    for name in (".", "./"):
+        check_model_name(name)
+        assert checkpoint_config(name).hidden_size and len(load_tokenizer(name))
+    monkeypatch.chdir(pretrained.parent)
+    with pytest.raises(ValueError, match=r"expected a folder with the weights of a model; it has no config.json"):
+        check_model_name(".")
+
+
+def test_the_tokenizer_of_weights_on_the_hub_is_fetched(tokenizer_folder, monkeypatch):
+    """With an empty cache, too: it shows which rows of the weights are which pieces."""
+    asked = []
+
+    def cached(_, file, local_files_only):
+        asked.append(local_files_only)
+        if local_files_only:
+            raise OSError("not in the cache")
+        return str(tokenizer_folder / file)
+
+    monkeypatch.setattr(tokenizer_files, "cached_file", cached)
+    assert len(weights_tokenizer("somebody/model")) == len(load_tokenizer(str(tokenizer_folder))) and asked == [False]

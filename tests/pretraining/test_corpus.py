@@ -37,6 +37,17 @@ def test_a_draft_that_lost_bytes_is_refused(tmp_path):
             CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
 
 
+def test_what_was_written_after_the_last_commit_is_cut_off_for_good(tmp_path):
+    """Also if the next writer commits before it has written anything, and is stopped, too."""
+    for lines in (0, 3, 3):
+        with contextlib.closing(CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))) as writer:
+            assert (writer.lines, writer.tokens, writer.closed_sentences) == (lines, 2 * (lines > 0), lines > 0)
+            if not lines:
+                writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
+            writer.commit()
+            writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not say which file it is")
 def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
     """So that a power cut loses nothing that counts, the ids are synced before the record of the progress, and the

@@ -1,5 +1,7 @@
 """bert_training/pretraining/instances.py: what is in a batch, which depends on its position only."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -161,6 +163,14 @@ def test_a_batch_is_its_parts_wherever_it_is_cut(corpus, tokenizer, objective):
         later = fresh.batch(cut, stop)  # The later part is made first, so that it cannot depend on the earlier one.
         earlier = fresh.batch(start, cut)
         assert_same(whole, {name: torch.cat([earlier[name], later[name]]) for name in whole})
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "mlm_sop"])
+def test_processes_that_are_no_forks_make_the_same_batches(corpus, tokenizer, objective):
+    """On macOS they get the instances as a pickle, without the plans."""
+    instances = instances_of(corpus, tokenizer, objective=objective)
+    expected = instances.batch(3, 9)
+    assert_same(expected, pickle.loads(pickle.dumps(instances)).batch(3, 9))
 
 
 def test_positions_far_away_are_found_at_once(corpus, tokenizer):
