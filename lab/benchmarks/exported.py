@@ -60,6 +60,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--data", nargs="+", default=[], help="files of the runs' data, or folders that have them")
     parser.add_argument(
+        "--max_drop", type=float, default=MAX_DROP, help=f"points of 100 that 8 bits may cost ({MAX_DROP:g})"
+    )
+    parser.add_argument(
         "--record", type=Path, default=RECORD, help="the file to write (default: that of the laboratory)"
     )
     args = parser.parse_args(argv)
@@ -68,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     check_installed(FIRST_OPSET)
     check_openvino(True)
     for folder in args.folders:
-        row = measure(folder, files_in(args.data))
+        row = measure(folder, files_in(args.data), args.max_drop)
         record = json.loads(args.record.read_text(encoding="utf-8")) if args.record.is_file() else {"results": []}
         others = [one for one in record["results"] if one["task"] != row["task"]]
         facts = provenance("lab/benchmarks/exported.py", argv, "cpu") | {"threads": torch.get_num_threads()}
@@ -76,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps(row, indent=1), flush=True)
 
 
-def measure(folder: Path, given: list[Path]) -> dict[str, Any]:
+def measure(folder: Path, given: list[Path], max_drop: float = MAX_DROP) -> dict[str, Any]:
     """The row of a folder.
 
     Raises:
@@ -99,10 +102,10 @@ def measure(folder: Path, given: list[Path]) -> dict[str, Any]:
         write_openvino(draft / WHOLE, draft / OPENVINO[0])
         quantize_openvino(draft / OPENVINO[0], draft / OPENVINO[1], batches)
         for name in KINDS:
-            facts, problem = judge(model, validation, draft / name, before, MAX_DROP)
+            facts, problem = judge(model, validation, draft / name, before, max_drop)
             left: list[str] = []
             if problem and name in (SMALL, OPENVINO[1]):
-                left, facts, problem = leave_in_float(model, validation, draft / name, batches, before, MAX_DROP)
+                left, facts, problem = leave_in_float(model, validation, draft / name, batches, before, max_drop)
             found[name] = {key: facts.get(key) for key in FACTS} | {"refused": problem or None, "in_float": left}
         files = {name: opened(draft / name) for name in KINDS}
         for name, (one, many) in milliseconds(model, files, before.rows).items():
