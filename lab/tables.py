@@ -68,14 +68,14 @@ OWNERS = {"google": "Google's"}
 
 
 def step_parts(record: dict) -> str:
-    """The table of step_parts.json: a column for each workload and type, in per cent."""
-    rows = record["results"]
-    heads = [f"{in_words(row['workload'])}, {row['dtype']}" for row in rows]
-    parts = [
-        [part, *(f"{100 * row['shares'][part]:.0f}" for row in rows)]
-        for part in sorted(rows[0]["shares"], key=lambda part: -sum(row["shares"][part] for row in rows))
+    """The table of step_parts.json, in per cent: a row for each workload and type, the largest part first."""
+    results = record["results"]
+    parts = sorted(results[0]["shares"], key=lambda part: -sum(row["shares"][part] for row in results))
+    rows = [
+        [in_words(row["workload"]), row["dtype"], *(f"{100 * row['shares'][part]:.0f}" for part in parts)]
+        for row in results
     ]
-    return markdown(("share of the step, %", *heads), parts)
+    return markdown(("step, shares in %", "type", *parts), rows, 2)
 
 
 def vocabulary(record: dict) -> str:

@@ -256,7 +256,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         # Logits at padding become the lowest number of their type, so that their softmax is 0. This is done whether or
         # not padding was computed in this call, so that the loss does not depend on it.
         if self.find_switch(unpad_inputs) and attention_mask is not None and attention_mask.dim() == 2:
-            logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
+            padding = (attention_mask == 0).unsqueeze(-1).to(logits.device)
+            logits = logits.masked_fill(padding, torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(-1)
         start_logits, end_logits = start_logits.contiguous(), end_logits.contiguous()
         loss = None

@@ -100,10 +100,12 @@ def cross_entropy(
         ignored: the label of items without a label.
         weights: (items,), by which the losses of the items are multiplied: r w[y].
         label_smoothing: e.
-        class_weights: (C,), the w that ``weights`` already contains; only label smoothing needs them.
+        class_weights: (C,), the w that ``weights`` already contains; without ``weights``, these are w[y].
     """
-    if weights is not None or label_smoothing:
+    if weights is not None or label_smoothing or class_weights is not None:
         labels, of_class = labels.long(), None if class_weights is None else class_weights.to(logits.device)
+        if weights is None and of_class is not None:
+            weights = of_class[labels.where(labels != ignored, 0)]
         losses = _smoothed(at_least_float32(logits), labels, ignored, label_smoothing, of_class)
         weights = torch.ones_like(losses) if weights is None else weights
         return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)

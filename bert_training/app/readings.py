@@ -404,11 +404,17 @@ def vector_row(opened: OpenedModel, text: str) -> dict[str, list[int]]:
     return row_of(opened, check_text(text, "The text"))
 
 
+def encoder_of(opened: OpenedModel) -> Any:
+    """What computes hidden states: not the heads that take choices or have an LSTM; of an exported file, all of it."""
+    return getattr(opened.model, "base_model", opened.model)
+
+
 def vector(opened: OpenedModel, text: str) -> np.ndarray:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
     row = vector_row(opened, text)
     line = [FeatureRow(row["input_ids"], row["token_type_ids"], slice(None))]
-    ((ids, vectors),) = extract(opened.model, [line], [-1], opened.tokenizer.pad_token_id, 1, opened.model.device)
+    encoder = encoder_of(opened)
+    ((ids, vectors),) = extract(encoder, [line], [-1], opened.tokenizer.pad_token_id, 1, opened.model.device)
     return pool(ids, vectors, "mean")[0, 0]
 
 

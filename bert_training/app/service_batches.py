@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_training.app.folder import OpenedModel
-from bert_training.app.readings import outputs_of
+from bert_training.app.readings import encoder_of, outputs_of
 
 MOST_PADDING = 1.25  # letters with the padding, as a multiple of those without
 
@@ -29,12 +29,14 @@ class Single:
         row: from the opened model to the ids; raises ValueError if the text is refused.
         answer: the answer, from the opened model, the outputs of a batch, the number of the text in it and its length.
         options: arguments of the network; only texts with the same ones share a batch.
+        encoder_alone: whether the head is left out; texts with the same options agree on that.
     """
 
     letters: int
     row: Callable[[OpenedModel], Row]
     answer: Callable[[OpenedModel, Any, int, int], Any]
     options: tuple[tuple[str, Any], ...] = ()
+    encoder_alone: bool = False
 
 
 @dataclass(eq=False)
@@ -100,7 +102,8 @@ class Batches:
         try:
             if rows:
                 options = dict(rows[0].single.options)
-                outputs = outputs_of(opened.model, [one.row for one in rows], opened.tokenizer.pad_token_id, **options)
+                network = encoder_of(opened) if rows[0].single.encoder_alone else opened.model
+                outputs = outputs_of(network, [one.row for one in rows], opened.tokenizer.pad_token_id, **options)
         except BaseException as error:
             found += [(one.answer, error) for one in rows]
         else:

@@ -223,7 +223,8 @@ class Vectors(_Texts):
     def singles(self, opened: OpenedModel) -> list[Single]:
         """One for each text."""
         options = (("output_hidden_states", True),)
-        return [Single(len(text), partial(readings.vector_row, text=text), _vector_of, options) for text in self._all()]
+        row = readings.vector_row
+        return [Single(len(text), partial(row, text=text), _vector_of, options, True) for text in self._all()]
 
 
 def _vector(opened: OpenedModel, text: str) -> dict[str, Any]:

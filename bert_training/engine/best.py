@@ -100,10 +100,11 @@ class Best:
             folder = self._folder(step)
             with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            # A resumed run restarts at its newest checkpoint and needs the best weights as of that step.
-            by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
+            # A run that resumes from one of its checkpoints needs the best weights as of that step.
+            starts = _numbers(self.run.output_dir, r"checkpoint-(\d+)")
+            needed = {max((kept for kept in self._kept() if kept <= start), default=step) for start in starts}
             for kept in self._kept():
-                if kept not in (step, *by_then[-1:]):
+                if kept not in (step, *needed):
                     remove_folder(self._folder(kept))
         self.run.accelerator.wait_for_everyone()
 
@@ -156,10 +157,6 @@ def goodness(metric: str, value: float | None) -> float:
     if value is None:
         return -math.inf
     return -value if metric.endswith(LOWER_IS_BETTER) and ":" not in metric else value
-
-
-def _newest_checkpoint(folder: Path) -> int:
-    return max(_numbers(folder, r"checkpoint-(\d+)"), default=0)
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:

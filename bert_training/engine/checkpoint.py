@@ -99,12 +99,28 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
         return None
     if asked != "auto":
         return named_checkpoint(asked)
+    newest = None
     for folder in reversed(_checkpoints(run.output_dir)):
         problem = damage(folder, FILES)
+        if problem is None and _was_left(run, folder):
+            newest = newest or folder
+            problem = "the run has gone on from an earlier checkpoint since"
         if problem is None:
             return folder
         run.say(f"ignoring {folder.name}: {problem}")
-    return None
+    if newest:
+        run.say(f"metrics.jsonl fits no checkpoint, so {newest.name} is taken all the same")
+    return newest
+
+
+def _was_left(run: Run[SharedArguments], folder: Path) -> bool:
+    """Whether ``metrics.jsonl`` lacks records from before the checkpoint: one that was named cuts later ones off."""
+    try:
+        check_pickle(folder / "training_state.pt")
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True, mmap=True)
+        return _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]
+    except Exception:  # ``load_checkpoint`` says what is wrong with it
+        return False
 
 
 def named_checkpoint(folder: str) -> Path:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import transformers
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -28,6 +29,7 @@ from bert_training.app.service import Settings, make_service, server_config  # n
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
 from bert_training.app.service_log import MOST  # noqa: E402
 from bert_training.app.service_readers import Readers  # noqa: E402
+from modeling_bert_repro import lstm_heads  # noqa: E402
 from tests.helpers.model_folders import save_model  # noqa: E402
 from tests.helpers.repository import ROOT  # noqa: E402
 
@@ -51,6 +53,11 @@ HEADS = {
     "choice": ("BertForMultipleChoice", {}),
     "encoder": ("BertModel", {}),
 }
+LSTMS = {
+    "names with an LSTM": ("BertBiLSTMForTokenClassification", {"id2label": NAMES}),
+    "answers with an LSTM": ("BertBiLSTMForQuestionAnswering", WINDOWS),
+    "features": ("BertFeatureTagger", {"id2label": NAMES, "feature_based": "last", "lstm_size": 8}),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +78,9 @@ def opened(tmp_path_factory, pretrained):
 
     def of(name):
         if name not in made:
-            cls, fields = HEADS[name]
-            made[name] = open_folder(str(save_model(folder / name, pretrained, cls, **fields)))
+            cls, fields = (HEADS | LSTMS)[name]
+            library = transformers if name in HEADS else lstm_heads
+            made[name] = open_folder(str(save_model(folder / name, pretrained, cls, library, **fields)))
         return made[name]
 
     return of
@@ -166,6 +174,19 @@ def test_masked_words_next_sentences_endings_and_vectors(opened):
     app = make_service(opened("encoder"), SETTINGS)
     assert answers(app, {"texts": [OTHER, TEXT]})[1] == answers(app, {"text": TEXT}, "/embed")[0] == {"vector": vector}
     assert len(vector) == opened("encoder").model.config.hidden_size
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", [*HEADS, *LSTMS])
+def test_every_model_gives_vectors(opened, name, size):
+    """They are those of the encoder, also where a head takes other inputs or says nothing of hidden states."""
+    model = opened(name)
+    app = make_service(model, Settings("", None, batch_size=size))
+    expected = [[round(value, 6) for value in readings.vector(model, text).tolist()] for text in (TEXT, OTHER)]
+    found = [answer["vector"] for answer in answers(app, {"texts": [TEXT, OTHER]}, "/embed")]
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    assert len(found[0]) == model.model.config.hidden_size
 
 
 # --- many clients ----------------------------------------------------------------------------------------

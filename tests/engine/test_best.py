@@ -96,6 +96,21 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
         Best(best.run, "eval_accuracy")
 
 
+def test_every_checkpoint_keeps_what_was_the_best_by_then(make_run):
+    """The newest one may turn out to be damaged."""
+    best = best_of(make_run)
+    for start, values in ((2, [0.1, 0.2]), (4, [0.3, 0.4]), (None, [0.5, 0.6])):
+        add_all(best, values, steps=[len(best.evaluations) + 1, len(best.evaluations) + 2])
+        if start:
+            (best.run.output_dir / f"checkpoint-{start}").mkdir()
+    names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
+    assert names == ["checkpoint-best-2", "checkpoint-best-4", "checkpoint-best-6"]
+    shutil.rmtree(best.run.output_dir / "checkpoint-2")  # beyond --save_total_limit
+    add_all(best, [0.7], steps=[7])
+    names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
+    assert names == ["checkpoint-best-4", "checkpoint-best-7"]
+
+
 def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     best = best_of(make_run)
     add_all(best, [0.1, 0.2])

@@ -330,6 +330,21 @@ def test_another_model_is_refused(make_run, new_state, small_config):
         load_checkpoint(run, folder, new_state())
 
 
+def test_auto_goes_on_where_the_run_last_was(make_run, new_state, capsys):
+    """Not from a later checkpoint that was left behind when an earlier one was named."""
+    run, state = make_run(resume_from_checkpoint="auto"), new_state()
+    for step in (1, 3):
+        run.log(event="train", step=step)
+        save_checkpoint(run, step, state)
+    load_checkpoint(run, run.output_dir / "checkpoint-1", state)
+    save_checkpoint(run, 2, state)
+    assert find_checkpoint(run).name == "checkpoint-2"
+    assert "ignoring checkpoint-3: the run has gone on from an earlier checkpoint since" in capsys.readouterr().out
+    (run.output_dir / "metrics.jsonl").unlink()
+    assert find_checkpoint(run).name == "checkpoint-3"
+    assert "metrics.jsonl fits no checkpoint, so checkpoint-3 is taken all the same" in capsys.readouterr().out
+
+
 def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
     run, state = make_run(), new_state()
     run.log(event="train", step=6)

@@ -147,6 +147,10 @@ def test_weights_are_those_of_torch_however_the_batch_is_split(size):
     loss = sum(cross_entropy(one, label, total, weights=weight) for one, label, weight in parts)
     torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(cross_entropy(logits, labels, weights=weights), expected, rtol=0, atol=1e-12)
+    for smoothing in (0.0, 0.2):  # the weights of the classes alone say those of the items
+        alone = cross_entropy(logits, labels, class_weights=of_class, label_smoothing=smoothing)
+        theirs = torch.nn.functional.cross_entropy(logits, labels, of_class, label_smoothing=smoothing)
+        torch.testing.assert_close(alone, theirs, rtol=0, atol=1e-12)
     (gradient,), (wanted,) = torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits)
     torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-12)
 
