@@ -238,7 +238,7 @@ FAULTS = {
     "span scores at padding": _fault(
         file=HEADS,
         places="BertForQuestionAnswering.forward",
-        correct="logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)",
+        correct="logits.masked_fill(padding, torch.finfo(logits.dtype).min)",
         faulty="logits",
     ),
     "a switch in the saved config": _fault(
