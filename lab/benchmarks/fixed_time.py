@@ -10,7 +10,7 @@ start of the process to its end, so that imports, data, evaluation and saving co
 masked-LM loss and accuracy of next sentence prediction. At last each network is fine-tuned on three tasks with several
 seeds, so that what lowers the loss but does not help tasks cannot win. Nothing of that is timed.
 
-The record is added to lab/records/fixed_time.json after every run. If the program is stopped, the same command
+The record fixed_time.json gets every run when it has ended. If the program is stopped, the same command
 continues with the runs that are missing; tables.py writes the ledger into the page.
 """
 
@@ -119,7 +119,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--task_seeds", type=int, default=5, help="fine-tunings of each network on each task (5)")
     parser.add_argument("--examples", type=int, default=800, help="of each task (800)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/fixed_time"), help="runs and data")
-    parser.add_argument("--output", type=Path, help="the record; default: lab/records/fixed_time.json")
+    parser.add_argument("--output", type=Path, help="the record; default: fixed_time.json of the laboratory")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
     idle.add_flag(parser)
     args = parser.parse_args(argv)
