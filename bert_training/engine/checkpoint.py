@@ -104,7 +104,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
         problem = damage(folder, FILES)
         if problem is None and _was_left(run, folder):
             newest = newest or folder
-            problem = "the run has gone on from an earlier checkpoint since"
+            problem = "metrics.jsonl lacks records from before it, as if the run had gone on from an earlier one since"
         if problem is None:
             return folder
         run.say(f"ignoring {folder.name}: {problem}")

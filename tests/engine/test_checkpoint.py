@@ -339,7 +339,7 @@ def test_auto_goes_on_where_the_run_last_was(make_run, new_state, capsys):
     load_checkpoint(run, run.output_dir / "checkpoint-1", state)
     save_checkpoint(run, 2, state)
     assert find_checkpoint(run).name == "checkpoint-2"
-    assert "ignoring checkpoint-3: the run has gone on from an earlier checkpoint since" in capsys.readouterr().out
+    assert "ignoring checkpoint-3: metrics.jsonl lacks records from before it, as if" in capsys.readouterr().out
     (run.output_dir / "metrics.jsonl").unlink()
     assert find_checkpoint(run).name == "checkpoint-3"
     assert "metrics.jsonl fits no checkpoint, so checkpoint-3 is taken all the same" in capsys.readouterr().out
