@@ -84,8 +84,13 @@ def make_run(args: argparse.Namespace, seed: int, data: Path) -> dict[str, Any]:
     found = judged(folder / "model", HeldOut(data, "pairs", args.length, args.instances))
     more = ("--max_train_samples", args.examples, *FINE_TUNING)
     tasks = {task: fine_tuned(folder / task, folder / "model", task, args.task_seeds, more) for task in TASKS}
-    mean = statistics.mean(score["mean"] for score in tasks.values())
+    mean = statistics.mean(in_per_cent(task, score["mean"]) for task, score in tasks.items())
     return {"seed": seed, "seconds": round(seconds, 1), **found, "tasks": tasks, "tasks_mean": mean}
+
+
+def in_per_cent(task: str, score: float) -> float:
+    """A score of a task; the metrics of SQuAD are in per cent already."""
+    return score if TASKS[task][0] == "run_squad.py" else 100 * score
 
 
 @torch.inference_mode()
