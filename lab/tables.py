@@ -243,10 +243,8 @@ def fixed_time(records: dict) -> str:
         p_loss = p_value(losses, before and [run["loss"] for run in before["runs"]])
         p_tasks = p_value(before and [run["tasks_mean"] for run in before["runs"]], tasks)
         figures = [f"{statistics.mean(losses):.3f}", p_loss, f"{100 * statistics.mean(nsp):.1f}"]
-        scores = [
-            f"{statistics.mean(run['tasks'][task]['mean'] for run in runs):.1f}"
-            for task in ("pair", "kind", "questions")
-        ]
+        of_tasks = {task: statistics.mean(run["tasks"][task]["mean"] for run in runs) for task in runs[0]["tasks"]}
+        scores = [f"{value * (1 if task == 'questions' else 100):.1f}" for task, value in of_tasks.items()]
         what = [record["date"][:10], record["what"].replace("|", r"\|"), race, f"{rules['steps']:,}", str(len(runs))]
         rows.append([*what, *figures, *scores, f"{statistics.mean(tasks):.1f}", p_tasks])
         last[race] = record

@@ -64,7 +64,7 @@ def test_the_flags_of_an_entry_win(tmp_path):
 
 def entry(date, what, losses, tasks):
     rules = {"config_name": "tiny", "text": ["a text"], "seconds": 300.0, "steps": 2400}
-    scores = {name: {"mean": 50.0} for name in ("pair", "kind", "questions")}
+    scores = {"pair": {"mean": 0.6}, "kind": {"mean": 0.4}, "questions": {"mean": 50.0}}
     runs = [
         {"loss": loss, "nsp_accuracy": 0.75, "tasks": scores, "tasks_mean": mean}
         for loss, mean in zip(losses, tasks, strict=True)
@@ -79,7 +79,7 @@ def test_the_ledger_compares_an_entry_with_the_one_before():
         "2": entry("2026-01-02", "second", [3.1, 2.9], [50.0, 52.0]),
     }
     *_, second, first = tables.fixed_time(records).splitlines()
-    assert first.split("|")[6:9] == [" 4.000 ", "  ", " 75.0 "]
+    assert first.split("|")[6:12] == [" 4.000 ", "  ", " 75.0 ", " 60.0 ", " 40.0 ", " 50.0 "]
     assert second.split("|")[6:9] == [" 3.000 ", " 0.010 ", " 75.0 "] and second.split("|")[-2] == " 0.500 "
 
 
@@ -88,6 +88,8 @@ def test_a_run_of_everything_at_tiny_sizes(tmp_path, capsys):
     fixed_time.main(["--smoke", "--work_dir", str(tmp_path)])
     (record,) = json.loads((tmp_path / "fixed_time.json").read_text()).values()
     (run,) = record["runs"]
-    assert 5 < run["loss"] < 7 and 0 <= run["nsp_accuracy"] <= 1 and run["seconds"] < 300
+    assert 3 < run["loss"] < 7 and 0 <= run["nsp_accuracy"] <= 1 and run["seconds"] < 300
     assert {name: task["n"] for name, task in run["tasks"].items()} == {"pair": 2, "kind": 2, "questions": 2}
+    scores = {name: task["mean"] for name, task in run["tasks"].items()}
+    assert 3 * run["tasks_mean"] == pytest.approx(100 * (scores["pair"] + scores["kind"]) + scores["questions"])
     assert "| what is new |" in capsys.readouterr().out
