@@ -244,13 +244,18 @@ def fixed_time(records: dict) -> str:
         p_tasks = p_value(before and [run["tasks_mean"] for run in before["runs"]], tasks)
         figures = [f"{statistics.mean(losses):.3f}", p_loss, f"{100 * statistics.mean(nsp):.1f}"]
         of_tasks = {task: statistics.mean(run["tasks"][task]["mean"] for run in runs) for task in runs[0]["tasks"]}
-        scores = [f"{value * (1 if task == 'questions' else 100):.1f}" for task, value in of_tasks.items()]
+        scores = [f"{in_per_cent(task, value):.1f}" for task, value in of_tasks.items()]
         what = [record["date"][:10], record["what"].replace("|", r"\|"), race, f"{rules['steps']:,}", str(len(runs))]
         rows.append([*what, *figures, *scores, f"{statistics.mean(tasks):.1f}", p_tasks])
         last[race] = record
     heads = ("date", "what is new", "race", "steps", "seeds", "held-out loss, nats", "p", "next sentence, %")
     heads = (*heads, "pair, %", "kind, %", "questions, F1", "mean of the tasks", "p")
     return markdown(heads, rows[::-1], 3)
+
+
+def in_per_cent(task: str, score: float) -> float:
+    """A score of one of the three built-in tasks; the F1 of questions is in per cent already."""
+    return score if task == "questions" else 100 * score
 
 
 def p_value(smaller: list[float] | None, larger: list[float] | None) -> str:

@@ -39,8 +39,8 @@ from lab.benchmarks import idle
 from lab.benchmarks.domain import TASKS, fine_tuned
 from lab.benchmarks.held_out import INPUTS, HeldOut
 from lab.benchmarks.provenance import ROOT, provenance
-from lab.benchmarks.speedrun import open_record, prepare
-from lab.tables import fixed_time
+from lab.benchmarks.speedrun import SMALL, add_race_flags, open_record, prepare
+from lab.tables import fixed_time, in_per_cent
 
 RECORD = ROOT / "lab" / "records" / "fixed_time.json"
 ENTRY = "entry"
@@ -88,11 +88,6 @@ def make_run(args: argparse.Namespace, seed: int, data: Path) -> dict[str, Any]:
     return {"seed": seed, "seconds": round(seconds, 1), **found, "tasks": tasks, "tasks_mean": mean}
 
 
-def in_per_cent(task: str, score: float) -> float:
-    """A score of a task; the metrics of SQuAD are in per cent already."""
-    return score if TASKS[task][0] == "run_squad.py" else 100 * score
-
-
 @torch.inference_mode()
 def judged(folder: Path, held_out: HeldOut) -> dict[str, float]:
     """The loss in nats, and the share of the pairs whose second half is judged rightly, in transformers' class."""
@@ -108,15 +103,7 @@ def judged(folder: Path, held_out: HeldOut) -> dict[str, float]:
 def parse(argv: list[str]) -> argparse.Namespace:
     """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--what", default="", help="what is new in this record, for the ledger")
-    parser.add_argument("--text", nargs="+", help="files of text; default: the built-in documentation")
-    parser.add_argument("--held_out", help="a file of held-out text; default: 2 per cent of the documents")
-    parser.add_argument("--max_documents", type=int, help="read only the first documents")
-    parser.add_argument("--tokenizer_name", help="default: a vocabulary is learnt before the clock starts")
-    parser.add_argument("--vocab_size", type=int, default=8192, help="the size of that vocabulary (8192)")
-    parser.add_argument("--config_name", default="tiny", help="the size of the network (tiny)")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a held-out instance (128)")
-    parser.add_argument("--instances", type=int, default=512, help="the number of held-out instances (512)")
+    add_race_flags(parser)
     parser.add_argument("--seconds", type=float, default=300, help="that a run may take (300)")
     parser.add_argument("--steps", type=int, required="--smoke" not in argv, help="optimiser steps of the entry")
     parser.add_argument("--flags", default="", help="flags of the entry, for run_pretraining.py")
@@ -125,12 +112,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--examples", type=int, default=800, help="of each task (800)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/fixed_time"), help="runs and data")
     parser.add_argument("--output", type=Path, help="the record; default: fixed_time.json of the laboratory")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
-    idle.add_flag(parser)
     args = parser.parse_args(argv)
     if args.smoke:
-        small = {"max_documents": 500, "vocab_size": 600, "length": 32, "steps": 20, "instances": 32, "examples": 32}
-        vars(args).update(small | {"seeds": 1, "task_seeds": 2})
+        vars(args).update(SMALL | {"examples": 32, "task_seeds": 2})
     args.output = args.output or (args.work_dir / "fixed_time.json" if args.smoke else RECORD)
     args.work_dir = args.work_dir.resolve()
     return args

@@ -235,9 +235,11 @@ def open_record(path: Path, what: str, rules: dict[str, Any], facts: dict[str, A
     return records, records[facts["date"]]
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """The arguments of the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+SMALL = {"max_documents": 500, "vocab_size": 600, "length": 32, "steps": 20, "instances": 32, "seeds": 1}  # --smoke
+
+
+def add_race_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of what two entries must have in common to be compared, and of the record."""
     parser.add_argument("--what", default="", help="what is new in this record, for the ledger")
     parser.add_argument("--text", nargs="+", help="files of text; default: the built-in documentation")
     parser.add_argument("--held_out", help="a file of held-out text; default: 2 per cent of the documents")
@@ -245,12 +247,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--tokenizer_name", help="default: a vocabulary is learnt before the clock starts")
     parser.add_argument("--vocab_size", type=int, default=8192, help="the size of that vocabulary (8192)")
     parser.add_argument("--config_name", default="tiny", help="the size of the network (tiny)")
-    parser.add_argument("--length", type=int, default=128, help="tokens of an instance (128)")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a held-out instance (128)")
+    parser.add_argument("--instances", type=int, default=512, help="the number of held-out instances (512)")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
+    idle.add_flag(parser)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The arguments of the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_race_flags(parser)
     parser.add_argument("--target", type=float, default=4.5, help="held-out masked-LM loss in nats (4.5)")
     parser.add_argument("--steps", type=int, default=3000, help="optimiser steps over which a run is planned (3000)")
     parser.add_argument("--seconds", type=float, default=1800, help="the most seconds that a run may take (1800)")
     parser.add_argument("--judge", choices=OBJECTIVES, default="pairs", help="the held-out instances (pairs)")
-    parser.add_argument("--instances", type=int, default=512, help="the number of held-out instances (512)")
     parser.add_argument(
         "--contestants", nargs="+", choices=CONTESTANTS, default=["fast", "paper", "transformers-tuned"]
     )
@@ -258,12 +268,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each contestant, with the seeds 1, 2, ... (3)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/speedrun"), help="runs and data (runs/speedrun)")
     parser.add_argument("--output", type=Path, help="the record; default: lab/records/speedrun.json")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
-    idle.add_flag(parser)
     args = parser.parse_args(argv)
     if args.smoke:
-        small = {"max_documents": 500, "vocab_size": 600, "length": 32, "steps": 20, "instances": 32, "target": 6.2}
-        vars(args).update(small | {"seeds": 1, "seconds": 60.0})
+        vars(args).update(SMALL | {"target": 6.2, "seconds": 60.0})
     args.output = args.output or (args.work_dir / "speedrun.json" if args.smoke else RECORD)
     args.work_dir = args.work_dir.resolve()
     if min(args.seeds, args.steps, args.instances) < 1 or args.seconds <= 0:

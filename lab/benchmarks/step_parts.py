@@ -37,19 +37,7 @@ PARTS = {
     "embeddings": ("embedding", "index", "_index_put", "gather", "scatter", "masked"),
     "AdamW": ("_fused_adamw", "_foreach"),
     "copies and casts": ("copy_", "_to_copy", "to", "clone", "cat", "contiguous", "split"),
-    "sums and products of elements": (
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "sum",
-        "bitwise",
-        "__",
-        "where",
-        "lt",
-        "ge",
-        "lshift",
-    ),
+    "sums and products of elements": ("add", "mul", "div", "sum", "bitwise", "__", "where", "lt", "ge"),
     "clearing memory": ("zero_", "fill_", "zeros", "ones", "empty", "new_"),
 }
 REST = "all else"

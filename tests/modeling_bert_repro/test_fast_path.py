@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path
+from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path, unpadding
 from tests.helpers.bert_pairs import (
     POOLED,
     assert_same,
@@ -200,3 +200,11 @@ def test_the_switch_is_not_saved(tmp_path):
     model.save_pretrained(tmp_path)
     assert "unpad_inputs" not in json.loads((tmp_path / "config.json").read_text())
     assert model.config.unpad_inputs is True
+
+
+@pytest.mark.parametrize("layout", [{"read": torch.tensor([0, 4])}, {}])
+def test_the_last_layer_may_be_on_another_device_than_the_layout(layout):
+    """As under accelerate with a device_map; here the other device is one without numbers."""
+    tokens = None if layout else unpadding.find_tokens(torch.tensor([[1, 0, 0], [1, 0, 0]]), None, 0.0, False)
+    states = fast_path.Layout((2, 3), tokens, **layout).lay_back(torch.ones(1, 2, 5, device="meta"))
+    assert (states.device.type, states.shape) == ("meta", (2, 3, 5))

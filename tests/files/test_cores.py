@@ -1,0 +1,23 @@
+"""bert_training/files/cores.py: a run uses the cores that it was given, and no more."""
+
+import os
+import re
+
+import pytest
+
+from bert_training.files.cores import usable_cores
+from tests.helpers.repository import ROOT
+
+
+def test_a_scheduler_may_grant_fewer_cores_than_there_are(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 5, 7}, raising=False)
+    assert usable_cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cores() == 1
+
+
+@pytest.mark.parametrize("room", ["engine", "networks", "pretraining", "tasks", "app"])
+def test_nothing_that_a_run_does_counts_the_cores_of_the_machine(room):
+    found = [path for path in ROOT.glob(f"bert_training/{room}/**/*.py") if re.search(r"cpu_count", path.read_text())]
+    assert not found
