@@ -26,7 +26,7 @@ COMMANDS = {
     "serve": ("bert_training.app.serve", "serve a finished model over HTTP"),
     "export": (
         "bert_training.tools.export",
-        "write a finished model as ONNX, also in 8 bits, and refuse the result if its score has fallen",
+        "write a finished model as ONNX or OpenVINO, also in 8 bits; refuse the result if its score has fallen",
     ),
     "convert": (
         "bert_training.tools.convert",

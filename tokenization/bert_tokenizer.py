@@ -101,7 +101,8 @@ def write_vocab(
     pieces = sorted(all_ids, key=all_ids.__getitem__)
     stop = next((row for row, piece in enumerate(pieces) if piece not in vocab and not _is_row(piece)), len(pieces))
     pieces = pieces[:stop]
-    if gap := next((row for row, piece in enumerate(pieces) if all_ids[piece] != row), None):
+    gap = next((row for row, piece in enumerate(pieces) if all_ids[piece] != row), None)
+    if gap is not None:
         raise UserError(f"vocab.txt needs a piece for every id, but the tokenizer has none with the id {gap}")
     path = Path(folder) / (f"{filename_prefix}-vocab.txt" if filename_prefix else "vocab.txt")
     with path.open("w", encoding="utf-8", newline="\n") as file:

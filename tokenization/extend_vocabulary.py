@@ -81,8 +81,7 @@ class Extended(NamedTuple):
     def summary(self) -> list[str]:
         """What the user should read of it, in lines."""
         appended = len(self.pieces) - self.filled
-        shown = (f"{new.piece} ({'' if new.saved is None else f'saves {new.saved:,}, '}was {' '.join(new.old)})"
-                 for new in self.pieces[:SHOWN])  # fmt: skip
+        shown = (f"{new.piece} ({self._use(new)}was {' '.join(new.old)})" for new in self.pieces[:SHOWN])
         more = f", and {len(self.pieces) - SHOWN:,} more" if len(self.pieces) > SHOWN else ""
         lines = [
             f"{len(self.pieces):,} new pieces, {self.filled:,} in unused rows and {appended:,} appended: "
@@ -92,9 +91,16 @@ class Extended(NamedTuple):
             lines.append(
                 f"pieces a word: {self.before / self.words:.4f} before, {self.after / self.words:.4f} with them"
             )
-        if unseen := sum(new.saved == 0 for new in self.pieces):
+        if unseen := sum(new.saved == 0 and self.counts.get(new.piece, 0) < FEWEST for new in self.pieces):
             lines.append(f"warning: {unseen:,} of the new pieces save nothing on this text, which hardly teaches them")
         return lines
+
+    def _use(self, new: NewPiece) -> str:
+        """What a piece is good for: fewer pieces, or a word that could not be spelled."""
+        if new.saved is None:
+            return ""
+        count = self.counts.get(new.piece, 0)
+        return f"occurs {count:,} times, " if count and not new.saved else f"saves {new.saved:,}, "
 
 
 class WordList(NamedTuple):
@@ -130,7 +136,10 @@ def extend_vocabulary(
         words = count_words(texts, *rules)
     before = _pieces_of(words, known).total()
     saved: dict[str, int | None]
-    saved = dict(choose_pieces(words, known, new)) if isinstance(new, int) else _measure(words, known, new)
+    if isinstance(new, int):
+        saved = dict(choose_pieces(words, known, new, tokenizer.get_vocab()))
+    else:
+        saved = _measure(words, known, new)
     if texts is None:
         saved = dict.fromkeys(saved)
     rows = _rows_for(tokenizer, list(saved))
@@ -235,7 +244,9 @@ def remarks_in_lines(remarks: Sequence[str]) -> list[str]:
 # --- the choice ---------------------------------------------------------------------------------------------------
 
 
-def choose_pieces(words: Mapping[str, int], known: Collection[str], number: int) -> list[tuple[str, int]]:
+def choose_pieces(
+    words: Mapping[str, int], known: Collection[str], number: int, taken: Collection[str] = ()
+) -> list[tuple[str, int]]:
     """The pieces that save the most, and how many pieces each of them saves.
 
     A candidate is any part of a word that is two or more of its present pieces. Of candidates that save equally many,
@@ -245,6 +256,7 @@ def choose_pieces(words: Mapping[str, int], known: Collection[str], number: int)
         words: words, as the tokenizer passes them to WordPiece, with their counts.
         known: the pieces of the vocabulary.
         number: how many pieces to choose.
+        taken: texts that have a row already and are no candidates, such as tokens that were added.
 
     Raises:
         ValueError: the text offers fewer.
@@ -260,7 +272,7 @@ def choose_pieces(words: Mapping[str, int], known: Collection[str], number: int)
         affected = text.affected(piece)
         saved = sum(text.counts[word] * (len(text.pieces[word]) - len(now)) for word, now in affected)
         occurrences = sum(text.counts[word] * now.count(piece) for word, now in affected)
-        if saved < FEWEST or occurrences < FEWEST:
+        if saved < FEWEST or occurrences < FEWEST or piece in taken:
             del text.scores[piece]
         elif saved < -score:  # somewhere it ends inside of another piece
             text.scores[piece] = saved

@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_training.cards.confusion import most_confused, picture_of, read_confusion
 from bert_training.cards.markdown import plain
+from bert_training.cards.model_usage import reads_long_texts
 
 BY_CLASS = "_by_class"
 MOST_ROWS = 30  # of the table; of more classes those with the lowest F1
@@ -26,6 +27,8 @@ scores = classify({text}, truncation=True, max_length={length}, top_k=None, func
 logits = torch.tensor([score["score"] for score in scores])
 shares = torch.softmax(logits / {temperature!r}, dim=0)
 print({{score["label"]: float(share) for score, share in zip(scores, shares)}})"""
+OF_LONG_TEXTS = """shares = logits.squeeze().div({temperature!r}).softmax(dim=-1)
+print({{name: float(shares[number]) for number, name in model.config.id2label.items()}})"""
 AT_THE_END = """shares = model(**inputs).logits[0, -1].div({temperature!r}).softmax(dim=0)
 print({{name: float(shares[number]) for number, name in model.config.id2label.items()}})"""
 
@@ -76,6 +79,8 @@ def calibration_section(metrics: Mapping[str, Any], run: Mapping[str, Any], temp
     flags, pair = run["flags"], run.get("texts_per_example") == 2
     text = repr({"text": "a text", "text_pair": "another"} if pair else "a text")
     program = AT_THE_END if flags.get("label_token") == "last" else WITH_PIPELINE
+    if reads_long_texts(run):
+        program = OF_LONG_TEXTS
     program = program.format(text=text, length=flags.get("max_seq_length"), temperature=temperature)
     section = f"### Probabilities\n\n{TEMPERATURE.format(temperature=temperature, program=program)}"
     before, after = metrics.get("eval_ece_uncalibrated"), metrics.get("eval_ece")

@@ -106,7 +106,8 @@ def draw_curves(folder: str | Path) -> Path | None:
     events = read_events(folder / "metrics.jsonl")
     by_label = scores(events)
     part = "mlm_" if curve_of(events, "eval", "eval_mlm_loss")[0] else ""
-    train, held_out = curve_of(events, "train", f"{part}loss"), curve_of(events, "eval", f"eval_{part}loss")
+    train = training_losses(events) if part else curve_of(events, "train", "loss")
+    held_out = curve_of(events, "eval", f"eval_{part}loss")
     if not (train[0] or held_out[0] or by_label):
         raise UserError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
     if importlib.util.find_spec("matplotlib") is None:

@@ -35,6 +35,7 @@ from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
+OWN_DATA = ("train_file", "validation_file", "test_file", "data_dir", "dataset_name")
 PICTURE = f"\n\n![training curves]({CURVES})"
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
@@ -82,7 +83,8 @@ class Card:
     @property
     def builtin(self) -> bool:
         """Whether one of the data sets is the built-in corpus or one of its tasks."""
-        return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in self.datasets)
+        prefixes = () if any(self.flags.get(name) for name in OWN_DATA) else BUILTIN_TASKS  # files may be called so
+        return any(BUILTIN in name or name.startswith(prefixes) for name in self.datasets)
 
     @property
     def not_evaluated(self) -> bool:

@@ -1,5 +1,6 @@
 """Short programs for model cards, which show how a finished model is used."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,9 +149,8 @@ def classify(example: Example) -> str:
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
     single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
-    how = flags.get("long_texts")
-    if how == "windows" or (how == "head_tail" and single):
-        return classify_long(example, how, repr(pair["text"]))
+    if reads_long_texts(run):
+        return classify_long(example, flags["long_texts"], repr(pair["text"]))
     if flags.get("label_token") == "last":
         texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
         return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
@@ -163,6 +163,12 @@ def classify(example: Example) -> str:
         values = {"text": text, "length": length, "thresholds": thresholds}
         return example.with_pipeline("classify", "text-classification", ", top_k=None", CLASSIFY_SEVERAL, **values)
     return example.with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
+
+
+def reads_long_texts(run: Mapping[str, Any]) -> bool:
+    """Whether a classifier reads more of a long text than its beginning; ``run`` is the content of run.json."""
+    how = run["flags"].get("long_texts")
+    return how == "windows" or (how == "head_tail" and run.get("texts_per_example") == 1)
 
 
 def classify_long(example: Example, how: str, text: str) -> str:

@@ -44,15 +44,22 @@ def probe_table(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mappin
         probes: of run.json: name -> facts, with the share of the most frequent class.
     """
     curves = probe_curves(events)
+    if not curves:
+        return ""
+    first = min(steps[0] for steps, _ in curves.values())
+    last = max(steps[-1] for steps, _ in curves.values())
+
+    def cell(value: float, step: int, usual: int) -> str:
+        """A score; with its step if the probe was added later, or left out, when the run was resumed."""
+        return f"{value:.1%}" + (f" (step {step:,})" if step != usual else "")
+
     rows = []
-    for label, (_, values) in curves.items():
+    for label, (steps, values) in curves.items():
         facts = probes.get(label.rpartition(", ")[0], {})
         frequent = facts.get("most_frequent_class")
         by_chance = f"{frequent:.1%}" if isinstance(frequent, int | float) else ""
-        rows.append(f"| {plain(label)} | {values[0]:.1%} | {values[-1]:.1%} | {by_chance} |")
-    if not rows:
-        return ""
-    first, last = next((steps[0], steps[-1]) for steps, _ in curves.values())
+        scores = f"{cell(values[0], steps[0], first)} | {cell(values[-1], steps[-1], last)}"
+        rows.append(f"| {plain(label)} | {scores} | {by_chance} |")
     what = "accuracy of a logistic regression on frozen vectors"
     head = f"| {what} | step {first:,} | step {last:,} | most frequent class |"
     return "\n".join([head, "|---|---|---|---|", *rows])

@@ -7,6 +7,7 @@ checkpoints.
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ import torch
 from bert_training.engine.checkpoint import newest_checkpoint_named, read_weights
 from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from bert_training.engine.run import Run
-from bert_training.files.atomic import damage, remove_folder, sealed_folder
+from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
 from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
@@ -47,6 +48,7 @@ class Best:
                             "best weights are chosen; the file is damaged or edited, so resume without "
                             "--load_best_model_at_end"
                         )
+            self.run.only_main(self._fetch)
             self._check_weights()
 
     def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
@@ -107,6 +109,16 @@ class Best:
                 if kept not in (step, *needed):
                     remove_folder(self._folder(kept))
         self.run.accelerator.wait_for_everyone()
+
+    def _fetch(self) -> None:
+        """Copy the best weights so far from the folder of the run whose checkpoint was named, if only it has them."""
+        asked = self.run.args.resume_from_checkpoint
+        if not self.evaluations or asked in (None, "auto") or self._folder(self.step).exists():
+            return
+        theirs = Path(asked).parent / self._folder(self.step).name
+        if theirs.is_dir() and not damage(theirs):
+            with new_folder(self._folder(self.step)) as draft:
+                shutil.copytree(theirs, draft, dirs_exist_ok=True)
 
     def _check_weights(self) -> None:
         """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""

@@ -144,6 +144,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise UserError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
+    run.only_main(lambda: _take_records(run, folder, saved))
     run.only_main(lambda: _check_metrics(run, folder, saved))
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
@@ -372,6 +373,25 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
         )
 
 
+def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Begin metrics.jsonl with the records of the run that a checkpoint of another folder belongs to, if it has them.
+
+    Records of an earlier start that began with the same checkpoint are kept up to there.
+    """
+    own, theirs = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
+    if folder.parent.samefile(run.output_dir):
+        return
+    then, digest = saved["metrics_bytes"], saved.get("metrics_sha256")  # older ones have no hash
+    if digest and _size(own) >= then and _metrics_sha256(run, then) == digest:
+        return
+    begun = b""
+    if _size(theirs) >= then and digest in (None, sha256(theirs, then)):
+        with theirs.open("rb") as file:
+            begun = file.read(then)
+    with atomic.whole_file(own) as draft:
+        draft.write_bytes(begun)
+
+
 def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
     """Say whether metrics.jsonl still has the records from before the checkpoint; the training needs none of them.
 
@@ -424,7 +444,9 @@ def _drop_drafts(run: Run[SharedArguments]) -> None:
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:
-    """Folders named ``checkpoint-<step>``, oldest first."""
+    """Folders named ``checkpoint-<step>``, oldest first; none where another machine has no such ``output_dir``."""
+    if not output_dir.is_dir():
+        return []
     found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(found, key=_step)
 

@@ -63,7 +63,7 @@ def start_run(args: Args) -> Run[Args]:
         folders.append(str(Path(named).parent))
     settled = settled_precision(args, folders)
     precision = settled.precision if settled else args.mixed_precision
-    if args.mixed_precision == "fp16" and not torch.cuda.is_available():
+    if precision == "fp16" and not torch.cuda.is_available():
         raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():

@@ -197,17 +197,22 @@ def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCoun
 
 
 def labelled_items(batch: dict) -> torch.Tensor:
-    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor.
+    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor: all scores, and all other labels
+    but -100.
 
     With ``loss_weights``, (B,) or as many as labels, it is the sum of their weights, a float.
     """
     if "loss_weights" in batch:
-        labels, weights = batch["labels"], batch["loss_weights"]
-        weights = weights.reshape(*weights.shape, *[1] * (labels.dim() - weights.dim()))
-        return (weights * (labels != IGNORED)).sum()
+        labelled, weights = _is_labelled(batch["labels"]), batch["loss_weights"]
+        weights = weights.reshape(*weights.shape, *[1] * (labelled.dim() - weights.dim()))
+        return (weights * labelled).sum()
     if "labels" in batch:
-        return (batch["labels"] != IGNORED).sum()
+        return _is_labelled(batch["labels"]).sum()
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
+
+
+def _is_labelled(labels: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(labels, dtype=torch.bool) if labels.is_floating_point() else labels != IGNORED
 
 
 def _update(state: TrainingState, accelerator: Accelerator) -> bool:

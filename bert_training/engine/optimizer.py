@@ -132,6 +132,8 @@ def linear_schedule(
     """
     warmup = _warmup(warmup_steps, total_steps)
     decay = total_steps - warmup if decay_steps is None else _steps_of(decay_steps, total_steps)
+    if decay_steps and max(warmup_steps, decay_steps) < 1 and warmup_steps + decay_steps <= 1:
+        decay = min(decay, total_steps - warmup)  # both may have been rounded up
     if warmup + decay > total_steps:
         raise UserError(
             f"--warmup_steps {warmup} and --decay_steps {decay} add up to more than the {total_steps} steps of the run"

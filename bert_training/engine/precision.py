@@ -92,7 +92,10 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
     best = _of_this_machine(args)
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            facts = read_facts(folder)
+            try:
+                facts = read_facts(folder)
+            except ValueError:  # a damaged run.json is written again, and the checkpoint says more
+                continue
             recorded, first = facts.get("mixed_precision"), facts.get(CHOSEN)
             if isinstance(recorded, str) and recorded in get_args(Precision):
                 why = f"as the run began; for this machine, auto would choose {best.why}"

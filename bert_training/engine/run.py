@@ -7,6 +7,7 @@ it.
 
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,11 @@ class Run(Generic[Args_co]):
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
 
     def log(self, **event: Any) -> None:
-        """Append one record to ``metrics.jsonl`` and, if there are some, send its numbers to the trackers."""
+        """Append one record to ``metrics.jsonl`` and, if there are some, send its numbers to the trackers.
+
+        JSON has no NaN or infinity, such as the norm of gradients that overflow in half precision: null is recorded.
+        """
+        event = {name: None if _is_not_finite(value) else value for name, value in event.items()}
         if self.is_main:
             append_line(self.output_dir / "metrics.jsonl", json.dumps(event))
             if self.accelerator.trackers and "step" in event:
@@ -125,3 +130,7 @@ class Run(Generic[Args_co]):
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
+
+
+def _is_not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -20,6 +20,7 @@ from bert_training.files.text_paths import entries_of
 from tokenization.errors import UserError
 
 FORMS = ".txt, .jsonl, one of them as .xz, .gz, .bz2 or .zst, .parquet or .arrow"
+PLACES = f"files ({FORMS}), folders, patterns in quotes ('news/**/*.txt'), URLs (s3://, hf://, ...)"
 TABLES = (".parquet", ".arrow")
 _NAMED = 3  # files of each form in messages
 

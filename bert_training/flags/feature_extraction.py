@@ -14,7 +14,7 @@ class FeatureArguments:
     model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name; also an old one."})
     input_file: str = field(
         metadata={
-            "help": "Text file (also .gz, .xz) with one input per line; ' ||| ' separates the two texts of a pair."
+            "help": "Text file (also .gz, .xz, .bz2, .zst), one input per line; ' ||| ' separates the texts of a pair."
         }
     )
     output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})

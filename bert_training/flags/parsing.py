@@ -31,6 +31,13 @@ class _Parser(HfArgumentParser):
         return super().add_argument(*names, **options)
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help that shows a default, except None: then the help of the flag says what happens without it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
 class HasOwnDefaults(ABC):
     """A dataclass of flags of which some decide on the defaults of others."""
 
@@ -68,7 +75,8 @@ def parse_arguments(
             what it raises is passed on.
     """
     needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
-    parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
+    usage = f"%(prog)s {needed} [flags]; --help lists the flags"
+    parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=usage, formatter_class=_Help)
     words = _joined(sys.argv[1:] if argv is None else argv)
     if "config" in cls.__dataclass_fields__:
         words = _with_config(parser, words)

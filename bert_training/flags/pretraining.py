@@ -80,7 +80,8 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
     )
     tokenizer_name: str | None = flag(
         None,
-        "A tokenizer's folder, Hub name or vocab.txt. Default: a vocabulary is learnt from the training text.",
+        "A tokenizer's folder, Hub name or vocab.txt. Default: that of --model_name_or_path or of --teacher; without "
+        "them a vocabulary is learnt from the training text.",
         START,
     )
     vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ from bert_training.engine.checkpoint import (
     save_model_folder,
     save_tokenizer,
 )
-from bert_training.engine.finished import upload_finished
+from bert_training.engine.finished import read_facts, upload_finished
 from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
@@ -30,7 +31,7 @@ from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.flags.fine_tuning import FineTuningArguments
-from bert_training.flags.scripts import opened_by
+from bert_training.flags.scripts import SCRIPTS, opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
 from bert_training.networks.frozen_layers import freeze_lowest
@@ -123,10 +124,35 @@ def build_task_network(
         report_stored(run, checkpoint_config)
     if training:
         store_flags(model.config, args)
+        if remark := untrained_positions(args):
+            run.say(remark)
     if args.freeze_layers is not None:
         run.say(freeze_lowest(model, args.freeze_layers))
     prepare_for_training(model, args)
     return model, initial_weights
+
+
+def untrained_positions(args: FineTuningArguments) -> str | None:
+    """A sentence if the texts may be longer than those from which a pre-training of this project learnt the positions.
+
+    Other checkpoints do not say how long their texts were.
+    """
+    folder = Path(args.model_name_or_path or "")
+    try:
+        facts = read_facts(folder)
+    except (OSError, ValueError):
+        return None
+    flags = facts["flags"]
+    script = SCRIPTS.get(str(facts.get("script")))
+    if not (script and script.pretrains) or flags.get("model_name_or_path") or flags.get("keep_layers"):
+        return None  # otherwise it began with positions that were trained before
+    longest = flags.get("max_seq_length")
+    if not isinstance(longest, int) or getattr(args, "max_seq_length", 0) <= longest:
+        return None
+    return (
+        f"{folder} was pre-trained on texts of at most {longest} tokens: what the positions after them mean is learnt "
+        "from this task alone"
+    )
 
 
 def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) -> str:
@@ -192,7 +218,7 @@ def fine_tune(
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
     rate, average = args.learning_rate, average_of(run, total_steps, examples) if train else None
     optimizer = create_optimizer(model, rate, args.weight_decay, layer_decay=args.layer_decay, name=args.optimizer)
-    scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps, total_steps)
+    scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps if train else 0, total_steps)
     model, optimizer = prepare(run, model, optimizer)
     bare = run.accelerator.unwrap_model(model)
     if average and is_sharded(model):

@@ -27,6 +27,7 @@ and evaluations and checkpoints may need more or less than the 3 % that are rese
 import argparse
 import functools
 import json
+import re
 import shlex
 import statistics
 import subprocess
@@ -74,15 +75,18 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
 
 
 def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
-    """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
+    """Run run_pretraining.py with `flags`. Raises ValueError with its message if it fails.
+
+    That is its own last line on stderr, behind which a launcher may print its own, or else the last one of all.
 
     Args:
         launcher: the words before the path of the script.
     """
     done = subprocess.run([*launcher, path_of(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
-        message = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [""]
+        own = [line for line in lines if re.match(r"(\[rank\d+\]: ?)?run_pretraining(\.py)?: ", line)]
+        raise UserError(f"run_pretraining.py ended with status {done.returncode}: {[*lines, *own][-1]}")
 
 
 def timed_run(

@@ -24,6 +24,7 @@ from bert_training.files.cores import usable_cores
 from bert_training.files.disk_errors import explained
 from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
+from bert_training.files.text_files import PLACES
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.pretrained import load_tokenizer
@@ -66,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = command_parser("corpus", __doc__)
-    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=".txt, .jsonl or .parquet files")
+    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=PLACES)
     parser.add_argument(
         "--tokenizer_name", "--tokenizer-name", required=True, help="a folder, a Hub name or a vocab.txt"
     )
@@ -83,6 +84,8 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         help="processes of this command; default: the cores it may use",
     )
     args = parser.parse_args(argv)
+    if Path(args.output_dir).resolve() == Path.cwd():
+        parser.error("--output_dir is the current folder, which the corpus would replace; name a folder in it")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
     check_task_flags(parser, args)

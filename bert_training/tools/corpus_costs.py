@@ -3,8 +3,8 @@
 The model of cost. Every time is a number of words, tokens or bytes divided by a rate that is measured on this machine
 in a few seconds, on the built-in corpus, or that is given:
 
-    vocabulary   words / rate of counting, by one process; memory for every distinct word, of which a text of W words
-                 has K * W**B (Heaps' law; K and B are fitted to the sample)
+    vocabulary   words / (rate of counting with one core * cores); memory for every distinct word, of which a text of W
+                 words has K * W**B (Heaps' law; K and B are fitted to the sample)
     corpus       words / (rate of the builder with one core * cores); disk: 2 or 4 bytes a token, 8 a sentence, 8 a
                  document, 8 a row of the vocabulary; memory does not grow with the text
     start        bytes of the corpus / rate of SHA-256, because every start of a training verifies the files; above
@@ -122,7 +122,7 @@ def costs_of(
     Args:
         words: words of the text.
         rates: of this machine and this text.
-        cores: processes that encode.
+        cores: processes that count words and encode.
         vocab_size: rows of the vocabulary.
         epochs: of the training.
         training_rate: tokens a second that all devices together train on.
@@ -143,7 +143,7 @@ def costs_of(
         instances,
         sections,
         text_bytes=round(words * rates.bytes_per_word),
-        vocabulary_seconds=words / rates.counting,
+        vocabulary_seconds=words / (rates.counting * cores),
         vocabulary_memory=round(DISTINCT_WORD_BYTES * heaps * words**power),
         corpus_seconds=words / (rates.building * cores),
         corpus_bytes=size,
@@ -241,7 +241,7 @@ def costs_text(words: float, costs: Costs, rates: Rates, cores: int) -> str:
         (
             "vocabulary",
             _time(costs.vocabulary_seconds),
-            f"one process; {_bytes(costs.vocabulary_memory)} of memory for distinct words ({heaps}){limit}",
+            f"{cores} core(s); {_bytes(costs.vocabulary_memory)} of memory for distinct words ({heaps}){limit}",
         ),
         (
             "corpus",
@@ -275,7 +275,7 @@ def _rates_text(rates: Rates, source: str) -> str:
         f"{rates.hashing / 1e6:,.0f} MB/s hashed, {rates.planning / 1e6:,.0f} million tokens/s planned\n"
         f"assumed: {rates.bytes_per_word:g} bytes and {rates.tokens_per_word:g} pieces a word, "
         f"{rates.tokens_per_sentence:g} pieces a sentence, {rates.sentences_per_document:g} sentences a document; "
-        "all times grow with the text, and with as many cores the corpus takes that much less"
+        "all times grow with the text, and vocabulary and corpus are shared by all cores"
     )
 
 

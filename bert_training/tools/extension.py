@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
 from bert_training.files.text_files import read_texts
@@ -136,12 +136,7 @@ def _model(
     """The model of a folder, as transformers' class, with the rows of the new pieces."""
     config = checkpoint_config(source, quiet=True)
     vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
-    named = [name for name in config.architectures or () if name.startswith("Bert") and hasattr(transformers, name)]
-    cls = next(iter(named), "BertModel")
-    may_be_new = ("pooler.", "bert.pooler.") if cls == "BertModel" else ("bert.pooler.",)
-    model, new, _ = load_network(getattr(transformers, cls), source, may_be_new, config=config)
-    if new:
-        print(f"{source} lacks {', '.join(new)}: newly initialised")
+    model = _opened(source, config)
     sized = copy.deepcopy(config)
     size_config(sized, len(tokenizer), origins, multiple)
     model = with_rows(model, sized)
@@ -151,6 +146,24 @@ def _model(
         for piece, count in counts.items():
             of_text[ids[piece]] = count
         set_counted_biases(model, origins, of_text)
+    return model
+
+
+def _opened(source: str, config: BertConfig) -> PreTrainedModel:
+    """The model of a folder, of the class that its config.json names, or with all heads of the pre-training.
+
+    Published checkpoints have both heads, and name the class of one of them.
+    """
+    named = [name for name in config.architectures or () if name.startswith("Bert") and hasattr(transformers, name)]
+    cls = next(iter(named), "BertModel")
+    if cls == "BertForMaskedLM":
+        whole = load_network(transformers.BertForPreTraining, source, ("bert.pooler.", "cls.seq_rel"), config=config)
+        if not whole.new:
+            return whole.model
+    may_be_new = ("pooler.", "bert.pooler.") if cls == "BertModel" else ("bert.pooler.",)
+    model, new, _ = load_network(getattr(transformers, cls), source, may_be_new, config=config)
+    if new:
+        print(f"{source} lacks {', '.join(new)}: newly initialised")
     return model
 
 

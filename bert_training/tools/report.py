@@ -32,6 +32,7 @@ from bert_training.cards.curves import (
     new_figure,
     save_figure,
     style_axis,
+    training_losses,
 )
 from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
@@ -320,7 +321,7 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
         entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
-        train, held_out = curve_of(events, "train", "mlm_loss"), curve_of(events, "eval", "eval_mlm_loss")
+        train, held_out = training_losses(events), curve_of(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
@@ -342,9 +343,10 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
         first = place
         for label in (label for label in names if label in scores):
             known = [score for score in scores[label] if score is not None]
-            mean = statistics.mean(known) if known else 0
+            mean = statistics.mean(score or 0.0 for score in scores[label])  # undefined counts as 0, as in the table
             axis.barh(place, mean, height=0.8, color=colours.get(label, GREY))
-            text = f"{mean:.1f}" if known else "undefined"
+            undefined = len(scores[label]) - len(known)
+            text = f"{mean:.1f}" + (f", {undefined} undefined" if undefined else "") if known else "undefined"
             axis.annotate(
                 f"{text}  {names[label]}",
                 (max(mean, 0), place),

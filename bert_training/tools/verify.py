@@ -178,7 +178,10 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     last = results["train_steps"]
     step = results.get("best_step", last)
     evaluations = [event for event in events if event["event"] == "eval" and event["step"] == step]
-    evaluation = evaluations[-1] if evaluations else {}
+    evaluation = dict(evaluations[-1]) if evaluations else {}
+    for event in events:
+        if event["event"] == "probe" and event["step"] == step:
+            evaluation |= event
     source = f"the evaluation of step {step} in metrics.jsonl"
     same, others = [], []
     for name, value in results.items():
@@ -236,7 +239,8 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)
     place = Path(run["flags"]["output_dir"])
-    known = {str(place), f"./{without_folders(place.name)}", run["flags"].get("hub_model_id")}
+    named = {f"./{without_folders(name)}" for name in (place.name, folder.resolve().name)}
+    known = {str(place), *named, run["flags"].get("hub_model_id")}
     if opened not in known:
         reason = f"its example opens {short_text(opened)}, which run.json does not name; it may be an upload's name"
         yield unknown("README.md", reason)
@@ -263,7 +267,7 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
     data, held_out = SCRIPTS[run["script"]].data_names(run)
     title = Path(run["flags"]["output_dir"]).name
     heading = re.search(r"^# (.+)$", card, re.MULTILINE)
-    if title in ("", "..") and heading:
+    if heading and (title in ("", "..") or heading[1] == without_folders(folder.resolve().name)):
         title = heading[1]
     text = card_text(Card(folder, run, [data], results, title, opened, held_out, card))
     # Without matplotlib a run draws nothing, and its card shows no pictures, although they may have been drawn since.

@@ -38,7 +38,7 @@ from bert_training.tools.findings import (
 READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
                    "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
 # Files that commands of this project write into the folder of a run: pattern of the name -> command.
-WRITTEN_LATER = {r"data_audit(_\d+)?\.png": "audit", r"report\.(md|png)": "report"}
+WRITTEN_LATER = {r"data_audit(_\d+){0,2}\.png": "audit", r"report\.(md|png)": "report"}
 DRAWN_AGAIN = {re.escape(CURVES): "curves"}  # another picture under another version of matplotlib
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"

@@ -19,6 +19,7 @@ from bert_training.cards.metrics import percent_factor
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_json
 from bert_training.flags.natures import EVALUATION, STORED, natures
+from bert_training.flags.phases import phases_of
 from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.scores import metric_prefix
@@ -136,6 +137,9 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         yield unknown(claim, without_weights(folder))
         return
     pretraining = SCRIPTS[run["script"]].pretrains
+    if pretraining and run["flags"].get("dataset_name"):
+        yield unknown(claim, "its training data came from the Hub")
+        return
     if run["flags"].get("validation_split") == 0 and not pretraining:
         yield unknown(claim, "it was trained without validation data (--validation_split 0)")
         return
@@ -227,7 +231,10 @@ def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
     held_out = [str(one.path) for one in data if one.split == "validation"]
     if not held_out and flags.get("validation_split") != defaults["validation_split"]:
         given.append(f"--validation_split={flags['validation_split']}")
-    given += ["--train_file", *(str(one.path) for one in data if one.split == "train")]
+    if flags.get("phases"):  # the last phase decides on the length of the evaluation, and not the longest one
+        given.append(f"--max_seq_length={phases_of(flags)[-1].length}")
+    train = [str(one.path) for one in data if one.split == "train"]  # none: the built-in text
+    given += ["--train_file", *train] if train else []
     return [*given, *(["--validation_file", *held_out] if held_out else [])]
 
 

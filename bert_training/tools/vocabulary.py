@@ -25,8 +25,9 @@ from bert_training.files.atomic import make_folder
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
-from bert_training.files.text_files import FORMS, read_texts
+from bert_training.files.text_files import PLACES, read_texts
 from bert_training.flags.parsing import command_parser
+from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
 from bert_training.pretraining.documents import check_files, form_of
 from bert_training.pretraining.shards import remove_shards
@@ -106,7 +107,8 @@ def main(argv: list[str] | None = None) -> None:
             args.train_file, args.vocab_size, text_column=args.text_column, num_workers=workers, **settings
         )
     else:
-        folder = Path(args.output_dir).with_name(f"{Path(args.output_dir).name}.counts")
+        target = Path(os.path.abspath(args.output_dir))  # "." has no name
+        folder = target.with_name(f"{target.name}.counts")
         files = _checked(args.train_file, args.text_column)
         plan = CountPlan.of(folder, files, args.text_column, counting_rules(**rules))
         if args.tasks is not None:
@@ -121,7 +123,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser = command_parser("vocabulary", __doc__)
-    parser.add_argument("--train_file", "--train-file", nargs="+", help=FORMS)
+    parser.add_argument("--train_file", "--train-file", nargs="+", help=PLACES)
     parser.add_argument("--vocab_size", "--vocab-size", type=int, help="size of the vocabulary to learn")
     add_extension_flags(parser)
     parser.add_argument("--output_dir", "--output-dir", required=True)
@@ -159,8 +161,9 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     check_task_flags(parser, args)
     if args.num_workers is not None and args.num_workers < 1:
         parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
-    if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
-        parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
+    for name in (VOCABULARY, TOKENIZER, TOKENIZER_CONFIG, "config.json"):
+        if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
+            parser.error(f"{args.output_dir} already holds a {name}; name another folder")
     if args.extend is not None:
         if args.tasks is not None or args.join:
             parser.error("--tasks and --join have no effect with --extend; leave them out")

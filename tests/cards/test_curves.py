@@ -9,6 +9,7 @@ import pytest
 
 from bert_training.cards.curves import curve_of, draw_curves, running_mean, scores, word_curves
 from bert_training.cards.metrics import held_out_files, metrics_of
+from bert_training.cards.probes import probe_table
 from bert_training.files.records import read_events
 
 PRETRAINING = [
@@ -141,3 +142,24 @@ def test_bad_records_are_named_with_their_line(tmp_path):
             read_events(tmp_path / "metrics.jsonl")
     with pytest.raises(ValueError, match="nothing to draw"):
         draw_curves(write(tmp_path, [{"event": "corpus", "unigram_entropy": 6.4}]))
+
+
+def test_a_loss_of_masked_words_alone_has_a_curve(monkeypatch, tmp_path):
+    """--objective mlm records it as "loss", because there is no other part."""
+    plain = [
+        {key: value for key, value in event.items() if key not in ("mlm_loss", "nsp_loss", "eval_nsp_accuracy")}
+        for event in PRETRAINING
+    ]
+    losses, _ = texts_and_lines(monkeypatch, write(tmp_path, plain))
+    assert losses.lines[0].get_ydata()[0] == pytest.approx(8.98)
+    assert {text.get_text().split()[0] for text in losses.texts} == {"training", "held", "unigram"}
+
+
+def test_probes_of_other_steps_say_their_steps():
+    events = [
+        {"event": "probe", "step": 0, "eval_probe_law_cls": 0.5},
+        {"event": "probe", "step": 9, "eval_probe_law_cls": 0.6, "eval_probe_new_cls": 0.7},
+    ]
+    table = probe_table(events, {}).splitlines()
+    assert "| step 0 | step 9 |" in table[0]
+    assert table[2:] == ["| law, cls | 50.0% | 60.0% |  |", "| new, cls | 70.0% (step 9) | 70.0% |  |"]

@@ -13,9 +13,12 @@ from transformers import (
     BertForPreTraining,
     BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
 )
 
+from bert_training.cards.classes import calibration_section
 from bert_training.cards.model_card import write_model_card
+from bert_training.cards.model_usage import usage
 from bert_training.files.publishing import MODEL_NAME
 
 BUILT_IN = "the documentation carried by this Python installation"
@@ -251,3 +254,25 @@ def test_wrong_arguments_are_refused(tmp_path):
     expected = r"run\.json: expected a run of run_pretraining\.py, run_glue\.py, .*; got 'run_nli\.py'"
     with pytest.raises(ValueError, match=expected):
         write_model_card(tmp_path, datasets=["x"], metrics={})
+
+
+@pytest.mark.parametrize(
+    ("how", "texts", "last"), [("windows", 2, False), ("head_tail", 1, False), ("head_tail", 1, True)]
+)
+def test_probabilities_of_long_texts_continue_the_program_of_the_card(saved, capsys, how, texts, last):
+    cls = BertForTokenClassification if last else BertForSequenceClassification
+    saved(cls, id2label={0: "no", 1: "yes"})
+    flags = {"long_texts": how, "doc_stride": 4, "max_windows": 3, "window_pooling": "mean"}
+    flags |= {"label_token": "last"} if last else {}
+    facts = records("run_glue.py", **flags) | {"texts_per_example": texts, "data": {"labels": ["no", "yes"]}}
+    program = usage("./model", facts, ["custom"], False)
+    section = calibration_section({}, facts, 2.0)
+    exec(compile(program + re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0], "card", "exec"), {})
+    shares = eval(capsys.readouterr().out.splitlines()[-1])
+    assert shares.keys() == {"no", "yes"} and sum(shares.values()) == pytest.approx(1)
+
+
+def test_a_file_may_be_called_like_a_built_in_task(tmp_path):
+    facts = records(train_file=["embedded_systems.txt"])
+    made = card(tmp_path / "own", "pretraining", PRETRAINING, ["embedded_systems.txt"], facts)
+    assert "Python installation" not in made.text and "language" not in made.data.to_dict()

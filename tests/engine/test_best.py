@@ -128,6 +128,25 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
         Best(best.run, "eval_accuracy")  # A resumed run says so before it trains.
 
 
+def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_run, tmp_path):
+    best = best_of(make_run)
+    add_all(best, [0.3, 0.2])
+    other = make_run(
+        output_dir=str(tmp_path / "other"), resume_from_checkpoint=str(best.run.output_dir / "checkpoint-2")
+    )
+    other.args.load_best_model_at_end, other.args.early_stopping_patience = True, 0
+    (other.output_dir / "metrics.jsonl").write_text(
+        "".join(f'{{"event": "eval", "step": {step}, "eval_accuracy": 0.{4 - step}}}\n' for step in (1, 2))
+    )
+    model, again = Model(), Best(other, "eval_accuracy")
+    assert again.restore(model) == {"eval_accuracy": 0.3, "best_step": 1} and model.weight.item() == 1
+    again.clear()
+    assert (best.run.output_dir / "checkpoint-best-1").is_dir()
+    (best.run.output_dir / "checkpoint-best-1" / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="checkpoint-best-1: the weights of the best evaluation so far cannot be used"):
+        Best(other, "eval_accuracy")
+
+
 @pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
 def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
     flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)

@@ -23,6 +23,7 @@ from bert_training.engine.checkpoint import (
 from bert_training.engine.state import UNKNOWN, Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import damage
+from bert_training.files.records import read_events
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
 
@@ -394,3 +395,32 @@ def test_the_checkpoints_of_a_training_are_not_those_of_an_evaluation(tmp_path):
     (tmp_path / "checkpoint-3").mkdir()
     with pytest.raises(ValueError, match=r"holds a run that trains \(checkpoint-3\)"):
         refuse_training(tmp_path)
+
+
+def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, tmp_path, capsys):
+    """The same command again, after its process was killed, begins with them again; nothing is recorded twice."""
+    first, second = make_run(), make_run(output_dir=str(tmp_path / "second"))
+    for step in (1, 2, 3):
+        first.log(event="train", step=step, loss=0.5 * step)
+        if step == 2:
+            folder = save_checkpoint(first, 2, new_state())
+    for _start in range(2):
+        load_checkpoint(second, folder, new_state())
+        assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
+        for step in (3, 4, 5):
+            second.log(event="train", step=step, loss=0.25)
+    (first.output_dir / "metrics.jsonl").unlink()
+    load_checkpoint(second, folder, new_state())  # what the second folder has is as good
+    assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
+    assert "warning" not in capsys.readouterr().out
+    (second.output_dir / "metrics.jsonl").write_text('{"event": "train", "step": 9, "loss": 1.0}\n' * 9)
+    load_checkpoint(second, folder, new_state())
+    assert "has lost records that were written before checkpoint-2" in capsys.readouterr().out
+    assert not (second.output_dir / "metrics.jsonl").read_text()
+
+
+def test_a_machine_without_the_output_folder_finds_no_checkpoint(make_run):
+    """So that the processes can say that they have no common folder."""
+    run = make_run(resume_from_checkpoint="auto")
+    shutil.rmtree(run.output_dir)
+    assert find_checkpoint(run) is None

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives
+from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives, start_run
+from bert_training.flags.fine_tuning import GlueArguments
 from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
 
@@ -61,3 +62,17 @@ def test_a_process_ends_although_gloo_still_frees_an_operation():
     command = [sys.executable, "tests/programs/ended_groups.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_in_fp16_does_not_go_on_without_a_gpu(tmp_path):
+    """Accelerate would compute in float32 and the records would say fp16."""
+    (tmp_path / "run.json").write_text('{"flags": {}, "mixed_precision": "fp16"}')
+    args = GlueArguments(
+        output_dir=str(tmp_path),
+        model_name_or_path="x",
+        task_name="rte",
+        resume_from_checkpoint="auto",
+        mixed_precision="auto",
+    )
+    with pytest.raises(ValueError, match="fp16 needs a GPU"):
+        start_run(args)

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 import modeling_bert_repro
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.divergence import explain_divergence
-from bert_training.engine.loop import step_counts, training_steps
+from bert_training.engine.loop import labelled_items, step_counts, training_steps
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.flags.phases import Phase
 from bert_training.networks.configuration import prepare_for_training
@@ -261,3 +261,10 @@ def test_counts_cover_all_micro_batches_of_a_step(make_run):
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert (counts.items, counts.sequences, counts.tokens) == (items, 6, 6 * 24)
     assert counts.model_arguments() == {"num_items_in_batch": items, "num_sequences_in_batch": 6}
+
+
+def test_every_score_is_a_label_and_minus_100_is_one_only_among_classes():
+    scores, weights = torch.tensor([-100.0, 3.0, 0.5]), torch.tensor([2.0, 1.0, 1.0])
+    assert labelled_items({"labels": scores}) == 3 and labelled_items({"labels": scores.long()}) == 2
+    assert labelled_items({"labels": scores, "loss_weights": weights}) == 4
+    assert labelled_items({"labels": scores.long(), "loss_weights": weights}) == 2

@@ -241,3 +241,14 @@ def test_warm_up_and_decay_fit_into_the_run():
     linear_schedule(optimizer, 0.5, 10, 5)
     with pytest.raises(ValueError, match="--warmup_steps 5 and --decay_steps 6 add up to more than the 10 steps"):
         linear_schedule(optimizer, 0.5, 10, 6)
+
+
+@pytest.mark.parametrize(("warmup", "decay", "steps"), [(0.5, 0.5, 7), (0.1, 0.9, 15), (0.1, 0.9, 35)])
+def test_shares_of_the_whole_run_fit_into_any_number_of_steps(warmup, decay, steps):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    factor = linear_schedule(optimizer, warmup, steps, decay).lr_lambdas[0]
+    rates = [factor(step) for step in range(steps + 1)]
+    top = rates.index(1.0)
+    assert rates[0] == rates[-1] == 0 and rates[: top + 1] == sorted(rates[: top + 1])
+    with pytest.raises(ValueError, match="add up to more than"):
+        linear_schedule(optimizer, 0.5, steps, 0.7)

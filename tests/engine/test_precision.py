@@ -182,3 +182,10 @@ def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
     assert found.precision == "no" and found.facts() == {"precision_chosen": first}
     (tmp_path / "run.json").write_text(json.dumps(facts | {"mixed_precision": ["bf16"]}))
     assert choose(flags(), [str(tmp_path)]).precision == "bf16"
+
+
+def test_a_damaged_record_decides_nothing(cpu, tmp_path):
+    """The run goes on from its checkpoint, and writes run.json again."""
+    cpu(2.0)
+    (tmp_path / "run.json").write_text('{"flags"')
+    assert choose(flags(), [str(tmp_path)]).precision == "bf16"

@@ -59,3 +59,12 @@ def test_work_of_the_main_process_only(make_run, monkeypatch):
     monkeypatch.setattr("bert_training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
     run.only_main(lambda: calls.append("other"))
     assert calls == ["main"]
+
+
+def test_records_are_json_whatever_a_number_is(make_run):
+    """Under fp16, gradients that overflow have an infinite norm."""
+    run = make_run()
+    run.log(event="train", step=1, loss=0.5, grad_norm=float("inf"), text="NaN")
+    (line,) = (run.output_dir / "metrics.jsonl").read_text().splitlines()
+    found = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert found == {"event": "train", "step": 1, "loss": 0.5, "grad_norm": None, "text": "NaN"}

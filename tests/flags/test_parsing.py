@@ -3,6 +3,7 @@
 import pytest
 
 from bert_training.flags.feature_extraction import FeatureArguments
+from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 
@@ -44,3 +45,12 @@ def test_the_usage_names_the_flags_that_are_required(capsys):
         parse_arguments(FeatureArguments, [])
     usage = capsys.readouterr().err
     assert "--input_file FILE" in usage and "--seed" not in usage
+
+
+@pytest.mark.parametrize("cls", [PretrainingArguments, GlueArguments])
+def test_help_shows_every_default_but_none(cls, capsys):
+    """What happens without a flag whose default is None is said by its help."""
+    with pytest.raises(SystemExit, match="0"):
+        parse_arguments(cls, ["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: None)" not in text and "(default: 0.01)" in text and "(default: auto)" in text

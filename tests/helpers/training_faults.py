@@ -35,9 +35,9 @@ FAULTS = {
     ),
     "ignored labels counted": Fault(
         file=LOOP,
-        places="labelled_items",
-        correct='(batch["labels"] != IGNORED).sum()',
-        faulty='torch.tensor(batch["labels"].numel())',
+        places="_is_labelled",
+        correct="labels != IGNORED",
+        faulty="torch.ones_like(labels)",
         tests=("tests/engine/test_global_batch.py",),
     ),
     "gradients averaged over processes": Fault(

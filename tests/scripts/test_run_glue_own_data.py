@@ -77,7 +77,7 @@ def test_data_to_predict_with_labels_is_scored_and_predicted(reviews, capsys):
 
 def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, capsys):
     model = f"--model_name_or_path={reviews / 'run'}"
-    results = run(tmp_path / "again", model, f"--validation_file={reviews / 'train.csv'}")
+    results = run(tmp_path / "again", model, f"--validation_file={reviews / 'train.csv'}", "--warmup_steps=100")
     assert results["eval_accuracy"] == 1.0
     config = json.loads((tmp_path / "again" / "config.json").read_text(encoding="utf-8"))
     assert config["fine_tuning"]["text_columns"] == ["review"]

@@ -93,6 +93,19 @@ def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(
     pretrain(flags(tmp_path / "continued", made, domain, steps=1))
 
 
+def test_both_heads_of_a_published_checkpoint_are_kept(tmp_path, pretrained, listed):
+    """The config.json of bert-base-uncased names BertForMaskedLM, which has no pooler; its file has both heads."""
+    published = Path(shutil.copytree(pretrained, tmp_path / "published"))
+    config = json.loads((published / "config.json").read_text()) | {"architectures": ["BertForMaskedLM"]}
+    (published / "config.json").write_text(json.dumps(config))
+    for name in ("hashes.json", "run.json"):
+        (published / name).unlink(missing_ok=True)
+    vocabulary([*f"--extend {published} --extend_vocab {listed} --output_dir {tmp_path / 'new'}".split()])
+    old, new = weights_of(published), weights_of(tmp_path / "new")
+    for name in ("bert.pooler.dense.weight", "cls.seq_relationship.weight", "cls.predictions.transform.dense.weight"):
+        assert torch.equal(old[name], new[name])
+
+
 def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, adapted, pretrained, domain, listed):
     begun = tmp_path / "run"
     shutil.copytree(adapted, begun, ignore=shutil.ignore_patterns("all_results.json", "hashes.json", "checkpoint-4"))

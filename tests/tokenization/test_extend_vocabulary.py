@@ -120,7 +120,7 @@ def test_a_list_of_words(tmp_path):
         ("##ig", 1, ["##i", "##g"]),
         ("zyx", 0, ["[UNK]"]),
     ]
-    assert "1 of the new pieces save nothing" in extended.summary()[-1]
+    assert "zyx (occurs 2 times, was [UNK])" in extended.summary()[0]
     assert [new.saved for new in extend_vocabulary(BASE, None, pieces).pieces] == [None] * 3
 
 
@@ -165,3 +165,21 @@ def test_a_piece_may_fill_any_row():
     tokenizer = build_tokenizer(PIECES)
     put_pieces(tokenizer, {5: "big"})
     assert tokenizer("big", add_special_tokens=False)["input_ids"] == [5]
+
+
+def test_added_tokens_are_no_candidates():
+    """One of them has a row already, and the tokenizer takes it out of the text before it looks for pieces."""
+    base = build_tokenizer(PIECES)
+    base.add_tokens(["abcde"])
+    plain = extend_vocabulary(BASE, ["abcde"] * 9 + ["fade"] * 4, 1)
+    assert [new.piece for new in plain.pieces] == ["abcde"]
+    found = extend_vocabulary(base, ["abcde"] * 9 + ["fade"] * 4, 1)
+    assert [new.piece for new in found.pieces] == ["fade"]
+    assert found.tokenizer.convert_tokens_to_ids("abcde") == base.convert_tokens_to_ids("abcde")
+
+
+def test_a_word_that_was_unknown_is_worth_its_row_although_it_saves_no_piece():
+    (line,) = extend_vocabulary(BASE, ["zyx"] * 3, ["zyx"]).summary()[:1]
+    assert "zyx (occurs 3 times, was [UNK])" in line
+    assert "save nothing" not in "\n".join(extend_vocabulary(BASE, ["zyx"] * 3, ["zyx"]).summary())
+    assert "save nothing" in extend_vocabulary(BASE, ["zyx"], ["zyx"]).summary()[-1]

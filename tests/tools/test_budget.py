@@ -144,3 +144,9 @@ def test_the_error_of_the_script_is_passed_on():
     refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
     with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
         budget.run_script(["--nonsense"], refusing)
+
+
+def test_the_error_of_the_script_is_found_before_that_of_its_launcher():
+    words = "import sys; print('run_pretraining.py: error: unknown flag\\n' + '=' * 60, file=sys.stderr); sys.exit(1)"
+    with pytest.raises(ValueError, match=r"ended with status 1: run_pretraining.py: error: unknown flag$"):
+        budget.run_script(["--nonsense"], [sys.executable, "-c", words])

@@ -263,3 +263,10 @@ def test_two_machines_with_different_clocks(text, tmp_path):
         os.utime(path, (1e9, 1e9))
     join(text, tmp_path / "c")
     assert contents(tmp_path / "c") == contents(text / "whole")
+
+
+def test_the_current_folder_is_not_replaced(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        task(text, Path("."), 0)
+    assert "--output_dir is the current folder" in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -182,6 +182,10 @@ def test_an_undefined_score_is_called_undefined_and_counts_as_0(finished, tmp_pa
     assert table_of(folders[1])[1][2] == "undefined"
     main([folders[1], "--output_dir", str(tmp_path / "out")])
     assert (tmp_path / "out" / "report.png").exists()
+    _figure, axes = report.new_figure("", 1)
+    report.draw_bars(axes[0], {("cola", "score"): {"from x": [20.0, None, 40.0]}}, {"from x": "from x"})
+    assert [text.get_text() for text in axes[0].texts] == ["20.0, 1 undefined  from x"]
+    assert [bar.get_width() for bar in axes[0].patches] == [20.0]
 
 
 def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):

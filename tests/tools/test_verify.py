@@ -16,6 +16,7 @@ from bert_training.files.hashing import HASHES
 from bert_training.files.hub_upload import write_published
 from bert_training.tools import verify
 from bert_training.tools.findings import DIFFERS, VERIFIED, run_check
+from bert_training.tools.verify import check_card, check_results
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 
@@ -281,3 +282,24 @@ def test_malformed_records_are_findings_and_no_crashes(copy_of_run, name):
         (place / HASHES).rename(place / "aside.log")
         list(verify.findings(place, [], False))  # An old folder, whose hashes would say so.
         (place / "aside.log").rename(place / HASHES)
+
+
+def test_scores_of_probes_are_those_of_their_own_record(copy_of_run):
+    place, score = copy_of_run("run_pretraining"), {"eval_probe_law_cls": 0.5}
+    results = json.loads((place / "all_results.json").read_text())
+    write_json(place / "all_results.json", results | score)
+    with (place / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"event": "probe", "step": results["train_steps"]} | score) + "\n")
+    run = json.loads((place / "run.json").read_text())
+    assert [one.verdict for one in check_results(place, run, results | score) if "probe" in one.reason] == [VERIFIED]
+    changed = check_results(place, run, results | {"eval_probe_law_cls": 0.6})
+    assert [one.verdict for one in changed if one.claim == "eval_probe_law_cls"] == [DIFFERS]
+
+
+def test_a_folder_behind_a_link_has_the_name_that_its_card_has(copy_of_run, tmp_path):
+    place = copy_of_run("run_glue")
+    run = json.loads((place / "run.json").read_text())
+    run["flags"]["output_dir"] = str(tmp_path / "other")  # a link to the folder, whose own name is in the card
+    results = json.loads((place / "all_results.json").read_text())
+    lines = [one for one in check_card(place, run, results) if one.verdict == DIFFERS or "does not name" in one.reason]
+    assert not lines

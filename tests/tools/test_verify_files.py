@@ -154,6 +154,7 @@ def test_pictures_are_named_and_strangers_files_are_differences(copy_of_run):
     lines = [finding.line() for finding in findings_of(place)]
     assert f"{UNKNOWN}  data_audit.png: bert-repro audit writes a file of this name, which nothing reads" in lines
     assert any("training_curves.png: bert-repro curves writes a file of this name" in line for line in lines)
+    (place / "data_audit_128_1.png").write_bytes((place / "data_audit.png").read_bytes())  # of a mixture
     others = ("data_audit.json", "data_audit_x.png", "my_data_audit.png", "report.bin", "audit.png", "notes.txt")
     for name in others:
         (place / name).write_bytes((place / "data_audit.png").read_bytes())

@@ -150,3 +150,15 @@ def test_a_value_of_a_flag_cannot_be_another_flag(word):
     run = {"script": "run_glue.py", "flags": {"text_column": ["a", word]}}
     with pytest.raises(ValueError, match=r"--text_column: expected words that do not begin with '-'"):
         evaluation_flags(run)
+
+
+def test_how_a_pretraining_is_evaluated_again(tmp_path):
+    """Without training files it trained on the built-in text; the last of its phases decides on the length."""
+    flags = {"max_seq_length": 512, "phases": "512:0.1,128:0.9", "per_device_train_batch_size": 4}
+    run = {"script": "run_pretraining.py", "flags": flags | {"gradient_accumulation_steps": 1, "mixture": None}}
+    (tmp_path / "held.txt").write_text("a\n")
+    digest = hashlib.sha256(b"a\n").hexdigest()
+    held_out = verify_scores.Source("validation", str(tmp_path / "held.txt"), digest, [])
+    words = verify_scores._pretraining_flags(run, [held_out])
+    assert "--train_file" not in words and words[-2:] == ["--validation_file", str(tmp_path / "held.txt")]
+    assert [word for word in words if word.startswith("--max_seq_length")][-1] == "--max_seq_length=128"

@@ -222,3 +222,23 @@ def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
         counts_of(files, tmp_path, "--extend", "model", "--tasks", 2, "--task", 0)
     assert "--tasks and --join have no effect with --extend" in capsys.readouterr().err
     counts_of(files, tmp_path, "--join")
+
+
+def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
+    """save_pretrained of transformers writes no vocab.txt."""
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model" / name).write_text("{}")
+        with pytest.raises(SystemExit, match="2"):
+            main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / "model")])
+        assert f"already holds a {name}" in capsys.readouterr().err
+        (tmp_path / "model" / name).unlink()
+
+
+def test_tasks_in_the_current_folder(tmp_path, text, monkeypatch):
+    (tmp_path / "vocab").mkdir()
+    monkeypatch.chdir(tmp_path / "vocab")
+    flags = ["--train_file", str(text), "--vocab_size", "80", "--output_dir", "."]
+    main([*flags, "--tasks", "1", "--task", "0"])
+    main([*flags, "--join"])
+    assert (tmp_path / "vocab" / "vocab.txt").is_file()
