@@ -262,7 +262,8 @@ def p_value(smaller: list[float] | None, larger: list[float] | None) -> str:
     """Of Welch's t-test that the first mean is smaller; nothing to compare, or one value: no test."""
     if not smaller or not larger or min(len(smaller), len(larger)) < 2:
         return ""
-    return f"{scipy.stats.ttest_ind(smaller, larger, equal_var=False, alternative='less').pvalue:.3f}"
+    p = scipy.stats.ttest_ind(smaller, larger, equal_var=False, alternative="less").pvalue
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"  # so that 0.0097 does not look like the limit of 0.01
 
 
 def whole_runs(record: dict) -> str:

@@ -80,7 +80,7 @@ def test_the_ledger_compares_an_entry_with_the_one_before():
     }
     *_, second, first = tables.fixed_time(records).splitlines()
     assert first.split("|")[6:12] == [" 4.000 ", "  ", " 75.0 ", " 60.0 ", " 40.0 ", " 50.0 "]
-    assert second.split("|")[6:9] == [" 3.000 ", " 0.010 ", " 75.0 "] and second.split("|")[-2] == " 0.500 "
+    assert second.split("|")[6:9] == [" 3.000 ", " 0.0097 ", " 75.0 "] and second.split("|")[-2] == " 0.50 "
 
 
 @pytest.mark.slow
