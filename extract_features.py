@@ -55,9 +55,10 @@ def main(argv: list[str] | None = None) -> None:
     if target.suffix not in (".jsonl", ".npz"):
         raise UserError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
     lock = target.with_name(f".{target.name}.lock")
+    exists = f"--output_file {target} exists; give another name, or delete it"
     if target.exists():
         sweep(lock)  # left by a process that was killed after it had written the file
-        raise UserError(f"--output_file {target} exists; give another name, or delete it")
+        raise UserError(exists)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
@@ -70,6 +71,9 @@ def main(argv: list[str] | None = None) -> None:
     model: torch.nn.Module = loaded.model
     make_folder(target.parent)
     hold(lock, f"--output_file {target}: another process is writing it; give another name")
+    if target.exists():  # another process has finished it since
+        release(lock)
+        raise UserError(exists)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     extracted = feature_extraction.extract(
         model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device

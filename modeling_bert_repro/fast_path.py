@@ -88,7 +88,7 @@ class FastSelfAttention(BertSelfAttention):
         """The context, and the weights if the back-end computes them and there is no layout."""
         attend: AttentionFunction = BertSelfAttention.attend
         name = self.config._attn_implementation
-        drops = self.training and self.dropout.p > 0 and not self.is_causal
+        drops = self.training and self.dropout.p > 0 and not (self.is_causal or options.get("is_causal"))
         if drops and name in ("eager", "sdpa") and drops_fast(self.config, query):
             attend = partial(fast_dropout_attention, keep_weights=name == "eager")
         if layout is not None and layout.tokens is not None:
@@ -187,6 +187,7 @@ class BertModel(PlainBertModel):
             position_ids = tokens.positions
         elif position_ids is None:
             position_ids = self.embeddings.default_positions(layout.shape[1], tokens.cells.device)
+        token_type_ids = None if token_type_ids is None else token_type_ids.expand(layout.shape)
         input_ids, token_type_ids, inputs_embeds = (
             None if values is None else tokens.unpad(values) for values in (input_ids, token_type_ids, inputs_embeds)
         )
@@ -218,6 +219,8 @@ def choose_layout(
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")
     tokens = read = None
     if cu_seq_lens is not None:
+        if asked_for(model, options, "output_attentions"):
+            raise ValueError("expected output_attentions to be unset with cu_seq_lens_q: weights are not kept for them")
         tokens = packed_tokens(cu_seq_lens, attention_mask, model.config.max_position_embeddings)
     elif switch:
         tokens = choose_tokens(model, attention_mask, switch, reads, options)
@@ -252,7 +255,7 @@ def choose_tokens(
     Returns:
         None if removing the padding is not worthwhile (``switch`` is "auto") or not possible. It is not possible
 
-        - without a mask (B, L);
+        - without a mask (B, L), or with ``is_causal`` other than the config's ``is_decoder``;
         - if an option needs the full shapes in every layer (``leaves_layers_alone``);
         - in a trace, which would contain the lengths of its example as constants;
         - on devices that compile again for every new length or that hold no values (meta);
@@ -262,6 +265,9 @@ def choose_tokens(
     implementation = config._attn_implementation
     flash = implementation.startswith("flash_attention")
     if attention_mask is None or attention_mask.dim() != 2 or not leaves_layers_alone(model, options):
+        return None
+    causal = options.get("is_causal", getattr(config, "is_causal", None))
+    if causal is not None and bool(causal) != bool(config.is_decoder):
         return None
     if torch.compiler.is_exporting() or torch.jit.is_tracing() or attention_mask.device.type not in ("cpu", "cuda"):
         return None
@@ -299,8 +305,12 @@ def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor
 def leaves_layers_alone(model: BertModel, options: dict[str, Any]) -> bool:
     """True if no option needs full shapes in every layer (recorded states, chunking), so positions may be skipped."""
     config = model.config
-    for name in ("output_hidden_states", "output_attentions"):
-        asked = options.get(name)
-        if getattr(config, name) if asked is None else asked:
-            return False
+    if any(asked_for(model, options, name) for name in ("output_hidden_states", "output_attentions")):
+        return False
     return not config.chunk_size_feed_forward and len(model.encoder.layer) > 0
+
+
+def asked_for(model: BertModel, options: dict[str, Any], name: str) -> bool:
+    """Whether an output is wanted, by the argument of this name or, without it, by the config."""
+    asked = options.get(name)
+    return bool(getattr(model.config, name) if asked is None else asked)

@@ -105,7 +105,13 @@ def cross_entropy(
     if weights is not None or label_smoothing or class_weights is not None:
         labels, of_class = labels.long(), None if class_weights is None else class_weights.to(logits.device)
         if weights is None and of_class is not None:
-            weights = of_class[labels.where(labels != ignored, 0)]
+            weights = of_class[labels.where(labels != ignored, 0)] * (labels != ignored)
+            if label_smoothing:  # torch's own sum, which also holds for a class whose weight is 0
+                scores, share = at_least_float32(logits), label_smoothing
+                total = F.cross_entropy(
+                    scores, labels, of_class.to(scores), ignore_index=ignored, reduction="sum", label_smoothing=share
+                )
+                return per_item(total, weights.sum() if count is None else count)
         losses = _smoothed(at_least_float32(logits), labels, ignored, label_smoothing, of_class)
         weights = torch.ones_like(losses) if weights is None else weights
         return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)
@@ -135,7 +141,8 @@ def _smoothed(logits: Tensor, labels: Tensor, ignored: int, share: float, of_cla
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", label_smoothing=share)
     of_class = of_class.to(logits.dtype)
     losses = F.cross_entropy(logits, labels, of_class, ignore_index=ignored, reduction="none", label_smoothing=share)
-    return losses / of_class[labels.where(labels != ignored, 0)]
+    own = of_class[labels.where(labels != ignored, 0)]
+    return losses / own.where(own != 0, 1)  # an item whose weight is 0 counts for nothing
 
 
 def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:

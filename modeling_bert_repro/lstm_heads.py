@@ -43,6 +43,7 @@ class BertWithLSTM(PreTrainedModel):
 
     config_class = BertConfig
     base_model_prefix = "bert"
+    supports_gradient_checkpointing = True
     _supports_sdpa = True
 
     def __init__(self, config: BertConfig, features: int, units: int, encoder_class: type) -> None:
@@ -73,7 +74,8 @@ class BertWithLSTM(PreTrainedModel):
             input_ids, attention_mask, token_type_ids: (B, L), as for BERT. Padding must be on the right.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        features = self.features(input_ids, mask, token_type_ids).to(next(self.lstm.parameters()).dtype)
+        own = cast("Tensor", self.lstm.weight_ih_l0)  # DataParallel's replicas have no parameters() to ask
+        features = self.features(input_ids, mask, token_type_ids).to(own.dtype)
         packed = pack_padded_sequence(features, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
         # Without autocast, because torch has no mixed-precision LSTM for processors that do not compute in bfloat16.
         with torch.autocast(input_ids.device.type, enabled=False):

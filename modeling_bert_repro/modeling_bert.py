@@ -22,7 +22,7 @@ from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .pretrained import BertPreTrainedModel, check_config, only_input, refuse_cache, refuse_cross_attention
+from .pretrained import NO_CACHE, BertPreTrainedModel, check_config, only_input, refuse_cache, refuse_cross_attention
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
 
@@ -43,10 +43,10 @@ class BertEmbeddings(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor | None,  # (B, L)
-        token_type_ids: Tensor | None,  # (B, L)
-        position_ids: Tensor | None,  # (B, L) or (1, L)
-        inputs_embeds: Tensor | None,  # (B, L, H)
+        input_ids: Tensor | None = None,  # (B, L)
+        token_type_ids: Tensor | None = None,  # (B, L)
+        position_ids: Tensor | None = None,  # (B, L) or (1, L)
+        inputs_embeds: Tensor | None = None,  # (B, L, H)
     ) -> Tensor:
         """The embedding of each position, (B, L, H). The default positions are 0 .. L-1, the default segment is 0.
 
@@ -123,8 +123,7 @@ class BertSelfAttention(nn.Module):
             The concatenated contexts of the heads, (B, L, H), and the weights (B, N, L, L), which are None unless the
             back-end is eager.
         """
-        batch_size, length, hidden_size = hidden_states.shape
-        heads_shape = (batch_size, length, -1, self.head_size)
+        heads_shape = (*hidden_states.shape[:2], -1, self.head_size)  # there are fewer heads if some were pruned
         query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
         key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
@@ -137,7 +136,7 @@ class BertSelfAttention(nn.Module):
             scaling=self.scaling,
             **kwargs,
         )
-        return context.reshape(batch_size, length, hidden_size), weights
+        return context.flatten(2), weights
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
@@ -183,11 +182,11 @@ class BertIntermediate(nn.Module):
     def __init__(self, config: BertConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.activation = ACT2FN[config.hidden_act]
+        self.intermediate_act_fn = ACT2FN[config.hidden_act]  # which may have weights
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(B, L, H) -> (B, L, I)"""
-        return self.activation(self.dense(hidden_states))
+        return self.intermediate_act_fn(self.dense(hidden_states))
 
 
 class BertLayer(GradientCheckpointingLayer):
@@ -294,6 +293,8 @@ class BertModel(BertPreTrainedModel):
         """
         only_input(input_ids, inputs_embeds)
         refuse_cross_attention(encoder_hidden_states, encoder_attention_mask)
+        if past_key_values is not None:  # given by its place; `refuse_cache` sees names
+            raise ValueError(NO_CACHE)
         hidden_states = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
         return BaseModelOutputWithPoolingAndCrossAttentions(  # `capture_outputs` adds the states of the other layers
             last_hidden_state=hidden_states,
@@ -312,6 +313,8 @@ class BertModel(BertPreTrainedModel):
         """The last layer's hidden states (B, L, H), from the arguments of ``forward``."""
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
         mask = self.make_attention_mask(hidden_states, attention_mask)
+        if position_ids is not None:  # by which FlashAttention tells the sequences of a packed row apart
+            kwargs["position_ids"] = position_ids
         return self.encoder(hidden_states, mask, **kwargs)
 
     def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:

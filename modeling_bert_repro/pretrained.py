@@ -89,6 +89,12 @@ def refuse_cross_attention(encoder_hidden_states: Tensor | None, encoder_attenti
         )
 
 
+NO_CACHE = (
+    "expected no key-value cache, got past_key_values or use_cache=True: is_decoder=True means left-to-right attention "
+    "over whole sequences here; pass all tokens at every call"
+)
+
+
 def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate ``forward`` so that it raises ValueError if the caller asks for a key-value cache.
 
@@ -99,10 +105,7 @@ def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(forward)
     def checked(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("past_key_values") is not None or (kwargs.get("use_cache") and self.config.is_decoder):
-            raise ValueError(
-                "expected no key-value cache, got past_key_values or use_cache=True: is_decoder=True means "
-                "left-to-right attention over whole sequences here; pass all tokens at every call"
-            )
+            raise ValueError(NO_CACHE)
         return forward(self, *args, **kwargs)
 
     return checked

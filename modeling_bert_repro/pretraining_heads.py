@@ -50,12 +50,12 @@ class BertPredictionTransform(nn.Module):
     def __init__(self, config: BertConfig):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = ACT2FN[config.hidden_act]
+        self.transform_act_fn = ACT2FN[config.hidden_act]
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(..., H) -> (..., H)"""
-        return self.LayerNorm(self.activation(self.dense(hidden_states)))
+        return self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
 
 
 class BertLMPredictionHead(nn.Module):
@@ -84,6 +84,12 @@ class BertHeads(nn.Module):
             self.predictions = BertLMPredictionHead(config)
         if seq_relationship:
             self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, *states: Tensor) -> Any:
+        """The logits of the one head, or of both, from as many states: (..., H) -> (..., V), and (B, H) -> (B, 2)."""
+        heads = [getattr(self, name) for name in ("predictions", "seq_relationship") if hasattr(self, name)]
+        logits = tuple(head(state) for head, state in zip(heads, states, strict=True))
+        return logits if len(logits) > 1 else logits[0]
 
 
 class BertLanguageModel(BertPreTrainedModel):
@@ -122,25 +128,24 @@ class BertLanguageModel(BertPreTrainedModel):
         """What the head reads from the encoder: the labelled positions, and unless sparse the others as well."""
         return HeadReads(None if labels is None else labels != IGNORED, other_positions=not sparse)
 
-    def predict_tokens(
-        self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Logits and loss of the masked LM.
+    def to_predict(self, hidden_states: Tensor, labels: Tensor | None, sparse: bool) -> tuple[Tensor, Tensor | None]:
+        """The states of the masked LM, (B, L, H) or (M, H), and their labels.
 
         Args:
             hidden_states: (B, L, H).
             labels: (B, L), token ids, or -100 for positions without a label.
-            count: the number by which the loss is divided (losses.py).
-            sparse: return the logits (M, V) of the labelled positions only, in row-major order, so that their targets
-                are ``labels[labels != -100]``. Finding these positions makes the host wait for a CUDA device once.
+            sparse: take the M labelled positions only, in row-major order, so that their targets are
+                ``labels[labels != -100]``. Finding these positions makes the host wait for a CUDA device once.
         """
-        if labels is None:
-            return self.cls.predictions(hidden_states), None
-        if sparse:
-            labelled = labels != IGNORED
-            hidden_states, labels = hidden_states[labelled], labels[labelled]
-        logits = self.cls.predictions(hidden_states)
-        return logits, cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
+        if labels is None or not sparse:
+            return hidden_states, labels
+        labelled = labels != IGNORED
+        return hidden_states[labelled], labels[labelled]
+
+
+def masked_loss(logits: Tensor, labels: Tensor | None, count: Count) -> Tensor | None:
+    """The loss of logits (..., V) with labels (...), divided by a count (losses.py); None without labels."""
+    return None if labels is None else cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
 
 
 class BertForPreTraining(BertLanguageModel):
@@ -195,8 +200,9 @@ class BertForPreTraining(BertLanguageModel):
             return_dict=True,
             **kwargs,
         )
-        logits, mlm_loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse)
-        nsp_logits = self.cls.seq_relationship(outputs.pooler_output)  # (B, 2)
+        states, targets = self.to_predict(outputs.last_hidden_state, labels, sparse)
+        logits, nsp_logits = self.cls(states, outputs.pooler_output)
+        mlm_loss = masked_loss(logits, targets, num_items_in_batch)
         nsp_loss = None
         if next_sentence_label is not None:
             count = num_sequences_in_batch
@@ -262,7 +268,9 @@ class BertForMaskedLM(BertLanguageModel):
             return_dict=True,
             **kwargs,
         )
-        logits, loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse)
+        states, targets = self.to_predict(outputs.last_hidden_state, labels, sparse)
+        logits = self.cls(states)
+        loss = masked_loss(logits, targets, num_items_in_batch)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -304,6 +312,6 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        logits = self.cls.seq_relationship(outputs.pooler_output)
+        logits = self.cls(outputs.pooler_output)
         loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)
         return NextSentencePredictorOutput(loss, logits, outputs.hidden_states, outputs.attentions)

@@ -191,7 +191,8 @@ class QuestionAnsweringPipeline(ChunkPipeline):
     def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
         names = {"input_ids", "attention_mask", "token_type_ids"} & {"input_ids", *self.tokenizer.model_input_names}
         outputs = self.model(**{name: inputs[name] for name in names})
-        logits = {"start": outputs.start_logits.double(), "end": outputs.end_logits.double()}
+        # On the CPU, because the GPUs of Macs have no float64.
+        logits = {"start": outputs.start_logits.cpu().double(), "end": outputs.end_logits.cpu().double()}
         return logits | {name: inputs[name] for name in ("window", "context", "is_last")}
 
     def postprocess(

@@ -33,6 +33,11 @@ STEPS_SORTED_TOGETHER = 50  # more steps need less padding, but are less random
 Batch = TypeVar("Batch")
 
 
+def is_labelled(labels: torch.Tensor) -> torch.Tensor:
+    """Where a loss includes a label: everywhere among scores, and otherwise where it is not -100."""
+    return torch.ones_like(labels, dtype=torch.bool) if labels.is_floating_point() else labels != IGNORED
+
+
 class TrainingData(Protocol):
     """What a run is trained on; see the head of this file."""
 

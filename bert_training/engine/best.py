@@ -45,8 +45,8 @@ class Best:
                     if not isinstance(event.get(metric), int | float | None) or metric not in event:
                         raise UserError(
                             f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
-                            "best weights are chosen; the file is damaged or edited, so resume without "
-                            "--load_best_model_at_end"
+                            "best weights are chosen; give the --metric_for_best_model that the run began with, or "
+                            "resume without --load_best_model_at_end"
                         )
             self.run.only_main(self._fetch)
             self._check_weights()

@@ -325,7 +325,7 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if saved["data_sha256"] != checksums(origin.data):
+    if saved["data_sha256"] not in ([], checksums(origin.data)):  # older versions had no hash of data from the Hub
         raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
         if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from bert_training.engine.batches import IGNORED, first_position, num_examples, one_example
+from bert_training.engine.batches import first_position, is_labelled, num_examples, one_example
 from bert_training.engine.checkpoint import save_checkpoint
 from bert_training.engine.divergence import Divergence, explain_divergence
 from bert_training.engine.objects import gather_object
@@ -203,16 +203,12 @@ def labelled_items(batch: dict) -> torch.Tensor:
     With ``loss_weights``, (B,) or as many as labels, it is the sum of their weights, a float.
     """
     if "loss_weights" in batch:
-        labelled, weights = _is_labelled(batch["labels"]), batch["loss_weights"]
+        labelled, weights = is_labelled(batch["labels"]), batch["loss_weights"]
         weights = weights.reshape(*weights.shape, *[1] * (labelled.dim() - weights.dim()))
         return (weights * labelled).sum()
     if "labels" in batch:
-        return _is_labelled(batch["labels"]).sum()
+        return is_labelled(batch["labels"]).sum()
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
-
-
-def _is_labelled(labels: torch.Tensor) -> torch.Tensor:
-    return torch.ones_like(labels, dtype=torch.bool) if labels.is_floating_point() else labels != IGNORED
 
 
 def _update(state: TrainingState, accelerator: Accelerator) -> bool:

@@ -42,13 +42,21 @@ from bert_training.files.disk_errors import DiskError, explained
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.links import no_follow, refuse_link, refuse_links
+from bert_training.files.locks import hold, release
+from tokenization.errors import UserError
+
+# What a file system says whose folders cannot be synced, such as some shared folders of virtual machines.
+WITHOUT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
 
 
 def sync(path: Path) -> None:
-    """Wait until the content of a file, or the list of names in a folder, is on the disk."""
+    """Wait until the content of a file, or the list of names in a folder if the system can, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in WITHOUT_SYNC:
+            raise
     finally:
         os.close(handle)
 
@@ -207,15 +215,21 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty draft folder to write in, which then becomes ``path``.
 
     Raises:
+        ValueError: another process is making it.
         OSError: ``path`` exists and is not an empty folder.
         DiskError: the folder could not be written.
     """
-    with _draft_folder(path) as draft:
-        yield draft
-        for file in (*draft.rglob("*"), draft):
-            sync(file)
-        os.replace(draft, path)
-        sync(path.parent)
+    lock = path.with_name(f".{path.name}.lock")
+    hold(lock, f"{path}: another process is making this folder; wait, or name another")
+    try:
+        with _draft_folder(path) as draft:
+            yield draft
+            for file in (*draft.rglob("*"), draft):
+                sync(file)
+            os.replace(draft, path)
+            sync(path.parent)
+    finally:
+        release(lock)
 
 
 @contextmanager
@@ -250,7 +264,13 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 
 def is_occupied(path: Path) -> bool:
-    """Whether something is there already; an empty folder does not count."""
+    """Whether something is there already; an empty folder does not count.
+
+    Raises:
+        ValueError: it is the current folder, which a new one could not replace without pulling it from under the user.
+    """
+    if path.resolve() == Path.cwd():
+        raise UserError(f"{path} is the current folder, which would be replaced; name a folder in it")
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 # What servers call the identity of a content: object stores, the Hub, HTTP, other file systems.
 _MARKS = (
     *("ETag", "etag", "md5Hash", "content_md5", "Content-MD5", "crc32c", "checksum", "sha256", "lfs", "blob_id"),
-    *("LastModified", "last_modified", "Last-Modified", "mtime", "created", "size"),
+    *("Digest", "sha", "hex", "CRC", "LastModified", "last_modified", "Last-Modified", "mtime", "created", "modified"),
+    *("modify", "modificationTime", "size"),
 )
 _BLOCK = 1 << 22
 
@@ -122,10 +123,18 @@ def _copy(system: "AbstractFileSystem", url: str, name: str, info: dict[str, Any
 
     address = str(system.unstrip_protocol(name))
     marks = {mark: str(info[mark]) for mark in _MARKS if info.get(mark) is not None}
-    key = hashlib.sha256(json.dumps([address, marks], sort_keys=True).encode()).hexdigest()[:24]
+    # The address may lack what the URL has, such as the host or the revision; a pattern has several addresses.
+    key = hashlib.sha256(json.dumps([url, address, marks], sort_keys=True).encode()).hexdigest()[:24]
     folder = Path(cached_assets_path("bert_repro", "texts")) / key
     target = folder / _plain_name(url, name)
     if target.is_file():
+        if not marks.keys() - {"size"}:
+            logger.warning(
+                "%s: the server does not say when it was changed, so the copy in the cache is read; to fetch it again, "
+                "delete %s",
+                url,
+                target,
+            )
         return target
     make_folder(folder)
     lock = folder / ".lock"

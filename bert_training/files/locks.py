@@ -26,7 +26,7 @@ from bert_training.files.links import no_follow, refuse_links
 from tokenization.errors import UserError
 
 # What the system says on a file system without locks.
-WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two differ on macOS
 
 _held: dict[Path, FileLock] = {}  # of this process; in a forked child, those of its parent, which are not locked
 

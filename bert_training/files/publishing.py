@@ -15,6 +15,8 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from bert_training.files.text_paths import without_query
+
 HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
 MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")
 GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
@@ -69,6 +71,7 @@ def published(run: dict, card: str = "") -> dict:
 
 def published_name(name: str, names: Iterable[str]) -> str:
     """A name or a path without folders; one of ``names``, or a text whose first word is one, stays whole."""
+    name = without_query(name)
     first, space, rest = name.partition(" ")
     return first + space + without_folders(rest) if first in (GLUE, *names) else without_folders(name)
 

@@ -237,10 +237,10 @@ def _read_parquet(path: Path, choose: Callable[[list[str]], list[str]], may_be_n
 
 def _check_separator(kind: str, delimiter: str, header: list[str], has_flag: bool) -> None:
     """Raise ValueError if the only name in a header is several names, with a separator of another kind of file."""
+    if header[0].lower().startswith("sep=") and not any(header[1:]):
+        raise UserError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
     if len(header) != 1:
         return
-    if header[0].lower().startswith("sep="):
-        raise UserError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
     for separator in PLURALS:
         names = header[0].split(separator)
         # A longer part is no name: the first line is then an example, in whose text the character occurs.

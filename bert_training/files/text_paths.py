@@ -51,7 +51,7 @@ class Entry:
     @property
     def name(self) -> str:
         """The last part of the entry and, if it stands for several files, their number."""
-        last = Path(self.given).name or self.given
+        last = Path(without_query(self.given)).name or self.given
         is_itself = len(self.files) == 1 and self.files[0].name == last
         return last if is_itself else f"{last} ({len(self.files):,} file{'s' if len(self.files) > 1 else ''})"
 
@@ -89,6 +89,11 @@ def files_of(given: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return [path for entry in entries_of(given) for path in entry.files]
 
 
+def without_query(entry: str) -> str:
+    """An entry without the query and the fragment of a URL, which may hold a signature or a token."""
+    return re.split(r"[?#]", entry, maxsplit=1)[0] if is_url(entry) else entry
+
+
 def is_url(entry: str | os.PathLike[str]) -> bool:
     """Whether an entry is an address such as ``s3://bucket/a.txt``."""
     return "://" in os.fspath(entry)
@@ -101,6 +106,17 @@ def expand(given: str | os.PathLike[str]) -> Entry:
         from bert_training.files.fetched_texts import fetch_entry  # which most runs do not need
 
         return fetch_entry(entry)
+    entry = _expanded(entry)
+    for path in entry.files:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{str(path)!a}: the name is not UTF-8, so no record could hold it; rename it") from None
+    return entry
+
+
+def _expanded(entry: Entry) -> Entry:
+    given = entry.given
     path = Path(given)
     if entry.given and os.path.isdir(path):  # which raises no error for a name that is too long
         _add_folder(path, path, entry)
@@ -191,7 +207,7 @@ def _add_matches(entry: Entry) -> None:
     parts = Path(entry.given).parts
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
     top = Path(*parts[:fixed])
-    matches = sorted(set(_matches(top, parts[fixed:])), key=lambda path: path.parts)
+    matches = sorted(set(_matches(top, parts[fixed:], top, entry)), key=lambda path: path.parts)
     for path in matches:
         if LEFT_OUT.fullmatch(path.name) and path != top:
             entry.left_out.append(f"{path} (by its name)")
@@ -204,25 +220,33 @@ def _add_matches(entry: Entry) -> None:
     entry.left_out = list(dict.fromkeys(entry.left_out))
 
 
-def _matches(folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-    """What matches a pattern below a folder. (``glob`` follows links to folders without end.)"""
+def _matches(folder: Path, parts: tuple[str, ...], top: Path, entry: Entry) -> Iterator[Path]:
+    """What matches a pattern below a folder. (``glob`` follows links to folders without end.)
+
+    What ** passes over is added to ``entry.left_out``; no link may lead out of ``top``.
+    """
     if not parts:
         yield folder
         return
     first, rest = parts[0], parts[1:]
     if first == "**":
-        yield from _matches(folder, rest)
-        for path in _listed(folder):
-            if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
-                yield from _matches(path, parts)
+        yield from _matches(folder, rest, top, entry)
+        for path in filter(Path.is_dir, _listed(folder)):
+            if path.name.startswith("."):
+                entry.left_out.append(f"{path} (by its name)")
+            elif path.is_symlink():
+                check_read(top, path)
+                entry.left_out.append(f"{path} (a link to a folder)")
+            else:
+                yield from _matches(path, parts, top, entry)
     elif not is_pattern(first):
         if os.path.lexists(folder / first):
-            yield from _matches(folder / first, rest)
+            yield from _matches(folder / first, rest, top, entry)
     elif folder.is_dir():
         for path in _listed(folder):
             hidden = path.name.startswith(".") and not first.startswith(".")
             if fnmatch.fnmatchcase(path.name, first) and not hidden and (not rest or path.is_dir()):
-                yield from _matches(path, rest)
+                yield from _matches(path, rest, top, entry)
 
 
 def _leave_out_doubles(entry: Entry) -> None:

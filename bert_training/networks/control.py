@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from bert_training.engine.batches import IGNORED
+from bert_training.engine.batches import IGNORED, is_labelled
 from bert_training.flags.shared import SharedArguments
 from bert_training.networks.configuration import set_switches
 
@@ -83,7 +83,7 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
             if options:
                 outputs.loss = _weighted_loss(logits, labels["labels"], num_items_in_batch, **options)
                 return outputs
-            count = _divisor(num_items_in_batch, lambda: (labels["labels"] != IGNORED).sum())
+            count = _divisor(num_items_in_batch, lambda: is_labelled(labels["labels"]).sum())
             outputs.loss = _loss(logits, labels["labels"], count)
             if "next_sentence_label" in labels:
                 outputs.mlm_loss = outputs.loss
@@ -128,7 +128,7 @@ def _weighted_loss(
     """
     several = labels.is_floating_point() and labels.dim() == 2
     logits, labels = logits.float().flatten(0, -2), labels if several else labels.flatten()
-    real = (labels != IGNORED).float()
+    real = is_labelled(labels).float()
     weights = real if loss_weights is None else real * loss_weights.view(-1, *[1] * several)
     if several:
         positive = labels if class_weights is None else labels * class_weights.to(logits)

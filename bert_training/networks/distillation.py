@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
-from bert_training.engine.batches import IGNORED
+from bert_training.engine.batches import is_labelled
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.pretrained import weights_tokenizer
 from bert_training.networks.vocabularies import check_same_rows, say
@@ -98,7 +98,7 @@ def teacher_term(outputs: Tensors, batch: Tensors, teacher: Tensors, kind: Kind,
         items = divergence_of_labels(student, expected, temperature)
     else:
         items = (exact_enough(student) - exact_enough(expected)).square().view_as(labels)
-    weights = (labels != IGNORED).to(items)
+    weights = is_labelled(labels).to(items)
     if (given := batch.get("loss_weights")) is not None:
         weights = weights * given.reshape(*given.shape, *[1] * (labels.dim() - given.dim()))
     # A padded row of the teacher holds zeros, and its items weigh nothing.

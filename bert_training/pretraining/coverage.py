@@ -55,10 +55,10 @@ def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
         ValueError: practically all of them become [UNK].
     """
     lines = text.lines()
-    parts = {text.name: lines}
+    parts = [(text.name, lines)]  # both may have one name
     if text.args.validation_file:
-        parts[text.held_out_name] = read_lines(text.held_out_files, text.args.text_column)
-    for name, part in parts.items():
+        parts.append((text.held_out_name, read_lines(text.held_out_files, text.args.text_column)))
+    for name, part in parts:
         pieces = len(tokenizer) if part is not lines else None
         coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])
 

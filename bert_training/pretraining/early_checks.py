@@ -75,7 +75,8 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
         return
     config = checkpoint_config(weights, quiet=True)
     check_kept_layers(args.kept_layers, config)
-    check_fit(sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer)), tokenizer, 1, quiet=True)
+    sized = sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer))
+    check_fit(sized, tokenizer, args.max_seq_length or 1, quiet=True)
 
 
 def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:

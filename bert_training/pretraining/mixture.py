@@ -29,7 +29,7 @@ import torch
 
 from bert_training.engine.batches import TrainingData
 from bert_training.engine.run import Run
-from bert_training.flags.mixtures import mean_shares, whole_shares
+from bert_training.flags.mixtures import whole_shares
 from bert_training.flags.phases import Phase, phase_at
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.instances import PretrainingInstances
@@ -210,19 +210,24 @@ def record_mixture(
     phases: Sequence[Phase],
     train: dict[int, list[PretrainingInstances]],
 ) -> None:
-    """Print and record of each source of a mixture its share of the instances and how often the run reads it."""
+    """Print and record of each source of a mixture its share of the instances and how often the run reads it.
+
+    Phases with larger batches count for more.
+    """
     if not run.is_main or not phases[0].mixture:
         return
-    shares, steps = mean_shares(vars(run.args)), phases[-1].stop
-    epochs = np.zeros(len(shares))
+    steps = phases[-1].stop
+    counts = np.zeros(len(text.entries))  # instances
+    epochs = np.zeros(len(text.entries))
     for phase in phases:
         batch = phase.size * phase.accumulation * run.world_size
         read = Shares(phase.mixture, batch).before(phase.stop - phase.start)
+        counts += read
         epochs += read / [instances.epoch_size(0) for instances in train[phase.length]]
     names = [entry.name for entry in text.entries]
     listed = [
-        {"name": name, "share": round(share, 6), "epochs": round(float(count), 4)}
-        for name, share, count in zip(names, shares, epochs)
+        {"name": name, "share": round(float(share), 6), "epochs": round(float(count), 4)}
+        for name, share, count in zip(names, counts / counts.sum(), epochs)
     ]
     run.add_facts(mixture=listed)
     for one in listed:

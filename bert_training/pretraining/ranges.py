@@ -158,7 +158,8 @@ def _of_groups(span: Span) -> tuple[int, int]:
 def _extents_of_groups(stream: IO[bytes], column: str, span: Span) -> list[tuple[int, int]]:
     """The bytes of the row groups, and the end of the file, which says where they are."""
     groups = groups_within(stream, column, _of_groups(span))
-    return [(min(groups.start, span.start), max(groups.stop, span.stop)), (max(0, span.size - 1), span.size)]
+    start = min(groups.start, span.start) if groups.stop else span.start  # a span may have no group
+    return [(start, max(groups.stop, span.stop)), (max(0, span.size - 1), span.size)]
 
 
 @functools.lru_cache(_FORMS)

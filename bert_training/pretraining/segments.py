@@ -41,7 +41,7 @@ _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
 # The purpose of a random draw: the last counter of `random_bits`.
-_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP, _SWAP = range(10)
+_SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP, _SWAP, _PILOT = range(11)
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,30 @@ def _chunk_pairs(
     return _Chunks._make(np.concatenate(column) for column in zip(*turns, strict=True))
 
 
+def _sampled(corpus: Offsets, seed: int, variants: int) -> _Stretches:
+    """Stretches of about ``_PILOT_SENTENCES`` sentences, if each is planned ``variants`` times; of small corpora, all.
+
+    They are those of every n-th document or, if these are not as long as the others, some that are drawn: documents may
+    take turns, as titles and texts do.
+    """
+
+    def sentences(stretches: _Stretches) -> int:
+        return int((stretches.end - stretches.first).sum())
+
+    stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
+    stretches = _stretches(corpus, np.arange(0, corpus.num_documents, stride))
+    if stride == 1 or corpus.num_sentences / 2 < sentences(stretches) * stride < corpus.num_sentences * 2:
+        # A few long documents can still exceed the limit; then only every n-th stretch is kept.
+        kept = np.arange(0, len(stretches.first), max(1, sentences(stretches) * variants // _PILOT_SENTENCES))
+    else:
+        documents = np.arange(corpus.num_documents)
+        drawn = uniform(random_bits(seed, documents, _PILOT)) < _PILOT_SENTENCES / len(documents)
+        stretches = _stretches(corpus, documents[drawn])
+        share = _PILOT_SENTENCES / (sentences(stretches) * variants)
+        kept = np.flatnonzero(uniform(random_bits(seed, stretches.first, _PILOT)) < share)
+    return _Stretches._make(column[kept] for column in stretches)
+
+
 def label_balance(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
     """The probabilities that make half of the labels IsNext.
 
@@ -223,11 +247,7 @@ def label_balance(corpus: Offsets, seed: int, variants: int, capacity: int, shor
             f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
             "got none such; add text, put blank lines between documents, or use the objective mlm"
         )
-    stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
-    stretches = _stretches(corpus, np.arange(0, corpus.num_documents, stride))
-    # A few long documents can still exceed the limit; then only every `stride`-th stretch is kept.
-    stride = max(1, int((stretches.end - stretches.first).sum()) * variants // _PILOT_SENTENCES)
-    sample = _Stretches._make(np.tile(column[::stride], variants) for column in stretches)
+    sample = _Stretches._make(np.tile(column, variants) for column in _sampled(corpus, seed, variants))
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)
 
     def surplus(is_next_prob: float) -> tuple[int, int]:

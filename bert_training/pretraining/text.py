@@ -20,7 +20,7 @@ from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.text_forms import recognised
-from bert_training.files.text_paths import Entry, entries_of, is_pattern, is_url
+from bert_training.files.text_paths import Entry, entries_of, is_pattern, is_url, without_query
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.objectives import objective_of
@@ -87,7 +87,7 @@ class Text:
         names = names_of_results([entry.given for entry in held_out_entries])
         self.held_out_by_name = {name: entry.files for name, entry in zip(names, held_out_entries)}
         every = [*self.entries, *held_out_entries]
-        self.stands_for_more = any([str(path) for path in entry.files] != [entry.given] for entry in every)
+        self.stands_for_more = any(entry.files != [Path(entry.given)] for entry in every)
         self.remarks = [remark for entry in every for remark in entry.remarks()]
         self.forms: dict[str, str] = {}
         self.unchanged = UnchangedFiles([*self.files, *held_out])
@@ -311,9 +311,12 @@ def names_of_results(entries: Sequence[str | Path]) -> list[str]:
     """
     names: list[str] = []
     for entry in entries:
-        parts = [re.sub(rf"(\.(txt|jsonl|parquet|arrow))?({_PACKED})?$", "", part) for part in Path(entry).parts[::-1]]
+        place = Path(without_query(str(entry)))
+        parts = [re.sub(rf"(\.(txt|jsonl|parquet|arrow))?({_PACKED})?$", "", part) for part in place.parts[::-1]]
         last = (
-            next((part for part in parts if re.search(r"[^\W_]", part)), "file") if is_pattern(str(entry)) else parts[0]
+            next((part for part in parts if re.search(r"[^\W_]", part)), "file")
+            if is_pattern(str(place))
+            else next(iter(parts), "file")  # the current folder has no part
         )
         name = re.sub(r"\W+", "_", last) or "file"
         others = (f"{name}_{number}" for number in itertools.count(2))
@@ -327,7 +330,7 @@ def check_apart(entries: Sequence[Entry], held_out: Sequence[Entry]) -> None:
     for entry in held_out:
         for path in entry.files:
             other = given.get(os.path.realpath(path))
-            if other and not other.given == entry.given == str(path):  # to name one file twice is on purpose
+            if other and not Path(other.given) == Path(entry.given) == path:  # to name one file twice is on purpose
                 raise UserError(
                     f"{path}: --validation_file {entry.given} holds it out, and --train_file {other.given} trains on "
                     "it; keep the held-out text in another folder, or name the files one by one"

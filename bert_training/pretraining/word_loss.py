@@ -177,7 +177,7 @@ def hidden_words(
     if not objective_of(vars(args)).masks:
         reason = f"--objective {args.objective} masks nothing"
     elif args.streaming and not args.validation_file:
-        reason = "a stream is read once; give the held-out text with --validation_file"
+        reason = "the stream would have to be read once more; give the held-out text with --validation_file"
     if reason is None:
         box: list[dict[str, list[WordWindow]] | str] = [{}]
         run.only_main(lambda: box.__setitem__(0, _read(text, tokenizer)))

@@ -31,6 +31,7 @@ from bert_training.files.small_files import read_small_bytes
 from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
+from bert_training.tasks.classification.by_class import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
 
@@ -138,6 +139,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
+        results = with_chosen(results, series.metric)  # a run that was finished by another metric lacks its key
         fold = {"fold": _fold(plan)} if series.folds else {}
         one = {"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate} | fold
         runs.append(one | {"results": results})

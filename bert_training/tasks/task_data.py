@@ -7,9 +7,10 @@ what is recorded, what is printed, which results exist, and what a model without
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sized
-from typing import Literal, Protocol
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import Any, Literal, Protocol
 
+import numpy as np
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
@@ -168,3 +169,19 @@ def asks_to_divide(args: FineTuningArguments) -> bool:
 def sample_limit(args: FineTuningArguments, split: str) -> int | None:
     """How many examples of a split --max_train_samples and --max_eval_samples allow; None for all of them."""
     return {"train": args.max_train_samples, "validation": args.max_eval_samples}.get(split.split("_")[0])
+
+
+def rows_of_units(units: Sequence[Any], share: float, seed: int) -> list[int]:
+    """The rows whose units are drawn: those units, but not all of them, that bring the rows nearer to their share.
+
+    Args:
+        units: what the rows that stay together have in common, such as their document, for each row; at least two.
+    """
+    names, sizes = np.unique(units, return_counts=True)
+    wanted, held_out, count = share * len(units), set[Any](), 0
+    for number in np.random.default_rng(seed).permutation(len(names)).tolist():
+        if abs(count + sizes[number] - wanted) < abs(count - wanted) and len(held_out) + 1 < len(names):
+            held_out.add(names[number].item())
+            count += int(sizes[number])
+    held_out = held_out or {names[sizes.argmin()].item()}
+    return [row for row, unit in enumerate(units) if unit in held_out]

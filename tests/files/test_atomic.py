@@ -1,11 +1,14 @@
 """Files and folders are whole or absent, one module writes them, and they are on the disk before they count."""
 
 import ast
+import errno
 import json
 import os
 import re
 import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from bert_training.files.atomic import (
     append_line,
     damage,
     files_into,
+    is_occupied,
+    new_folder,
     remove_folder,
     sealed_folder,
     whole_file,
@@ -196,3 +201,38 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
     ):
         (draft / "vocab.txt").write_text("[PAD]")
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
+
+
+def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def fsync(handle):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_json(tmp_path / "a.json", {})
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
+    with pytest.raises(OSError, match="Invalid argument"):
+        write_json(tmp_path / "a.json", {})
+
+
+def test_one_process_at_a_time_makes_a_folder(tmp_path):
+    program = f"""
+from pathlib import Path
+from bert_training.files.atomic import new_folder
+with new_folder(Path({str(tmp_path / "out")!r})):
+    pass
+"""
+    with new_folder(tmp_path / "out") as draft:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+        assert "another process is making this folder" in done.stderr
+        (draft / "a").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "a"]
+
+
+def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="is the current folder, which would be replaced; name a folder in it"):
+        is_occupied(Path("."))

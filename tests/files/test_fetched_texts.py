@@ -95,3 +95,15 @@ def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(ValueError, match="URLs need the package fsspec: pip install fsspec"):
         expand("s3://b/b.txt")
+
+
+def test_a_copy_that_cannot_be_compared_is_said(server, monkeypatch, caplog):
+    """As of a server that says neither when a file was changed nor what it is."""
+    info = server.info
+    unmarked = lambda self, path: {name: value for name, value in info(path).items() if name != "created"}  # noqa: E731
+    monkeypatch.setattr(type(server), "info", unmarked)
+    server.pipe("/bucket/a.txt", b"one .\n")
+    expand("memory://bucket/a.txt")
+    again()
+    assert expand("memory://bucket/a.txt").files[0].read_bytes() == b"one .\n"
+    assert "does not say when it was changed" in caplog.messages[-1]

@@ -108,6 +108,14 @@ def test_no_folder_is_published(script, parts, root, joined, tmp_path_factory):
     assert json.loads((folder / "run.json").read_text()) == run  # by which it is resumed
 
 
+def test_no_query_of_an_address_is_published():
+    """It may hold a signature."""
+    url = "https://bucket.s3/private/corpus.txt?X-Amz-Credential=a%2Fb&X-Amz-Signature=c/d"
+    run = {"flags": {"train_file": [url]}, "command": ["run_pretraining.py", "--train_file", url], "hub_names": []}
+    shown = published(run)
+    assert "Amz" not in json.dumps(shown) and shown["flags"]["train_file"] == ["corpus.txt"]
+
+
 @pytest.mark.parametrize(
     ("path", "shown"),
     [

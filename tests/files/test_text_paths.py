@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from bert_training.files.text_files import read_texts
-from bert_training.files.text_paths import entries_of, expand, files_of
+from bert_training.files.text_paths import Entry, entries_of, expand, files_of
 from bert_training.pretraining.documents import read_documents
 
 
@@ -165,3 +165,30 @@ def test_entries_keep_their_order_and_files(tmp_path):
     entries = entries_of([tmp_path / "b", tmp_path / "a.txt"])
     assert [entry.name for entry in entries] == ["b (1 file)", "a.txt"]
     assert [*read_documents([tmp_path / "b", tmp_path / "a.txt"])] == [["b/1.txt is here ."], ["a.txt is here ."]]
+
+
+def test_patterns_pass_over_no_folder_in_silence(tmp_path):
+    folder = write(tmp_path / "given", "a.txt", "sub/b.txt", ".hidden/c.txt")
+    (folder / "loop").symlink_to("sub")
+    entry = expand(folder / "**/*.txt")
+    left_out = sorted(one.rpartition("/")[2] for one in entry.left_out)
+    assert left_out == [".hidden (by its name)", "loop (a link to a folder)"]
+    write(tmp_path, "other/d.txt")
+    (folder / "part2").symlink_to(tmp_path / "other")
+    with pytest.raises(ValueError, match="part2: is a link out of"):
+        expand(folder / "**/*.txt")
+
+
+def test_names_that_are_not_utf_8_are_refused_at_once(tmp_path):
+    folder = write(tmp_path, "a.txt")
+    try:
+        (folder / "caf\udce9.txt").write_text("b")
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    with pytest.raises(ValueError, match=r"caf\\udce9\.txt': the name is not UTF-8.*rename it"):
+        expand(folder)
+
+
+def test_the_query_of_an_address_is_in_no_name():
+    entry = Entry("https://bucket.s3/private/corpus.txt?X-Amz-Credential=a%2Fb&X-Amz-Signature=c/d#e")
+    assert entry.name.startswith("corpus.txt") and "Amz" not in entry.name

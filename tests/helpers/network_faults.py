@@ -115,7 +115,7 @@ FAULTS = {
     ),
     "sparse without the labels' rows": _fault(
         file=LM_HEADS,
-        places="BertLanguageModel.predict_tokens",
+        places="BertLanguageModel.to_predict",
         correct="(hidden_states[labelled], labels[labelled])",
         faulty="(hidden_states, labels)",
     ),

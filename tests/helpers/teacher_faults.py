@@ -33,7 +33,7 @@ FAULTS = {
     "ignored tokens are learnt": Fault(
         file=DISTILLATION,
         places="teacher_term",
-        correct="(labels != IGNORED).to(items)",
+        correct="is_labelled(labels).to(items)",
         faulty="torch.ones_like(items)",
         tests=OF_THE_LOSS,
     ),

@@ -34,8 +34,8 @@ FAULTS = {
         tests=("tests/engine/test_global_batch.py",),
     ),
     "ignored labels counted": Fault(
-        file=LOOP,
-        places="_is_labelled",
+        file=BATCHES,
+        places="is_labelled",
         correct="labels != IGNORED",
         faulty="torch.ones_like(labels)",
         tests=("tests/engine/test_global_batch.py",),
@@ -164,7 +164,7 @@ FAULTS = {
     "other data accepted": Fault(
         file=CHECKPOINT,
         places="_check_same_run",
-        correct='saved["data_sha256"] != checksums(origin.data)',
+        correct='saved["data_sha256"] not in ([], checksums(origin.data))',
         faulty="False",
         tests=("tests/engine/test_checkpoint.py",),
     ),

@@ -214,3 +214,15 @@ def test_sparse_prediction_gives_the_dense_loss_and_gradients(name, by_config):
 def test_bad_labels_are_named(labels, problem_type, message):
     with pytest.raises(ValueError, match=message):
         classification_loss(torch.zeros(4, 3), labels, problem_type)
+
+
+def test_smoothing_with_a_class_that_weighs_nothing_is_that_of_torch():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, -100, 0, 1])
+    of_class = torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
+    expected = torch.nn.functional.cross_entropy(logits, labels, of_class, label_smoothing=0.1)
+    found = cross_entropy(logits, labels, class_weights=of_class, label_smoothing=0.1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    weights = of_class[labels.clamp(min=0)] * (labels != -100)
+    given = cross_entropy(logits, labels, weights=weights, class_weights=of_class, label_smoothing=0.1)
+    assert torch.isfinite(given)

@@ -147,3 +147,31 @@ def test_unknown_or_missing_layers_are_refused(config):
     config.num_hidden_layers = 3
     with pytest.raises(ValueError, match="concat_last_four needs 4 layers; the model has 3"):
         tagger(config)
+
+
+def test_gradient_checkpointing_changes_no_gradient(config):
+    found = []
+    ids = torch.randint(5, 40, (2, 7), generator=torch.Generator().manual_seed(1))
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+        model = BertBiLSTMForTokenClassification(config).train()
+        if checkpointing:
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable()
+        model(ids, labels=ids % 3).loss.backward()
+        found.append({name: weight.grad for name, weight in model.named_parameters()})
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_replicas_without_parameters_of_their_own_compute(config):
+    """DataParallel makes such replicas: their weights are plain attributes."""
+    model = BertBiLSTMForTokenClassification(config).eval()
+    ids = torch.arange(5, 12)[None]
+    expected = model(ids).logits
+    replica = model._replicate_for_data_parallel()
+    replica.lstm = model.lstm._replicate_for_data_parallel()
+    for name, weight in model.lstm.named_parameters():
+        setattr(replica.lstm, name, weight.detach())
+    replica.lstm._flat_weights = [weight.detach() for weight in model.lstm._flat_weights]
+    torch.testing.assert_close(replica(ids).logits, expected)

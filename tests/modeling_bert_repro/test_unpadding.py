@@ -121,7 +121,7 @@ def test_everything_in_the_encoder_but_attention_sees_real_tokens_only(name):
     kinds = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding)
     for path, module in model.named_modules():
         in_encoder = "embeddings" in path or "encoder" in path
-        if in_encoder and (isinstance(module, kinds) or path.endswith("activation")):
+        if in_encoder and (isinstance(module, kinds) or path.endswith("act_fn")):
             module.register_forward_hook(lambda _, args, out: sizes.append(out.shape[:-1].numel()))
     model(**inputs, unpad_inputs=True)
     tokens = int(inputs["attention_mask"].sum())
@@ -163,7 +163,7 @@ def test_left_to_right_attention_equals_the_padded_path(attention, case):
     assert [shape[0] for shape in shapes] == [1, 4]
 
 
-@pytest.mark.parametrize("extra", ["positions", "no token types", "embeddings"])
+@pytest.mark.parametrize("extra", ["positions", "no token types", "one row of token types", "embeddings"])
 def test_other_forms_of_input_equal_the_padded_path(extra):
     model = ours("BertForTokenClassification", "sdpa")
     inputs = padded_inputs("BertForTokenClassification", "left")
@@ -172,6 +172,8 @@ def test_other_forms_of_input_equal_the_padded_path(extra):
         inputs["position_ids"] = inputs["input_ids"] % 12
     elif extra == "no token types":
         del inputs["token_type_ids"]
+    elif extra == "one row of token types":
+        inputs["token_type_ids"] = inputs["token_type_ids"][:1]
     else:
         inputs["inputs_embeds"] = model.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
     logits = [model(**inputs, unpad_inputs=unpad).logits[real] for unpad in (True, False)]
@@ -367,6 +369,22 @@ def test_bad_packing_is_refused(limits, mask, message):
     model = BertForMaskedLM(tiny_config())
     with pytest.raises(ValueError, match=message):
         model(torch.ones(1, 9).long(), attention_mask=mask, cu_seq_lens_q=torch.tensor(limits))
+
+
+def test_a_packed_row_has_no_attentions():
+    model = BertForMaskedLM(tiny_config(attn_implementation="eager"))
+    with pytest.raises(ValueError, match="expected output_attentions to be unset with cu_seq_lens_q"):
+        model(torch.ones(1, 9).long(), cu_seq_lens_q=torch.tensor([0, 4, 9]), output_attentions=True)
+
+
+def test_an_argument_decides_on_the_direction_with_unpadding_as_without():
+    torch.manual_seed(0)
+    model = BertForMaskedLM(tiny_config(is_decoder=True)).double().eval()
+    inputs = padded_inputs("BertForMaskedLM", "right")
+    real = inputs["attention_mask"].bool()
+    for causal in (True, False):
+        logits = [model(**inputs, is_causal=causal, unpad_inputs=unpad).logits[real] for unpad in (True, False)]
+        torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-9)
 
 
 def test_the_choice_of_tokens_worked_by_hand():

@@ -365,3 +365,14 @@ def test_packed_segments_are_full(tmp_path, tokenizer):
     lengths = instances.plan(0).a_length.tolist()
     # 50 sentences of 10 tokens make twelve segments of 40 and one of 20. A sentence of 100 is cut into 40 + 40 + 20.
     assert sorted(lengths) == sorted([40] * 12 + [20] + [40, 40, 20] * 3)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_labels_balance_where_documents_take_turns(tmp_path, tokenizer, monkeypatch, first):
+    """Titles between texts, of which a sample of every n-th document would have only the titles, or only one kind."""
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[9] * first, [9] * 31] * 400)
+    every = label_balance(corpus, 1, 10, 125, 0.1)
+    monkeypatch.setattr(segments, "_PILOT_SENTENCES", 32_000)  # every fourth document
+    balance = label_balance(corpus, 1, 10, 125, 0.1)
+    assert balance.is_next_prob == pytest.approx(every.is_next_prob, abs=0.03)
+    assert balance.keep_forced_prob == pytest.approx(every.keep_forced_prob, abs=0.1)

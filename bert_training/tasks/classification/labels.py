@@ -235,7 +235,7 @@ def _check_classes(examples: Labelled) -> None:
     spelled: dict[str, str] = {}
     for row, value in enumerate(examples.labels or []):
         text = as_text(value)
-        other = spelled.setdefault(text.lower(), text)
+        other = spelled.setdefault(str(int(text)) if INTEGER.fullmatch(text) else text.lower(), text)
         if other != text:
             raise UserError(
                 f"{examples.where(row)}: the label {text!r:.60} is {other!r:.60} in another row; write them alike, or "
@@ -291,7 +291,8 @@ def _names(examples: Labelled) -> list[str]:
 
 def names_in_order(texts: set[str]) -> list[str]:
     """Names of classes, sorted; whole numbers by their values."""
-    return sorted(texts, key=int if all(INTEGER.fullmatch(text) for text in texts) else None)
+    whole = all(INTEGER.fullmatch(text) for text in texts)
+    return sorted(texts, key=lambda text: (int(text), text) if whole else text)  # 1 and 01 in the same order everywhere
 
 
 def _whole(text: str) -> str:

@@ -158,10 +158,14 @@ def _probe(name: str, data: ClassificationData, tokenizer: PreTrainedTokenizerBa
 
 
 def _spread(examples: Examples, count: int) -> Examples:
-    """At most so many of the rows, spread evenly, because tables are often sorted."""
+    """At most so many of the rows, spread evenly, because tables are often sorted; one of every class is among them."""
     if len(examples) <= count:
         return examples
-    return examples.select(np.linspace(0, len(examples) - 1, count).round().astype(int).tolist())
+    labels = np.array(examples.labels)
+    rows = np.linspace(0, len(examples) - 1, count).round().astype(int)
+    _, first = np.unique(labels, return_index=True)
+    lacking = first[~np.isin(labels[first], labels[rows])]
+    return examples.select(np.sort([*rows[len(lacking) :], *lacking]).tolist())
 
 
 # --- the scores -----------------------------------------------------------------------------------------------

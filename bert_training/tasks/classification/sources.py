@@ -235,8 +235,8 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         check_ids(examples.index, examples.where, examples.columns.index)
         for label in data.task.labels or ():
             check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
-        if data.task.several_labels:
-            multi_label.refuse_mark(data.task, examples.facts["source"])
+    if data.task.several_labels and data.splits:
+        multi_label.refuse_mark(data.task, next(iter(data.splits.values())).facts["source"])
     if "train" in data.splits and not (args.folds or args.validation_split):
         check_labels_to_learn(data.splits["train"], data.task)
     return data
@@ -283,11 +283,11 @@ def read_examples(
         facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     if columns.label not in table.columns:
         columns = replace(columns, label=None)
-    if kind_of(path) == ".csv" and table.delimiter != ",":
+    if kind_of(path).lower() == ".csv" and table.delimiter != ",":
         facts["delimiter"] = table.delimiter
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
-    may_be_empty = bool(task.files) and kind_of(Path(path)) == ".tsv"
+    may_be_empty = bool(task.files) and kind_of(Path(path)).lower() == ".tsv"
     return _examples(task, table.columns, columns, table.where, facts, labelled, may_be_empty)
 
 
@@ -520,9 +520,10 @@ def _hub_examples(task: Task, rows: Any, source: str, labelled: bool, training: 
         columns = find_columns(task, rows.column_names, labelled, training)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    facts: dict = {"source": source, "fingerprint": rows._fingerprint}
     read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
     table = {name: rows[name][:] for name in read}
+    content = digest({name: [*map(str, cells)] for name, cells in table.items()})
+    facts: dict = {"source": source, "fingerprint": rows._fingerprint, "sha256": content}
     if columns.label in table:
         feature = rows.features[columns.label]
         of_list = getattr(getattr(feature, "feature", None), "names", None)

@@ -20,6 +20,7 @@ from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
+from bert_training.tasks.task_data import rows_of_units
 from tokenization.errors import UserError
 
 MOST_PARTS = 20  # into which groups are dealt to come close to a share
@@ -42,7 +43,8 @@ def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None
     asked = args.folds is not None or args.validation_split is not None
     validates = any(split.startswith("validation") for split in splits)
     if "train" in splits and not validates and not asked:
-        raise UserError(f"there is training data but nothing to evaluate on{only}; {GIVE}")
+        give = "give --validation_file" if args.task_name else GIVE  # the splits of a task of GLUE are fixed
+        raise UserError(f"there is training data but nothing to evaluate on{only}; {give}")
     if asked and validates:
         raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
     if asked and "train" not in splits:
@@ -146,16 +148,16 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         if found < 2:
             raise _too_few_groups(train, found, 2)
         if classes is None:
-            splitter = model_selection.GroupShuffleSplit(n_splits=1, test_size=share, random_state=seed)
-            return _first(splitter, rows, None, groups)
+            held_out = rows_of_units(groups, share, seed)
+            return sorted({*range(len(train))}.difference(held_out)), held_out
         most = min(MOST_PARTS, found, max(2, *Counter(classes).values()))
         part = Fraction(share).limit_denominator(most)
         part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
         size = len(train) / part.denominator
         # The parts of the usual size first: the first one that is dealt has the largest group.
         dealt = sorted(_dealt(data, part.denominator, seed), key=lambda one: abs(len(one[1]) - size))
-        held_out = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
-        parts = (np.setdiff1d(np.arange(len(train)), held_out).tolist(), held_out.tolist())
+        chosen = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
+        parts = (np.setdiff1d(np.arange(len(train)), chosen).tolist(), chosen.tolist())
     elif classes is not None:
         _check_share(data, share)
         splitter = model_selection.StratifiedShuffleSplit(n_splits=1, test_size=share, random_state=seed)
@@ -302,6 +304,11 @@ def _check_training(data: ClassificationData, parts: Parts, flag: str) -> None:
     if classes is None:
         return
     if lacks := set(classes) - {classes[row] for row in parts[0]}:
+        if data.splits["train"].groups is None:
+            raise UserError(
+                f"{flag}: no row of the class {names[min(lacks)]!r} is left to train on; hold out a smaller share, add "
+                "rows of it, leave it out, or give --validation_file"
+            )
         raise UserError(
             f"{flag}: no row of the class {names[min(lacks)]!r} is left to train on, because all are in one group of "
             "--group_column; add rows of it in other groups, leave it out, or give --validation_file"

@@ -44,7 +44,9 @@ NUMBERS = "the first column has only numbers; the word must be the first column,
 HEADER = "delete the header line; the columns have no names"
 HEADER_OR_WORD = "if this is a header line, delete it; if it is a word, begin the file with a blank line"
 WORD_NAMES = ("word", "words", "token", "tokens")
-TAG_NAMES = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "bio", "iob", "iob2", "entity", "class")
+TAG_NAMES = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "bio", "iob", "iob2", "entity", "class",
+             "pos", "upos", "xpos", "pos_tag", "pos_tags")  # fmt: skip
+BY_MOST_LINES = (NUMBERS, COMMAS, MARKUP)
 COMMENT = "delete the line if it is a comment, or correct it"
 
 
@@ -82,6 +84,8 @@ def other_than_text(lines: list[str]) -> bool:
 
 def line_problem(line: str, columns: int, any_tag: bool) -> str:
     """What to do about a line that does not fit; "" if it does not look like anything known.
+
+    Words with plain tags may look like something of ``BY_MOST_LINES``, too: most lines of the file must.
 
     Args:
         columns: how many columns the line has.

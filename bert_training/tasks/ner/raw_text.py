@@ -30,8 +30,9 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     if kind_of(path) != ".txt":
         return False
     lines = [line for _, line in numbered_lines(path) if line.strip() and not DOCUMENT.match(line)]
+    lines = [line for line in lines if not line.startswith("#")] or lines  # comments of a file in columns
     fields = [line.split() for line in lines]
-    if not lines or any("\t" in line for line in lines) or other_than_text(lines):
+    if not lines or 2 * sum("\t" in line for line in lines) > len(lines) or other_than_text(lines):
         return False
     if looks_like_sentences([line[begin:end] for line in lines for begin, end in words_of(line)]):
         return False  # of a script without spaces, whose words are not found here

@@ -4,10 +4,9 @@ Documents are drawn by --split_seed; one that would lead away from the share of 
 keep the order of the file.
 """
 
-import numpy as np
-
 from bert_training.files.hashing import digest
 from bert_training.tasks.ner.tagged_text import Split
+from bert_training.tasks.task_data import rows_of_units
 from tokenization.errors import UserError
 
 
@@ -24,27 +23,12 @@ def divided(whole: Split, share: float, seed: int) -> dict[str, Split]:
     units = [sentence.document if in_documents else row for row, sentence in enumerate(whole.sentences)]
     if len(whole) < 2:
         raise UserError(f"{whole.source}: --validation_split needs two sentences at least; give --validation_file")
-    rows = held_out_rows(units, share, seed)
+    rows = rows_of_units(units, share, seed)
     kind = "whole documents" if in_documents else "sentences"
     described = f"{len(rows)} of {len(whole)} sentences held out (asked for {share:g}) with split seed {seed}, {kind}"
-    others = [row for row in range(len(whole)) if row not in set(rows)]
+    held_out = set(rows)
+    others = [row for row in range(len(whole)) if row not in held_out]
     return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}
-
-
-def held_out_rows(units: list[int], share: float, seed: int) -> list[int]:
-    """The rows whose units are drawn: those units, but not all of them, that bring the rows nearer to their share.
-
-    Args:
-        units: the number of each row's document, at least two.
-    """
-    names, sizes = np.unique(units, return_counts=True)
-    wanted, held_out, count = share * len(units), set[int](), 0
-    for number in np.random.default_rng(seed).permutation(len(names)).tolist():
-        if abs(count + sizes[number] - wanted) < abs(count - wanted) and len(held_out) + 1 < len(names):
-            held_out.add(int(names[number]))
-            count += int(sizes[number])
-    held_out = held_out or {int(names[sizes.argmin()])}
-    return [row for row, unit in enumerate(units) if unit in held_out]
 
 
 def _part(whole: Split, rows: list[int], described: str) -> Split:

@@ -35,7 +35,15 @@ from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.metrics import span_scores, word_scores
-from bert_training.tasks.ner.other_layouts import COMMENT, TAG, first_column_problem, line_problem, words_problem
+from bert_training.tasks.ner.other_layouts import (
+    BY_MOST_LINES,
+    COMMENT,
+    SENTENCES,
+    TAG,
+    first_column_problem,
+    line_problem,
+    words_problem,
+)
 from bert_training.tasks.ner.schemes import AUTO, PLAIN, are_plain, check_classes, in_usual_form, wrong_tag
 from bert_training.tasks.overlapping_rows import rows_around
 from tokenization.errors import UserError
@@ -119,6 +127,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -
     path = Path(path)
     sentences: list[Sentence] = []
     separator, columns, first, documents, within, comments = "", 0, 0, 0, False, 0
+    odd, words = list[tuple[int, str]](), 0  # lines that words with plain tags may look like, too
     for number, line in numbered_lines(path):
         if DOCUMENT.match(line) or not line.strip(" \t"):
             documents += bool(DOCUMENT.match(line))
@@ -131,8 +140,16 @@ def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -
         fields = line.split("\t") if separator == "\t" else [part for part in line.split(" ") if part]
         columns, first = columns or len(fields), first or number
         tagged = bool(sentences) and sentences[0].tags is not None
-        if problem := _line_problem(line, fields, separator, columns, first, tagged):
+        problem = _line_problem(line, fields, separator, columns, first, tagged)
+        remedy = "" if problem else _layout_problem(line, fields, columns, tagged, scheme)
+        if remedy in BY_MOST_LINES:
+            odd.append((number, wrong_tag(fields[-1], "in the last column", remedy)))
+        elif remedy:
+            problem = wrong_tag(fields[-1], "in the last column", remedy)
+        if problem:
+            number, problem = odd[0] if 2 * len(odd) > words else (number, problem)
             raise UserError(f"{path}:{number}: {problem}")
+        words += 1
         if not within:
             sentences.append(Sentence([], [] if columns > 1 else None, documents, str(path), number))
             within = True
@@ -141,6 +158,9 @@ def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -
             sentences[-1].known_tags.append(fields[-1])
     if not sentences:
         raise UserError(f"{path}:1: expected lines of a word and its tag, got an empty file")
+    tags = [tag for sentence in sentences for tag in sentence.tags or ()]
+    if odd and (2 * len(odd) > words or not (are_plain(tags, scheme) or in_usual_form(tags, scheme))):
+        raise UserError(f"{path}:{odd[0][0]}: {odd[0][1]}")
     _check_words(path, sentences, columns)
     split = Split(str(path), sentences, {"documents": documents} | ({"comment_lines": comments} if comments else {}))
     if not documents:
@@ -172,10 +192,15 @@ def _line_problem(line: str, fields: list[str], separator: str, columns: int, fi
         return f"expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; {remedy}"
     if not word.strip() or not tag.strip():
         return f"expected a word and its tag, got an empty field in {line[:60]!r}"
-    remedy = "" if word.startswith("#") else line_problem(line, columns, tagged)
-    if columns > 1 and not TAG.fullmatch(tag) and remedy:
-        return wrong_tag(tag, "in the last column", remedy)
     return ""  # whether the tag is right, all tags together decide
+
+
+def _layout_problem(line: str, fields: list[str], columns: int, tagged: bool, scheme: str) -> str:
+    """What to do about a line whose last column is no tag of a span, if it looks like a line of another layout."""
+    if columns == 1 or fields[0].startswith("#") or TAG.fullmatch(fields[-1]):
+        return ""
+    remedy = line_problem(line, columns, tagged)
+    return "" if remedy == SENTENCES and scheme != AUTO else remedy
 
 
 def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:

@@ -95,7 +95,9 @@ class Answers:
             write_text(Path(folder) / f"{prefix}{name}.json", text + "\n")
 
     def write_lines(self, path: str | Path) -> None:
-        """Write one object a line for every question: its id, the answer, its probability and its place.
+        """Write one object a line for every question: its id, the answer, its probability and the place of its tokens.
+
+        Google's alignment may give more of the context than these tokens, as whole words with single spaces.
 
         The probability is the answer's share among the n best, in version 2 with "no answer" among them; None and no
         place if there is no candidate at all.

@@ -35,9 +35,12 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
     given = [_has_answers(entry, version_2_with_negative) for entry in entries]
     if any(given) and not all(given):
         odd = entries[given.index(False)]
+        remedy = "give answers to all questions, or to none"
+        if odd.get("answers") == []:
+            remedy += "; for data with unanswerable questions give --version_2_with_negative"
         raise UserError(
             f"{path}, question {str(odd.get('id'))[:60]!r}: expected gold answers as other questions of the file have "
-            "them, got none; give answers to all questions, or to none"
+            f"them, got none; {remedy}"
         )
     scored = any(entry.get("answers") or entry.get("is_impossible") for entry in entries) and all(given)
     return parse_squad(document, str(path), version_2_with_negative, without_answers=not scored), scored

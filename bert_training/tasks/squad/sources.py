@@ -1,7 +1,7 @@
 """The sources of run_squad.py's questions: files, the Hub, or the documentation of this Python installation."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bert_training.builtin_data import documentation
@@ -85,7 +85,10 @@ def load_data(args: SquadArguments) -> SquadData:
     elif args.dataset_name:
         name = args.dataset_name
         splits = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}
-        origins = {split: {"dataset": name, "config": args.dataset_config_name} for split in SPLITS}
+        origins = {
+            split: {"dataset": name, "config": args.dataset_config_name, "sha256": digest([*map(asdict, part)])}
+            for split, part in splits.items()
+        }
     else:
         name = "the documentation carried by this Python installation"
         documents = {split: documentation.question_answering(split) for split in SPLITS}

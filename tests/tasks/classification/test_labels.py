@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from bert_training.tasks.classification.labels import has_no_value
+from bert_training.tasks.classification.labels import has_no_value, names_in_order
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
@@ -399,3 +399,11 @@ def test_the_files_of_the_glue_server_stay_without_labels(tmp_path):
         rows = "".join(f"{number}\tgood\t{label}\n" for number, label in enumerate(labels))
         test = own(tmp_path, "index\tsentence\tlabel\n" + rows, "test.tsv")
         assert load_data(glue_arguments(**given, test_file=test)).splits["test"].labels == expected
+
+
+def test_a_whole_number_in_two_spellings_is_refused_and_their_order_is_fixed(tmp_path):
+    """Spreadsheets drop leading zeros."""
+    assert names_in_order({"1", "01", "2", "+1"}) == ["+1", "01", "1", "2"]
+    rows = "".join(f"text {row},{label}\n" for row, label in enumerate(["01", "2", "1", "2"] * 5))
+    told = glue_error(train_file=own(tmp_path, "text,label\n" + rows, "own.csv"), validation_split=0.2)
+    assert "the label '1' is '01' in another row; write them alike" in told

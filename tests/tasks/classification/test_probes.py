@@ -139,3 +139,13 @@ def test_a_resumed_run_has_the_tables_with_which_it_began(tmp_path):
         probes.check_unchanged(before, earlier)
     with pytest.raises(UserError, match="the table 'law' has changed since"):
         probes.check_unchanged(probes.read_tables([str(table(path, rows=60))]), begun)
+
+
+def test_a_rare_class_is_among_the_rows_that_are_read(tmp_path, monkeypatch, tokenizer_folder):
+    monkeypatch.setattr(probes, "MOST_ROWS", 20)
+    monkeypatch.setattr(probes, "MOST_HELD_OUT", 4)
+    rows = "".join(f"{ANIMALS[row % 3]},{'rare' if 100 < row < 120 else 'usual'}\n" for row in range(2000))
+    (tmp_path / "a.csv").write_text("text,label\n" + rows)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    (probe,) = probes.tokenised(probes.read_tables([str(tmp_path / "a.csv")]), tokenizer)
+    assert set(probe.labels[: probe.train_rows].tolist()) == {0, 1} and len(probe.labels) <= 20

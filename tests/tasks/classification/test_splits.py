@@ -173,3 +173,27 @@ def test_few_rows_of_several_labels_are_divided_without_strata(tmp_path):
     (one,) = parts_of(path, label_separator="|", validation_split=0.5).values()
     assert [len(one.splits[split]) for split in ("train", "validation")] == [3, 3]
     assert "by rarest label" not in one.summary()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_large_group_of_scores_is_not_held_out_for_a_small_share(tmp_path, seed):
+    """Five writers, of whom one has 500 of 540 rows."""
+    rows = [f"text {row},{row / 7},{'x' if row < 500 else 'qrst'[row % 4]}" for row in range(540)]
+    path = own(tmp_path, "\n".join(["text,label,who", *rows]) + "\n", "own.csv")
+    args = glue_arguments(train_file=path, split_seed=seed, validation_split=0.1, group_column="who")
+    (data,) = divided(load_data(args), args).values()
+    assert len(data.splits["validation"]) == 40
+
+
+def test_the_rows_of_one_text_can_be_kept_together(tmp_path):
+    rows = [f"question {row // 4},answer {row},{'ab'[row % 2]}" for row in range(40)]
+    path = own(tmp_path, "\n".join(["question,answer,label", *rows]) + "\n", "own.csv")
+    given = {"text_column": ["question", "answer"], "group_column": "question"}
+    (data,) = parts_of(path, validation_split=0.25, **given).values()
+    train, held_out = (data.splits[split].texts for split in ("train", "validation"))
+    assert len(train) == 2 and not set(train[0]) & set(held_out[0])
+
+
+def test_a_share_that_leaves_nothing_of_a_class_is_not_blamed_on_groups(tmp_path):
+    with pytest.raises(ValueError, match="no row of the class 'b' is left to train on; hold out a smaller share"):
+        parts_of(sheet(tmp_path, "a" * 98 + "bb"), validation_split=0.9)

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from bert_training.tasks.ner.raw_text import is_raw_text
 from bert_training.tasks.ner.sources import load_data
 from bert_training.tasks.ner.tagged_text import read_conll
 from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, tags, write
@@ -222,3 +223,33 @@ def test_the_header_of_a_table_is_to_be_deleted_and_no_tag(tmp_path, header):
     told = ner_error(train_file=path, validation_file=path)
     assert ":1: expected a tag O, B-TYPE or I-TYPE in the last column, got " in told
     assert told.endswith("; delete the header line; the columns have no names")
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "tags"),
+    [
+        ("In\tIN\n1996\tCD\n,\t,\nit\tPRP\nsnowed\tVBD\n", "auto", ["IN", "CD", ",", "PRP", "VBD"]),
+        ("the DT\n1,000,000 CD\ncats NNS\n", "auto", ["DT", "CD", "NNS"]),
+        ("das DET\nHaus NN|NEU|SIN|NOM\n. PUNCT\n", "auto", ["DET", "NN|NEU|SIN|NOM", "PUNCT"]),
+        ("see\tVB\n<unk>\tNN\n.\tPUNCT\n", "auto", ["VB", "NN", "PUNCT"]),
+        ("The the DT\ncat cat NN\n", "plain", ["DT", "NN"]),
+        ("since\tO\n2008\tDATE\nAda\tPER\n", "io", ["O", "B-DATE", "B-PER"]),
+        ("since\tO\n1996\tB_DATE\nAda\tB_PER\n", "auto", ["O", "B-DATE", "B-PER"]),
+    ],
+)
+def test_odd_words_among_plain_tags_are_words(tmp_path, text, scheme, tags):
+    """What most lines look like decides, and not a number, a comma or a bar."""
+    (sentence,) = read_conll(write(tmp_path, text), scheme=scheme).sentences
+    assert sentence.tags == tags
+
+
+def test_the_header_of_parts_of_speech_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r":1: expected a tag .* got 'upos'; delete the header line"):
+        read_conll(write(tmp_path, "word\tupos\nthe\tDET\n"))
+
+
+def test_comments_and_single_tabs_do_not_change_what_a_text_file_is(tmp_path):
+    tagged = write(tmp_path, "# sent 1 of 2\nthe DT\ncat NN\n\n# sent 2 of 2\na DT\n", "tagged.txt")
+    assert not is_raw_text(tagged, {"DT", "NN"})
+    text = write(tmp_path, "Ada slept in London .\nBob\twoke up .\nNobody saw him .\n", "text.txt")
+    assert is_raw_text(text, {"O", "B-PER"})

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bert_training.tasks.ner.splits import divided, held_out_rows
+from bert_training.tasks.ner.splits import divided
 from bert_training.tasks.ner.tagged_text import Sentence, Split
+from bert_training.tasks.task_data import rows_of_units
 
 SIZES = [3, 1, 4, 1, 5, 9, 2, 6]  # sentences of every document
 
@@ -39,16 +40,16 @@ def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share
 
 def test_a_large_document_is_passed_over():
     for seed in range(20):
-        assert len(held_out_rows([0] * 200 + [1] * 5 + [2] * 5 + [3] * 5, 0.1, seed)) == 15
-        assert held_out_rows([0] * 58 + [1] * 2, 0.1, seed) == [58, 59]
+        assert len(rows_of_units([0] * 200 + [1] * 5 + [2] * 5 + [3] * 5, 0.1, seed)) == 15
+        assert rows_of_units([0] * 58 + [1] * 2, 0.1, seed) == [58, 59]
 
 
 def test_the_draw_depends_on_the_seed_alone():
     units = list(range(1000))
-    assert held_out_rows(units, 0.1, 1) == held_out_rows(units, 0.1, 1) != held_out_rows(units, 0.1, 2)
+    assert rows_of_units(units, 0.1, 1) == rows_of_units(units, 0.1, 1) != rows_of_units(units, 0.1, 2)
     counts = [0] * 1000
     for seed in range(300):
-        for row in held_out_rows(units, 0.1, seed):
+        for row in rows_of_units(units, 0.1, seed):
             counts[row] += 1
     assert min(counts) > 5 and max(counts) < 60, "each sentence about every tenth time"
 
