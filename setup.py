@@ -64,7 +64,7 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
-        # For `bert-repro export --format openvino`, which needs the packages of "train" as well.
+        # For `bert-repro export --format openvino`, which needs those of "train" and "export" as well.
         "openvino": [
             "nncf>=3.2",
             "openvino>=2026.0",

@@ -221,6 +221,9 @@ def choose_layout(
     if cu_seq_lens is not None:
         if asked_for(model, options, "output_attentions"):
             raise ValueError("expected output_attentions to be unset with cu_seq_lens_q: weights are not kept for them")
+        flash = model.config._attn_implementation.startswith("flash_attention")
+        if not flash and not is_usual_direction(model, options):
+            raise ValueError("expected is_causal to be unset with cu_seq_lens_q: the config's is_decoder decides then")
         tokens = packed_tokens(cu_seq_lens, attention_mask, model.config.max_position_embeddings)
     elif switch:
         tokens = choose_tokens(model, attention_mask, switch, reads, options)
@@ -266,8 +269,7 @@ def choose_tokens(
     flash = implementation.startswith("flash_attention")
     if attention_mask is None or attention_mask.dim() != 2 or not leaves_layers_alone(model, options):
         return None
-    causal = options.get("is_causal", getattr(config, "is_causal", None))
-    if causal is not None and bool(causal) != bool(config.is_decoder):
+    if not is_usual_direction(model, options):
         return None
     if torch.compiler.is_exporting() or torch.jit.is_tracing() or attention_mask.device.type not in ("cpu", "cuda"):
         return None
@@ -308,6 +310,12 @@ def leaves_layers_alone(model: BertModel, options: dict[str, Any]) -> bool:
     if any(asked_for(model, options, name) for name in ("output_hidden_states", "output_attentions")):
         return False
     return not config.chunk_size_feed_forward and len(model.encoder.layer) > 0
+
+
+def is_usual_direction(model: BertModel, options: dict[str, Any]) -> bool:
+    """Whether neither an argument nor the config asks for another direction of attention than ``is_decoder`` says."""
+    causal = options.get("is_causal", getattr(model.config, "is_causal", None))
+    return causal is None or bool(causal) == bool(model.config.is_decoder)
 
 
 def asked_for(model: BertModel, options: dict[str, Any], name: str) -> bool:

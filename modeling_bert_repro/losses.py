@@ -98,20 +98,19 @@ def cross_entropy(
         labels: (items,), class ids or ``ignored``.
         count: the default is the number of labelled items or, with weights, the sum of their weights.
         ignored: the label of items without a label.
-        weights: (items,), by which the losses of the items are multiplied: r w[y].
+        weights: (items,), by which the losses of the items are multiplied: r w[y]. An item with 0 counts for nothing.
         label_smoothing: e.
         class_weights: (C,), the w that ``weights`` already contains; without ``weights``, these are w[y].
     """
     if weights is not None or label_smoothing or class_weights is not None:
         labels, of_class = labels.long(), None if class_weights is None else class_weights.to(logits.device)
         if weights is None and of_class is not None:
-            weights = of_class[labels.where(labels != ignored, 0)] * (labels != ignored)
-            if label_smoothing:  # torch's own sum, which also holds for a class whose weight is 0
-                scores, share = at_least_float32(logits), label_smoothing
-                total = F.cross_entropy(
-                    scores, labels, of_class.to(scores), ignore_index=ignored, reduction="sum", label_smoothing=share
-                )
-                return per_item(total, weights.sum() if count is None else count)
+            scores, share = at_least_float32(logits), label_smoothing
+            total = F.cross_entropy(
+                scores, labels, of_class.to(scores), ignore_index=ignored, reduction="sum", label_smoothing=share
+            )
+            weights = of_class[labels.where(labels != ignored, 0)]
+            return per_item(total, (weights * (labels != ignored)).sum() if count is None else count)
         losses = _smoothed(at_least_float32(logits), labels, ignored, label_smoothing, of_class)
         weights = torch.ones_like(losses) if weights is None else weights
         return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)

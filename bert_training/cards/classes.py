@@ -27,7 +27,7 @@ scores = classify({text}, truncation=True, max_length={length}, top_k=None, func
 logits = torch.tensor([score["score"] for score in scores])
 shares = torch.softmax(logits / {temperature!r}, dim=0)
 print({{score["label"]: float(share) for score, share in zip(scores, shares)}})"""
-OF_LONG_TEXTS = """shares = logits.squeeze().div({temperature!r}).softmax(dim=-1)
+OF_LONG_TEXTS = """shares = logits.div({temperature!r}).softmax(dim=-1)
 print({{name: float(shares[number]) for number, name in model.config.id2label.items()}})"""
 AT_THE_END = """shares = model(**inputs).logits[0, -1].div({temperature!r}).softmax(dim=0)
 print({{name: float(shares[number]) for number, name in model.config.id2label.items()}})"""

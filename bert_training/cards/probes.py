@@ -79,7 +79,8 @@ def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Ma
     Args:
         probes: of run.json: name -> facts, with the number of rows held out.
     """
-    losses = [event["eval_mlm_loss"] for event in events if event.get("event") == "eval" and "eval_mlm_loss" in event]
+    evaluated = [event.get("eval_mlm_loss") for event in events if event.get("event") == "eval"]
+    losses = [loss for loss in evaluated if loss is not None]
     curves = probe_curves(events)
     if len(losses) < 2 or not curves or min(len(steps) for steps, _ in curves.values()) < FEWEST:
         return None

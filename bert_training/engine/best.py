@@ -48,6 +48,7 @@ class Best:
                             "best weights are chosen; give the --metric_for_best_model that the run began with, or "
                             "resume without --load_best_model_at_end"
                         )
+        if self.wanted:
             self.run.only_main(self._fetch)
             self._check_weights()
 
@@ -111,7 +112,10 @@ class Best:
         self.run.accelerator.wait_for_everyone()
 
     def _fetch(self) -> None:
-        """Copy the best weights so far from the folder of the run whose checkpoint was named, if only it has them."""
+        """Copy the best weights so far from the folder of the run whose checkpoint was named, if only it has them.
+
+        A finished run has deleted them; then the checkpoint may have them, if it is of the same step.
+        """
         asked = self.run.args.resume_from_checkpoint
         if not self.evaluations or asked in (None, "auto") or self._folder(self.step).exists():
             return
@@ -119,6 +123,10 @@ class Best:
         if theirs.is_dir() and not damage(theirs):
             with new_folder(self._folder(self.step)) as draft:
                 shutil.copytree(theirs, draft, dirs_exist_ok=True)
+        elif Path(asked).name == f"checkpoint-{self.step}":
+            with sealed_folder(self._folder(self.step)) as draft:
+                for name in ("config.json", "model.safetensors"):
+                    shutil.copy(Path(asked, name), draft)
 
     def _check_weights(self) -> None:
         """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""

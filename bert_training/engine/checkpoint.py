@@ -6,6 +6,7 @@ contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` op
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
-            "metrics_sha256": _metrics_sha256(run),
+            "metrics_sha256": _begun_sha256(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
@@ -144,7 +145,6 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise UserError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
-    run.only_main(lambda: _take_records(run, folder, saved))
     run.only_main(lambda: _check_metrics(run, folder, saved))
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
@@ -160,7 +160,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
     if state.average:
         state.average.load_state_dict(saved["average"])
-    _cut_metrics(run, saved["metrics_bytes"])
+    run.only_main(lambda: _take_records(run, folder, saved))
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
 
@@ -233,7 +233,7 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
 def begin_anew(run: Run[SharedArguments]) -> None:
     """Remove the records and drafts of an earlier start that had not written a checkpoint. All processes call it."""
     if run.args.resume_from_checkpoint:
-        _cut_metrics(run, 0)
+        run.only_main(lambda: _cut(run.output_dir / "metrics.jsonl", 0))
         if run.is_main:
             _drop_drafts(run)
 
@@ -325,7 +325,8 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if saved["data_sha256"] not in ([], checksums(origin.data)):  # older versions had no hash of data from the Hub
+    # Older versions did not look at the fingerprints of data from the Hub.
+    if saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, fingerprints=False)):
         raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
         if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
@@ -373,55 +374,57 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
         )
 
 
-def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
-    """Begin metrics.jsonl with the records of the run that a checkpoint of another folder belongs to, if it has them.
+def _records_of(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> tuple[Path, bool]:
+    """The metrics.jsonl with the records from before a checkpoint, and whether it really has them.
 
-    Records of an earlier start that began with the same checkpoint are kept up to there.
+    It is that of the output folder or, if that has others, the one beside the checkpoint of another run.
     """
-    own, theirs = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
-    if folder.parent.samefile(run.output_dir):
-        return
+    own, beside = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
     then, digest = saved["metrics_bytes"], saved.get("metrics_sha256")  # older ones have no hash
-    if digest and _size(own) >= then and _metrics_sha256(run, then) == digest:
-        return
-    begun = b""
-    if _size(theirs) >= then and digest in (None, sha256(theirs, then)):
-        with theirs.open("rb") as file:
-            begun = file.read(then)
-    with atomic.whole_file(own) as draft:
-        draft.write_bytes(begun)
+    for path in (own, beside):
+        if _size(path) >= then and digest in (None, _begun_sha256(path, then)):
+            return path, True
+    return own, False
 
 
 def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
-    """Say whether metrics.jsonl still has the records from before the checkpoint; the training needs none of them.
+    """Say whether there still are the records from before the checkpoint; the training needs none of them.
 
     Raises:
-        ValueError: a line of it cannot be read, at which the run would fail when it draws its curves.
+        ValueError: a line of them cannot be read, at which the run would fail when it draws its curves.
     """
-    path = run.output_dir / "metrics.jsonl"
+    path, whole = _records_of(run, folder, saved)
     size, then = _size(path), saved["metrics_bytes"]
     if size < then:
         run.say(f"warning: {path} has lost records that were written before {folder.name}")
-        then = size
-    elif saved.get("metrics_sha256", _metrics_sha256(run, then)) != _metrics_sha256(run, then):  # older ones have none
+    elif not whole:
         run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
     if path.exists():
-        read_events(path, then)
+        read_events(path, min(size, then))
 
 
-def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
-    """The SHA-256 of the first ``size`` bytes of metrics.jsonl, or of all of them."""
-    path = run.output_dir / "metrics.jsonl"
-    if not path.exists():
-        return hashlib.sha256().hexdigest()
-    return sha256(path, size)
+def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Let metrics.jsonl end with the records from before the checkpoint, which may be those of another run."""
+    own, (path, whole) = run.output_dir / "metrics.jsonl", _records_of(run, folder, saved)
+    if path != own:
+        with path.open("rb") as source, atomic.whole_file(own) as draft:
+            draft.write_bytes(source.read(saved["metrics_bytes"]))
+    elif whole or folder.parent.samefile(run.output_dir) or not own.exists():
+        _cut(own, saved["metrics_bytes"])
+    else:  # how many bytes are from before the checkpoint is not known
+        kept = [line for line in event_lines(own) if json.loads(line).get("step", 0) <= saved["step"]]
+        with atomic.whole_file(own) as draft:
+            draft.write_bytes(b"".join(kept))
 
 
-def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
-    metrics = run.output_dir / "metrics.jsonl"
-    if run.is_main and _size(metrics) > size:
+def _begun_sha256(path: Path, size: int = -1) -> str:
+    """The SHA-256 of the first ``size`` bytes of a file, or of all of them; a missing file is an empty one."""
+    return sha256(path, size) if path.exists() else hashlib.sha256().hexdigest()
+
+
+def _cut(metrics: Path, size: int) -> None:
+    if _size(metrics) > size:
         atomic.cut(metrics, size)
-    run.accelerator.wait_for_everyone()
 
 
 def _drop_old(run: Run[SharedArguments], step: int) -> None:

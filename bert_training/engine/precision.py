@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -28,7 +28,7 @@ AUTO = "auto"
 LAUNCHER = "ACCELERATE_MIXED_PRECISION"  # accelerate launch always sets it: to "no" where nobody has chosen
 CHOSEN = "precision_chosen"  # of run.json
 FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more to do than products
-NARROWEST = 128  # the hidden size of BERT-Tiny; a narrower network has too little to multiply for a clear difference
+NARROWEST = 256  # the hidden size of BERT-Mini; whole runs of BERT-Tiny take as long in bfloat16 (lab/notes/log.md)
 TOKENS = 512  # rows of the layer that is timed
 LEAST_TURNS, SECONDS = 3, 0.05  # of timing
 # Rows and turns of a first try, which ends the timing if bfloat16 is no faster than that.
@@ -94,7 +94,8 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
         if (folder / "run.json").is_file():
             try:
                 facts = read_facts(folder)
-            except ValueError:  # a damaged run.json is written again, and the checkpoint says more
+            except ValueError:  # which is written again
+                best = replace(best, why=f"{best.why}; {folder / 'run.json'} is damaged and does not say how it began")
                 continue
             recorded, first = facts.get("mixed_precision"), facts.get(CHOSEN)
             if isinstance(recorded, str) and recorded in get_args(Precision):

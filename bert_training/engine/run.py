@@ -63,7 +63,7 @@ class Run(Generic[Args_co]):
 
         JSON has no NaN or infinity, such as the norm of gradients that overflow in half precision: null is recorded.
         """
-        event = {name: None if _is_not_finite(value) else value for name, value in event.items()}
+        event = finite(event)
         if self.is_main:
             append_line(self.output_dir / "metrics.jsonl", json.dumps(event))
             if self.accelerator.trackers and "step" in event:
@@ -122,6 +122,7 @@ class Run(Generic[Args_co]):
         ``hashes.json`` is written before it, so that every finished run has one. Memory and trackers are released,
         because further runs may follow in this process (--seeds).
         """
+        results = finite(results)
         if self.is_main:
             last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
             write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
@@ -132,5 +133,10 @@ class Run(Generic[Args_co]):
         self.accelerator.free_memory()
 
 
-def _is_not_finite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def finite(value: Any) -> Any:
+    """A nested value for JSON, with None in place of what JSON has no number for: NaN and infinity."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(finite, value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,6 +16,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _MARKS = (
     *("ETag", "etag", "md5Hash", "content_md5", "Content-MD5", "crc32c", "checksum", "sha256", "lfs", "blob_id"),
     *("Digest", "sha", "hex", "CRC", "LastModified", "last_modified", "Last-Modified", "mtime", "created", "modified"),
-    *("modify", "modificationTime", "size"),
-)
+    *("modify", "modificationTime"),
+)  # the surest first
 _BLOCK = 1 << 22
 
 logger = logging.getLogger(__name__)
@@ -122,16 +123,19 @@ def _copy(system: "AbstractFileSystem", url: str, name: str, info: dict[str, Any
     from huggingface_hub import cached_assets_path
 
     address = str(system.unstrip_protocol(name))
-    marks = {mark: str(info[mark]) for mark in _MARKS if info.get(mark) is not None}
-    # The address may lack what the URL has, such as the host or the revision; a pattern has several addresses.
-    key = hashlib.sha256(json.dumps([url, address, marks], sort_keys=True).encode()).hexdigest()[:24]
+    mark = next((mark for mark in _MARKS if info.get(mark) is not None), None)
+    value = info[mark] if mark else None  # a list of files may have a time in another form than the file itself
+    marks = [mark, str(value.timestamp() if isinstance(value, datetime) else value), info.get("size")]
+    # What the address may lack, such as the host or the revision, is among the options.
+    identity = json.dumps([system.storage_options, address, marks], sort_keys=True, default=str)
+    key = hashlib.sha256(identity.encode()).hexdigest()[:24]
     folder = Path(cached_assets_path("bert_repro", "texts")) / key
     target = folder / _plain_name(url, name)
     if target.is_file():
-        if not marks.keys() - {"size"}:
+        if mark is None:
             logger.warning(
-                "%s: the server does not say when it was changed, so the copy in the cache is read; to fetch it again, "
-                "delete %s",
+                "%s: the server does not say when the file was changed, so the copy in the cache is read; to fetch it "
+                "again, delete %s",
                 url,
                 target,
             )

@@ -54,12 +54,17 @@ def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def checksums(data: Any) -> list[str]:
-    """Every value with the key ``sha256`` in a nested description of data, in order."""
+def checksums(data: Any, fingerprints: bool = True) -> list[str]:
+    """Every value with the key ``sha256`` in a nested description of data, in order.
+
+    Args:
+        fingerprints: where there is no ``sha256``, take the ``fingerprint`` of data from the Hub.
+    """
     if isinstance(data, dict):
-        parts = [[value] if key == "sha256" else checksums(value) for key, value in data.items()]
+        taken = {"sha256"} if "sha256" in data or not fingerprints else {"fingerprint"}
+        parts = [[value] if key in taken else checksums(value, fingerprints) for key, value in data.items()]
     else:
-        parts = [checksums(value) for value in data] if isinstance(data, list | tuple) else []
+        parts = [checksums(value, fingerprints) for value in data] if isinstance(data, list | tuple) else []
     return [checksum for part in parts for checksum in part]
 
 

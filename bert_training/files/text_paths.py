@@ -90,8 +90,8 @@ def files_of(given: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def without_query(entry: str) -> str:
-    """An entry without the query and the fragment of a URL, which may hold a signature or a token."""
-    return re.split(r"[?#]", entry, maxsplit=1)[0] if is_url(entry) else entry
+    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
+    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
 def is_url(entry: str | os.PathLike[str]) -> bool:
@@ -207,7 +207,8 @@ def _add_matches(entry: Entry) -> None:
     parts = Path(entry.given).parts
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
     top = Path(*parts[:fixed])
-    matches = sorted(set(_matches(top, parts[fixed:], top, entry)), key=lambda path: path.parts)
+    passed: dict[Path, str] = {}
+    matches = sorted(set(_matches(top, parts[fixed:], top, passed)), key=lambda path: path.parts)
     for path in matches:
         if LEFT_OUT.fullmatch(path.name) and path != top:
             entry.left_out.append(f"{path} (by its name)")
@@ -217,36 +218,38 @@ def _add_matches(entry: Entry) -> None:
             check_read(top, path)
             _add_folder(top, path, entry)
     entry.files = sorted(dict.fromkeys(entry.files), key=lambda path: path.parts)
+    read = {folder for path in entry.files for folder in path.parents}  # the rest of the pattern may name a folder
+    entry.left_out += [f"{path} ({reason})" for path, reason in passed.items() if path not in read]
     entry.left_out = list(dict.fromkeys(entry.left_out))
 
 
-def _matches(folder: Path, parts: tuple[str, ...], top: Path, entry: Entry) -> Iterator[Path]:
+def _matches(folder: Path, parts: tuple[str, ...], top: Path, passed: dict[Path, str]) -> Iterator[Path]:
     """What matches a pattern below a folder. (``glob`` follows links to folders without end.)
 
-    What ** passes over is added to ``entry.left_out``; no link may lead out of ``top``.
+    The folders that ** passes over are added to ``passed``, with the reason; no link may lead out of ``top``.
     """
     if not parts:
         yield folder
         return
     first, rest = parts[0], parts[1:]
     if first == "**":
-        yield from _matches(folder, rest, top, entry)
+        yield from _matches(folder, rest, top, passed)
         for path in filter(Path.is_dir, _listed(folder)):
             if path.name.startswith("."):
-                entry.left_out.append(f"{path} (by its name)")
+                passed[path] = "by its name"
             elif path.is_symlink():
                 check_read(top, path)
-                entry.left_out.append(f"{path} (a link to a folder)")
+                passed[path] = "a link to a folder"
             else:
-                yield from _matches(path, parts, top, entry)
+                yield from _matches(path, parts, top, passed)
     elif not is_pattern(first):
         if os.path.lexists(folder / first):
-            yield from _matches(folder / first, rest, top, entry)
+            yield from _matches(folder / first, rest, top, passed)
     elif folder.is_dir():
         for path in _listed(folder):
             hidden = path.name.startswith(".") and not first.startswith(".")
             if fnmatch.fnmatchcase(path.name, first) and not hidden and (not rest or path.is_dir()):
-                yield from _matches(path, rest, top, entry)
+                yield from _matches(path, rest, top, passed)
 
 
 def _leave_out_doubles(entry: Entry) -> None:

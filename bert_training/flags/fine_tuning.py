@@ -421,8 +421,8 @@ class SquadArguments(TaughtArguments, FineTuningArguments):
     null_score_diff_threshold: float | None = flag(
         None,
         "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
-        "without training data the threshold that is stored with the model. 0 in a training: for --test_file, the best "
-        "threshold of the validation data.",
+        "without training data the threshold that is stored with the model. If a training has 0, --test_file is "
+        "answered with the best threshold of the validation data.",
         EVALUATION,
     )
     bilstm_on_top: bool = flag(

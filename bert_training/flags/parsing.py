@@ -32,7 +32,9 @@ class _Parser(HfArgumentParser):
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Help that shows a default, except None: then the help of the flag says what happens without it."""
+    """Help that shows every default but None, which says nothing; where another value takes its place, the help of the
+    flag names it.
+    """
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         return action.help if action.default is None else super()._get_help_string(action)

@@ -72,8 +72,8 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "auto: skip padding if over a tenth of the batch is padding, and on a GPU several thousand tokens of it; "
-        "true: always skip it; false: compute it. auto and "
+        "auto: skip padding if it is over a tenth of the batch and, on a GPU, also several thousand tokens; true: "
+        "always skip it; false: compute it. auto and "
         "true also leave padding out of the loss of question answering.",
         FIXED | EVALUATION,
     )

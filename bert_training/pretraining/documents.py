@@ -1,5 +1,7 @@
 """Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
+import logging
+import os
 import re
 import shutil
 import tempfile
@@ -14,11 +16,13 @@ from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
 from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
-from bert_training.files.text_paths import files_of
+from bert_training.files.text_paths import entries_of
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow
+
+logger = logging.getLogger(__name__)
 
 _PARTS = re.compile(r"[^\n]+")
 
@@ -104,13 +108,16 @@ def row_lines(
         yield 0, None
 
 
-def check_files(files: Iterable[str | Path]) -> list[Path]:
-    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for.
+def check_files(files: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for. What is not read is logged.
 
     Raises:
         ValueError: there are none, one is given twice, or one is missing, empty or of an unknown kind.
     """
-    paths = files_of(files)
+    entries = entries_of(files)
+    for remark in (remark for entry in entries for remark in entry.remarks()):
+        logger.warning("%s", remark)
+    paths = [path for entry in entries for path in entry.files]
     if not paths:
         raise UserError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:

@@ -72,6 +72,8 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
     if is_old_checkpoint(weights):  # whose tensors are read once
         config = find_old_files(weights).config
         check_positions(args, config)
+        if not args.max_position_embeddings:
+            check_length(config, args.max_seq_length or 1)
         return
     config = checkpoint_config(weights, quiet=True)
     check_kept_layers(args.kept_layers, config)

@@ -220,7 +220,7 @@ def _sampled(corpus: Offsets, seed: int, variants: int) -> _Stretches:
 
     stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
     stretches = _stretches(corpus, np.arange(0, corpus.num_documents, stride))
-    if stride == 1 or corpus.num_sentences / 2 < sentences(stretches) * stride < corpus.num_sentences * 2:
+    if stride == 1 or 0.8 < sentences(stretches) * stride / corpus.num_sentences < 1.25:
         # A few long documents can still exceed the limit; then only every n-th stretch is kept.
         kept = np.arange(0, len(stretches.first), max(1, sentences(stretches) * variants // _PILOT_SENTENCES))
     else:

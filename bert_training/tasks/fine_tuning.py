@@ -137,7 +137,9 @@ def untrained_positions(args: FineTuningArguments) -> str | None:
 
     Other checkpoints do not say how long their texts were.
     """
-    folder = Path(args.model_name_or_path or "")
+    if not args.model_name_or_path:
+        return None
+    folder = Path(args.model_name_or_path)
     try:
         facts = read_facts(folder)
     except (OSError, ValueError):

@@ -139,7 +139,6 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
-        results = with_chosen(results, series.metric)  # a run that was finished by another metric lacks its key
         fold = {"fold": _fold(plan)} if series.folds else {}
         one = {"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate} | fold
         runs.append(one | {"results": results})
@@ -264,8 +263,10 @@ def summarise(runs: list[dict], series: Series) -> dict:
         values = {name: [runs[number]["results"][name] for number in group] for name in constant}
         metrics = {name: statistics(values[name], [constants[name][number] for number in group]) for name in constant}
         by_rate.append({"learning_rate": rate, "metrics": metrics})
-    best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
-    best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
+    # A run that another metric has decided lacks the key of a class.
+    chosen = [with_chosen(run["results"], metric)[metric] for run in runs]
+    number = max(range(len(runs)), key=lambda number: goodness(metric, chosen[number]))
+    best = {name: runs[number][name] for name in ("folder", "seed", "learning_rate")} | {metric: chosen[number]}
     facts = {"task": series.name, "metric": metric, "validation": _validation(series), "baselines": constant}
     if series.folds:
         facts["fold_baselines"] = [one.baselines for one in series.folds]

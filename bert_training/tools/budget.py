@@ -77,7 +77,8 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
 def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
     """Run run_pretraining.py with `flags`. Raises ValueError with its message if it fails.
 
-    That is its own last line on stderr, behind which a launcher may print its own, or else the last one of all.
+    The message is the script's own last line on stderr, because a launcher may print more behind it; if there is none,
+    the last line of all.
 
     Args:
         launcher: the words before the path of the script.
@@ -254,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     costs.add_argument(
         "--words_per_second", type=float, help="words that one core encodes in a second (measured in a few seconds)"
     )
-    costs.add_argument("--cores", type=int, help="cores that encode (those of this machine)")
+    costs.add_argument("--cores", type=int, help="cores that count words and encode (those of this machine)")
     costs.add_argument(
         "--train_tokens_per_second",
         type=float,

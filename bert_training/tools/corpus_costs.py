@@ -275,7 +275,7 @@ def _rates_text(rates: Rates, source: str) -> str:
         f"{rates.hashing / 1e6:,.0f} MB/s hashed, {rates.planning / 1e6:,.0f} million tokens/s planned\n"
         f"assumed: {rates.bytes_per_word:g} bytes and {rates.tokens_per_word:g} pieces a word, "
         f"{rates.tokens_per_sentence:g} pieces a sentence, {rates.sentences_per_document:g} sentences a document; "
-        "all times grow with the text, and vocabulary and corpus are shared by all cores"
+        "all times grow with the text; all cores share the work on the vocabulary and on the corpus"
     )
 
 

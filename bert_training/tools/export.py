@@ -13,8 +13,8 @@ sentence-transformers and optimum look for them.
 torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
 file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
 validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
-printed and written to export.json. Needs pip install ".[train,export]"; --format openvino, which writes
-openvino_model.xml, needs ".[train,openvino]".
+printed and written to export.json. Needs pip install ".[train,export]"; --format openvino, which makes
+openvino_model.xml from the ONNX file, needs ".[train,export,openvino]".
 """
 
 import argparse

@@ -156,8 +156,8 @@ def _opened(source: str, config: BertConfig) -> PreTrainedModel:
     """
     named = [name for name in config.architectures or () if name.startswith("Bert") and hasattr(transformers, name)]
     cls = next(iter(named), "BertModel")
-    if cls == "BertForMaskedLM":
-        whole = load_network(transformers.BertForPreTraining, source, ("bert.pooler.", "cls.seq_rel"), config=config)
+    if cls in ("BertForMaskedLM", "BertForNextSentencePrediction"):
+        whole = load_network(transformers.BertForPreTraining, source, ("bert.pooler.", "cls."), config=config)
         if not whole.new:
             return whole.model
     may_be_new = ("pooler.", "bert.pooler.") if cls == "BertModel" else ("bert.pooler.",)

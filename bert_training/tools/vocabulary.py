@@ -73,7 +73,7 @@ def learn_vocabulary(
 
 def _checked(paths: Iterable[str | os.PathLike[str]], text_column: str) -> list[Path]:
     """The files, which are text, after a line for each that is read in a form of its own."""
-    checked = check_files(map(Path, paths))
+    checked = check_files(paths)
     for path in checked:
         if form := form_of(path, text_column):
             logger.warning("%s: read as %s", path, form)

@@ -1,7 +1,7 @@
 """The race of fixed time: what a pre-training is worth when its minutes are over (lab/notes/speedrun.md).
 
-    python lab/benchmarks/fixed_time.py --what "the recipe as it is" --steps 1800         # tiny, five minutes
-    python lab/benchmarks/fixed_time.py --what "..." --steps 1800 --flags "--decay_steps 0.2"
+    python lab/benchmarks/fixed_time.py --what "the recipe as it is" --steps 1900         # tiny, five minutes
+    python lab/benchmarks/fixed_time.py --what "..." --steps 1900 --flags "--decay_steps 0.2"
     python lab/benchmarks/fixed_time.py --smoke                                            # does everything run?
 
 An entry is run_pretraining.py with --recipe fast and the entry's own --flags and --steps. Its seconds run from the

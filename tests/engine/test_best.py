@@ -145,6 +145,13 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
     (best.run.output_dir / "checkpoint-best-1" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="checkpoint-best-1: the weights of the best evaluation so far cannot be used"):
         Best(other, "eval_accuracy")
+    # A finished run has deleted them. The checkpoint of the same step is as good.
+    other.args.resume_from_checkpoint = str(best.run.output_dir / "checkpoint-1")
+    (best.run.output_dir / "checkpoint-1").mkdir()
+    Model(1.0).save_pretrained(best.run.output_dir / "checkpoint-1")
+    (best.run.output_dir / "checkpoint-1" / "config.json").write_text("{}")
+    shutil.rmtree(best.run.output_dir / "checkpoint-best-1")
+    assert Best(other, "eval_accuracy").restore(model)["best_step"] == 1
 
 
 @pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])

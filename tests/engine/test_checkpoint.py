@@ -23,6 +23,7 @@ from bert_training.engine.checkpoint import (
 from bert_training.engine.state import UNKNOWN, Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import damage
+from bert_training.files.hashing import checksums
 from bert_training.files.records import read_events
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
@@ -413,10 +414,11 @@ def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, 
     load_checkpoint(second, folder, new_state())  # what the second folder has is as good
     assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
     assert "warning" not in capsys.readouterr().out
-    (second.output_dir / "metrics.jsonl").write_text('{"event": "train", "step": 9, "loss": 1.0}\n' * 9)
+    edited = [f'{{"event": "train", "step": {step}, "loss": 1.0}}\n' for step in range(1, 9)]
+    (second.output_dir / "metrics.jsonl").write_text("".join(edited))
     load_checkpoint(second, folder, new_state())
-    assert "has lost records that were written before checkpoint-2" in capsys.readouterr().out
-    assert not (second.output_dir / "metrics.jsonl").read_text()
+    assert "records that were written before checkpoint-2 have changed since" in capsys.readouterr().out
+    assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
 
 
 def test_a_machine_without_the_output_folder_finds_no_checkpoint(make_run):
@@ -424,3 +426,23 @@ def test_a_machine_without_the_output_folder_finds_no_checkpoint(make_run):
     run = make_run(resume_from_checkpoint="auto")
     shutil.rmtree(run.output_dir)
     assert find_checkpoint(run) is None
+
+
+def test_a_checkpoint_of_another_folder_that_is_refused_changes_nothing(make_run, new_state, tmp_path):
+    first, second = make_run(), make_run(output_dir=str(tmp_path / "second"))
+    first.log(event="train", step=1, loss=0.5)
+    folder = save_checkpoint(first, 1, new_state())
+    with pytest.raises(ValueError, match="total_steps"):
+        load_checkpoint(second, folder, replace(new_state(), total_steps=30))
+    assert not list(second.output_dir.iterdir())
+
+
+def test_data_of_the_hub_is_compared_unless_an_older_version_wrote_the_checkpoint(make_run, new_state):
+    """That had looked at hashes only, of which such data has none."""
+    run, data = make_run(), {"splits": {"train": {"source": "x", "fingerprint": "one"}}}
+    folder = save_checkpoint(run, 1, replace(new_state(), origin=replace(UNKNOWN, data=data)))
+    other = {"splits": {"train": {"source": "x", "fingerprint": "other"}}}
+    with pytest.raises(ValueError, match="belongs to a run on other data"):
+        load_checkpoint(run, folder, replace(new_state(), origin=replace(UNKNOWN, data=other)))
+    assert checksums(data) == ["one"] and checksums(data, fingerprints=False) == []
+    assert checksums({"sha256": "a", "fingerprint": "b"}) == ["a"]

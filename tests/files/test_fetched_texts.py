@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from bert_training.files import fetched_texts
-from bert_training.files.text_paths import expand
+from bert_training.files.text_paths import entries_of, expand
 from bert_training.pretraining.documents import read_documents
 
 
@@ -106,4 +106,13 @@ def test_a_copy_that_cannot_be_compared_is_said(server, monkeypatch, caplog):
     expand("memory://bucket/a.txt")
     again()
     assert expand("memory://bucket/a.txt").files[0].read_bytes() == b"one .\n"
-    assert "does not say when it was changed" in caplog.messages[-1]
+    assert "does not say when the file was changed" in caplog.messages[-1]
+
+
+def test_one_file_behind_two_addresses_is_one_copy(server):
+    """So that it is not read twice, nor trained on and held out."""
+    server.pipe("/bucket/a.txt", b"one .\n")
+    with pytest.raises(
+        ValueError, match=r"the same file twice, from memory://bucket/\*\.txt and from memory://bucket/a"
+    ):
+        entries_of(["memory://bucket/*.txt", "memory://bucket/a.txt"])

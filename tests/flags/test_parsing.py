@@ -49,7 +49,7 @@ def test_the_usage_names_the_flags_that_are_required(capsys):
 
 @pytest.mark.parametrize("cls", [PretrainingArguments, GlueArguments])
 def test_help_shows_every_default_but_none(cls, capsys):
-    """What happens without a flag whose default is None is said by its help."""
+    """None says nothing; where another value takes its place, the help of the flag names it."""
     with pytest.raises(SystemExit, match="0"):
         parse_arguments(cls, ["--help"])
     text = " ".join(capsys.readouterr().out.split())

@@ -367,12 +367,12 @@ def test_packed_segments_are_full(tmp_path, tokenizer):
     assert sorted(lengths) == sorted([40] * 12 + [20] + [40, 40, 20] * 3)
 
 
-@pytest.mark.parametrize("first", [1, 2])
-def test_labels_balance_where_documents_take_turns(tmp_path, tokenizer, monkeypatch, first):
+@pytest.mark.parametrize("turns", [(1, 31), (2, 31), (31, 1), (3, 1)])
+def test_labels_balance_where_documents_take_turns(tmp_path, tokenizer, monkeypatch, turns):
     """Titles between texts, of which a sample of every n-th document would have only the titles, or only one kind."""
-    corpus = make_corpus(tmp_path / "c", tokenizer, [[9] * first, [9] * 31] * 400)
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[9] * sentences for sentences in turns] * 400)
     every = label_balance(corpus, 1, 10, 125, 0.1)
-    monkeypatch.setattr(segments, "_PILOT_SENTENCES", 32_000)  # every fourth document
+    monkeypatch.setattr(segments, "_PILOT_SENTENCES", corpus.num_sentences * 10 // 4)  # every fourth document
     balance = label_balance(corpus, 1, 10, 125, 0.1)
     assert balance.is_next_prob == pytest.approx(every.is_next_prob, abs=0.03)
     assert balance.keep_forced_prob == pytest.approx(every.keep_forced_prob, abs=0.1)

@@ -7,12 +7,13 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
+from bert_training.files.text_paths import entries_of
 from bert_training.flags.objectives import OBJECTIVES
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.text import Text
+from bert_training.pretraining.text import Text, check_apart, names_of_results
 
 
 def test_flags_reach_the_library_of_data_sets(monkeypatch):
@@ -133,3 +134,22 @@ def test_the_check_of_the_text_reads_no_more_than_it_needs(tmp_path, monkeypatch
     text.check()
     with pytest.raises(ValueError, match="expected UTF-8 text"):
         list(text.lines())
+
+
+def test_names_of_results():
+    given = [
+        "wiki_heldout.txt.xz",
+        "news/*.txt",
+        ".",
+        "https://a.b/c/held%20out.txt?token=secret#x",
+        "s3://b/20??/held.txt",
+    ]
+    assert names_of_results(given) == ["wiki_heldout", "news", "file", "held_20out", "held"]
+
+
+def test_one_file_may_be_named_twice_on_purpose(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a .\n")
+    check_apart(entries_of(["./a.txt"]), entries_of(["a.txt"]))
+    with pytest.raises(ValueError, match=r"holds it out, and --train_file .* trains on it"):
+        check_apart(entries_of(["*.txt"]), entries_of(["a.txt"]))

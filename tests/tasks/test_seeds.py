@@ -358,3 +358,17 @@ def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
     with pytest.raises(ValueError, match="holds a series of runs"):
         seeds.run_all(args, series, done.append)
     assert done == [args]
+
+
+def test_the_metric_of_a_class_is_found_where_a_finished_run_has_it():
+    """Its results stay as they are in its folder."""
+    runs = [
+        {"folder": f"seed-{seed}", "seed": seed, "learning_rate": 1e-5, "results": {"eval_loss": 1.0} | results}
+        for seed, results in enumerate(
+            ({"eval_f1:spam": 0.5}, {"eval_by_class": {"spam": {"f1": 0.75, "precision": 1.0, "recall": 0.6}}})
+        )
+    ]
+    facts = {"splits": {"validation": {"source": "x", "sha256": "y"}}}
+    summary = seeds.summarise(runs, seeds.Series("own", facts, "eval_f1:spam", {"eval_loss": 2.0}))
+    assert summary["best"]["seed"] == 1 and summary["best"]["eval_f1:spam"] == 0.75
+    assert "eval_f1:spam" not in summary["runs"][1]["results"]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -242,3 +243,14 @@ def test_tasks_in_the_current_folder(tmp_path, text, monkeypatch):
     main([*flags, "--tasks", "1", "--task", "0"])
     main([*flags, "--join"])
     assert (tmp_path / "vocab" / "vocab.txt").is_file()
+
+
+def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *names: tmp_path.joinpath("cache", *names))
+    system = fsspec.filesystem("memory")
+    system.pipe("/vocabularies/a.txt", "\n".join(LINES).encode())
+    system.pipe("/vocabularies/.b.txt", b"hidden")
+    learn_vocabulary("memory://vocabularies", 90, output_dir=tmp_path / "two", num_workers=2)
+    train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
+    assert (tmp_path / "two" / "vocab.txt").read_bytes() == (tmp_path / "texts" / "vocab.txt").read_bytes()
+    assert "not read: /vocabularies/.b.txt (by its name)" in caplog.text

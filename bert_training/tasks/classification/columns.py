@@ -57,7 +57,7 @@ def find_columns(task: Task, header: list[str], labelled: bool, training: bool =
     """
     named, everything = task.named, header
     hot = _hot(task, header, labelled)
-    own_texts = {name for names in task.text_columns for name in names} if task.text_columns is not OWN_TEXTS else set()
+    own_texts = set(task.text_columns[0]) if task.text_columns is not OWN_TEXTS else set()
     others = {*named.columns, *hot} - ({named.group} & own_texts)  # the rows of one text may belong together
     header = [name for name in everything if name not in others]
     label = None if hot else _label(task, header, labelled)

@@ -164,8 +164,12 @@ def _spread(examples: Examples, count: int) -> Examples:
     labels = np.array(examples.labels)
     rows = np.linspace(0, len(examples) - 1, count).round().astype(int)
     _, first = np.unique(labels, return_index=True)
-    lacking = first[~np.isin(labels[first], labels[rows])]
-    return examples.select(np.sort([*rows[len(lacking) :], *lacking]).tolist())
+    if not np.isin(labels[first], labels[rows]).all():
+        first = first[:count]
+        rest = np.setdiff1d(rows, first)
+        spread = np.linspace(0, len(rest) - 1, count - len(first)).round().astype(int)
+        rows = np.sort([*first, *rest[spread]])
+    return examples.select(rows.tolist())
 
 
 # --- the scores -----------------------------------------------------------------------------------------------

@@ -141,8 +141,8 @@ def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -
         columns, first = columns or len(fields), first or number
         tagged = bool(sentences) and sentences[0].tags is not None
         problem = _line_problem(line, fields, separator, columns, first, tagged)
-        remedy = "" if problem else _layout_problem(line, fields, columns, tagged, scheme)
-        if remedy in BY_MOST_LINES:
+        remedy = "" if problem else _layout_problem(line, fields, columns, tagged)
+        if remedy in BY_MOST_LINES or (remedy == SENTENCES and scheme != AUTO):
             odd.append((number, wrong_tag(fields[-1], "in the last column", remedy)))
         elif remedy:
             problem = wrong_tag(fields[-1], "in the last column", remedy)
@@ -195,12 +195,11 @@ def _line_problem(line: str, fields: list[str], separator: str, columns: int, fi
     return ""  # whether the tag is right, all tags together decide
 
 
-def _layout_problem(line: str, fields: list[str], columns: int, tagged: bool, scheme: str) -> str:
+def _layout_problem(line: str, fields: list[str], columns: int, tagged: bool) -> str:
     """What to do about a line whose last column is no tag of a span, if it looks like a line of another layout."""
     if columns == 1 or fields[0].startswith("#") or TAG.fullmatch(fields[-1]):
         return ""
-    remedy = line_problem(line, columns, tagged)
-    return "" if remedy == SENTENCES and scheme != AUTO else remedy
+    return line_problem(line, columns, tagged)
 
 
 def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:

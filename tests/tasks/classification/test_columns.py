@@ -187,6 +187,7 @@ def test_two_label_columns_are_refused(tmp_path):
         ("own.csv", "text|label", "which has vertical bars; give --delimiter pipe"),
         ("own.csv", '"text";"label"', "which has semicolons; give --delimiter semicolon"),
         ("own.csv", "sep=;", "got 'sep=;', a line for spreadsheets; delete it"),
+        ("own.csv", "sep=,", "got 'sep=', a line for spreadsheets; delete it"),
         ("own.csv", "it was a good film,0", "if the first line is an example, add a header line such as text,label ab"),
         ("own.tsv", "it was a good film\t0", "if the first line is an example, add a header line such as text,label a"),
         ("own.csv", "text, label", "remove the spaces around ' label'"),

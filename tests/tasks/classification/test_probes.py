@@ -149,3 +149,22 @@ def test_a_rare_class_is_among_the_rows_that_are_read(tmp_path, monkeypatch, tok
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     (probe,) = probes.tokenised(probes.read_tables([str(tmp_path / "a.csv")]), tokenizer)
     assert set(probe.labels[: probe.train_rows].tolist()) == {0, 1} and len(probe.labels) <= 20
+
+
+class Rows:
+    """As much of a table as is asked for."""
+
+    def __init__(self, classes: str):
+        self.labels = [*classes]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, rows: list[int]) -> list[str]:
+        return [self.labels[row] for row in rows]
+
+
+def test_a_class_at_the_edge_of_a_sorted_table_is_kept():
+    found = probes._spread(Rows("a" * 10 + "b" * 4 + "c" * 600), 40)
+    assert set(found) == {"a", "b", "c"} and len(found) == 40
+    assert probes._spread(Rows("abcdef"), 4) == [*"abcd"]
