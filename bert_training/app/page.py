@@ -44,6 +44,7 @@ atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True
 # Cuts what is far too long before it is sent; the functions of `readings` then refuse it with a sentence. A character
 # of Python has up to two units in JavaScript.
 CUT = f"(...values) => values.map(v => typeof v === 'string' ? v.slice(0, {2 * readings.CHARACTERS + 2}) : v)"
+ONE = "model"  # of all functions together, one computes at a time: they share a tokenizer, which keeps settings
 LOOK_FROM_ALL = -1  # the choice of all pieces instead of one
 
 
@@ -144,7 +145,7 @@ def _ask(
     events += [choice.change for choice in listen or []]
     return gr.on(
         events, _refusing(draw), inputs, output, js=CUT, show_progress="minimal", api_visibility="private",
-        trigger_mode="always_last",
+        trigger_mode="always_last", concurrency_id=ONE,
     )  # fmt: skip
 
 
@@ -206,7 +207,9 @@ def _gap_tab(opened: OpenedModel, label: str, example: str, button: str) -> None
         )
         looked = _refusing(look_back)
         earlier = _html(looked(example))
-        asked.then(looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private")
+        asked.then(
+            looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private", concurrency_id=ONE
+        )
 
 
 def _next_sentence(opened: OpenedModel) -> None:
@@ -329,7 +332,7 @@ def _attention(opened: OpenedModel) -> None:
     for box in (text, second):
         box.blur(
             lambda a, b: gr.Dropdown(choices=places(a, b), value=LOOK_FROM_ALL),
-            [text, second], place, js=CUT, show_progress="hidden", api_visibility="private",
+            [text, second], place, js=CUT, show_progress="hidden", api_visibility="private", concurrency_id=ONE,
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from bert_training.tasks.classification.verdicts import Verdict, class_names
 from bert_training.tasks.feature_extraction import Row as FeatureRow
 from bert_training.tasks.feature_extraction import extract, pool
 from bert_training.tasks.ner.metrics import entities
+from bert_training.tasks.ner.raw_text import around_chinese_characters
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
@@ -372,11 +373,20 @@ def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     return Reply(text, best["start"], best["end"], entries, odds, threshold)
 
 
+def _words_of(opened: OpenedModel, text: str) -> list[tuple[str, tuple[int, int]]]:
+    """The words of a text and their places. Chinese characters are split by the normaliser, which would move places."""
+    backend = opened.tokenizer.backend_tokenizer
+    words = [(word, span) for word, span in backend.pre_tokenizer.pre_tokenize_str(text) if word.strip()]
+    if not getattr(backend.normalizer, "handle_chinese_chars", False):
+        return words
+    parts = [part for _, (begin, end) in words for part in around_chinese_characters(text, begin, end)]
+    return [(text[begin:end], (begin, end)) for begin, end in parts]
+
+
 def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
     """The names in a text, with their kinds; the words are those into which the tokenizer splits it first."""
     check_text(text, "The text")
-    splits = opened.tokenizer.backend_tokenizer.pre_tokenizer
-    words = [(word, span) for word, span in splits.pre_tokenize_str(text) if word.strip()]
+    words = _words_of(opened, text)
     if not words:
         raise UserError("The text has no words.")
     split = Split("the text", [Sentence([word for word, _ in words], None, 0, "the text")])

@@ -20,7 +20,6 @@ from bert_training.app.exported import TORCH
 from bert_training.app.folder import OpenedModel, open_folder
 from bert_training.app.server import forget_tokens
 from bert_training.app.service_limits import (
-    CONNECTIONS,
     IDLE_SECONDS,
     App,
     Limits,
@@ -158,7 +157,6 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=STOP_SECONDS,
         **options,
@@ -211,4 +209,4 @@ def _mistakes(error: ValidationError) -> str:
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": str(error.detail)}, error.status_code)
+    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)

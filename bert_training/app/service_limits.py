@@ -41,6 +41,14 @@ IDLE_SECONDS = 5.0  # without a complete request, after which a connection is cl
 ANSWER_SECONDS = 120.0  # for a request and its answer, after which the connection is closed
 CONNECTIONS = 256
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+GONE = 499  # as nginx notes it: the client has closed the connection before the answer
+CROWDED = b"""HTTP/1.1 503 Service Unavailable\r
+content-type: application/json\r
+content-length: 43\r
+retry-after: 5\r
+connection: close\r
+\r
+{"error": "too many connections are open"}\n"""
 BROKEN = "this is a mistake of the service; its log says more"
 PATHS = ("/predict", "/embed", "/health", "/metrics", "/docs", "/openapi.json")
 
@@ -119,7 +127,10 @@ class Limits:
             if refusal:
                 await _refuse(noting, *refusal)
             elif scope["method"] == "POST" and scope["path"] in self.posts:
-                await _respond(noting, await self.posts[scope["path"]](headers, body))
+                if response := await _unless_gone(self.posts[scope["path"]](headers, body), receive):
+                    await _respond(noting, response)
+                else:
+                    status = GONE
             else:
                 await self.app(scope, _given(body, receive), noting)
         except Exception as error:  # the service lives, and what went wrong is logged without the text
@@ -182,6 +193,22 @@ def _name(host: bytes) -> str:
     return (first if colon and port.isdigit() else address).strip("[]")
 
 
+async def _unless_gone(answer: Awaitable[Response], receive: Receive) -> Response | None:
+    """The answer; None, and it is cancelled, if the client closes the connection before it is there."""
+
+    async def leave() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(leave())
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return await answering if answering.done() else None
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
+
 async def _respond(send: Send, response: Response) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(response.content)).encode())]
     more = [(name.encode(), value.encode()) for name, value in response.headers.items()]
@@ -191,9 +218,10 @@ async def _respond(send: Send, response: Response) -> None:
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     # The connection is closed, because what is left of the body has not been read.
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps({"error": sentence}).encode()})
+    body = json.dumps({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _place(error: BaseException) -> str:
@@ -217,6 +245,9 @@ class TimedProtocol(Protocol):
         self._last: Any = None  # the cycle, and whether it has ended, at the last look
         self._since = self.loop.time()
         self._clock = self.loop.call_later(IDLE_SECONDS, self._look)
+        if len(self.connections) > CONNECTIONS:  # uvicorn's own limit would refuse the requests of all others, too
+            transport.write(CROWDED)
+            transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Read on, but no endless headers: one of the two parsers knows no limit to them."""

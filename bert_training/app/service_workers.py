@@ -24,7 +24,9 @@ LOOK_SECONDS = 0.2  # between two looks at the workers
 STUCK_SECONDS = 600.0  # without a sign of life; a worker imports torch first, on a machine that may be busy
 BEAT_SECONDS = 1.0
 LATE_SECONDS = 5.0  # beyond uvicorn's own bound on what has begun, after which a worker is killed
-SOON_SECONDS = 30.0  # a worker that ends so soon by itself cannot serve: so would the next one
+SERVES = (
+    b"s"  # a sign of life of a worker that answers requests; one that ends before it does cannot: nor could the next
+)
 
 
 class Workers:
@@ -56,7 +58,7 @@ class Workers:
     def _replace(self, place: int) -> None:
         old = self.workers[place]
         old.kill()
-        if (old.process.exitcode or 0) > 0 and time.monotonic() - old.began < SOON_SECONDS:
+        if (old.process.exitcode or 0) > 0 and not old.has_served:
             raise UserError(
                 f"a worker ended by itself with status {old.process.exitcode}, before it could serve; the folder may "
                 "have changed, or there is no memory for as many workers"
@@ -81,19 +83,18 @@ class _Worker:
         self.process: BaseProcess = context.Process(target=_work, args=(config, list(sockets), theirs, os.getpid()))
         self.process.start()
         theirs.close()
-        self.began = self._heard = time.monotonic()
+        self._heard = time.monotonic()
+        self.has_served = False
 
     def is_lost(self) -> bool:
         """Whether it has died, or given no sign of life for ``STUCK_SECONDS``."""
-        if not self.process.is_alive():
-            return True
         try:
             while self._beats.poll():
-                self._beats.recv_bytes()
+                self.has_served |= self._beats.recv_bytes() == SERVES
                 self._heard = time.monotonic()
         except (OSError, EOFError):  # it is about to end
             pass
-        return time.monotonic() - self._heard > STUCK_SECONDS
+        return not self.process.is_alive() or time.monotonic() - self._heard > STUCK_SECONDS
 
     def kill(self) -> None:
         """End it if it has not ended."""
@@ -117,7 +118,7 @@ def _beat(server: uvicorn.Server, beats: Connection, parent: int) -> None:
     """Give signs of life, and end with the process that started this one, however that ended."""
     while os.getppid() == parent:
         try:
-            beats.send_bytes(b".")
+            beats.send_bytes(SERVES if server.started else b".")
         except OSError:
             break
         time.sleep(BEAT_SECONDS)

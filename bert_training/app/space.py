@@ -33,7 +33,8 @@ from bert_training.app.page import serve
 
 serve(Path(__file__).parent / "model", NAME)
 '''
-MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+               "added_tokens.json")  # fmt: skip
 
 
 def write_space(opened: OpenedModel, target: str) -> None:

@@ -76,7 +76,7 @@ HEADS = {
     "BertForMultipleChoice": ("BertForMultipleChoice", ("logits",)),
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
-COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json")
+COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json", "config_sentence_transformers.json")
 # How many of the layers that hurt most are left in float32, one number after the other, if the gate asks for it.
 LEFT_IN_FLOAT = (1, 2, 4, 8)
 SENTENCES = (
@@ -225,6 +225,8 @@ def write_beside(model: Model, folder: Path) -> None:
     if (given := model.folder / COPIED[1]).is_file():
         limits = read_object(given)
     write_json(folder / "sentence_bert_config.json", limits)
+    if (given := model.folder / COPIED[3]).is_file():  # prompts, and how vectors are compared
+        write_json(folder / COPIED[3], read_object(given))
     pooling: dict[str, Any] = {
         "word_embedding_dimension": int(model.network.config.hidden_size),
         "pooling_mode_mean_tokens": True,
@@ -340,6 +342,8 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         packages |= check_openvino(args.quantize != "none")
     model = open_model(Path(args.folder), args.encoder_alone)
     validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
+    if model.run and validation.run is None:
+        validation.missing = f"the run scored another head than {model.name}"
     unscored = validation.lost or (args.quantize != "none" and validation.unknown)
     if unscored and not args.force:
         remedy = "give --data with the folder that has it, or " if validation.lost else "give "

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from bert_training.cards.metrics import percent_factor
-from bert_training.engine.batches import Features
+from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.hashing import sha256
 from bert_training.flags.scripts import SCRIPTS, path_of
@@ -88,6 +88,7 @@ class _Watch:
     difference: float = 0.0
     rows: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     batch: Batch = field(default_factory=dict)
+    labels: np.ndarray | None = None
 
     def attach(self, model: PreTrainedModel) -> None:
         """Watch the head. Raises ValueError if the script would not take that of the folder."""
@@ -104,6 +105,8 @@ class _Watch:
 
     def _before(self, _: torch.nn.Module, args: tuple, batch: dict[str, Any]) -> None:
         self.batch = {name: batch[name].cpu().numpy() for name in INPUTS}
+        labels = batch.get("labels")
+        self.labels = None if labels is None else labels.cpu().numpy()
         ids, types, mask = (self.batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))
         for row in range(len(ids)):
             length = int(mask[row].sum(-1).max())
@@ -124,6 +127,8 @@ class _Watch:
         real = self.batch["attention_mask"].astype(bool)
         per_token = ours.ndim == 3
         real = real if per_token else np.ones(len(ours), dtype=bool)
+        if per_token and self.labels is not None and self.labels.ndim == 2:  # the others decide nothing
+            real = real & (self.labels != IGNORED)
         self.difference = max(self.difference, float(np.abs(ours - theirs)[real].max()))
         choices = self.batch["input_ids"].shape[1] if self.batch["input_ids"].ndim == 3 else None
         one, other = (decisions(model, logits, real, choices) for logits in (ours, theirs))
@@ -236,7 +241,8 @@ class Validation:
         if path is None:
             return self._call([], None)["train"]
         check_not_validation(path, self.run)
-        if self.divided and file is None:
+        same = self.train is not None and self.train.path is not None and path.samefile(self.train.path)
+        if self.divided and (file is None or same):  # the part of it that was trained on
             return self._call(self._data_flags(path), None)["train"]
         held_out = next((one.path for one in self.parts if one.path), path)
         return self._call([f"--train_file={path}", f"--validation_file={held_out}"], None)["train"]

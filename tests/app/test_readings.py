@@ -330,3 +330,12 @@ def test_damaged_weights_are_said_to_be_the_cause(folders):
         model.model.classifier.weight.fill_(torch.nan)
     with pytest.raises(ValueError, match="not finite"):
         readings.classify(model, TEXT)
+
+
+def test_names_in_text_without_spaces_are_found_character_by_character(opened):
+    """As run_ner.py and the pipeline read it."""
+    model = opened("BertForTokenClassification", id2label={0: "NR", 1: "NN", 2: "VV"})
+    text = "王小明在the北京。"
+    words = readings._words_of(model, text)
+    assert [word for word, _ in words] == [*"王小明在", "the", *"北京。"]
+    assert all(text[begin:end] == word for word, (begin, end) in words)

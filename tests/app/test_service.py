@@ -91,6 +91,8 @@ def ask(app, body=b"", path="/predict", method="POST", **headers):
     sent, given = [], [{"type": "http.request", "body": body if isinstance(body, bytes) else json.dumps(body).encode()}]
 
     async def receive():
+        if not given:
+            await asyncio.sleep(60)  # the client waits for the answer
         return given.pop() if given else {"type": "http.disconnect"}
 
     async def send(message):
@@ -206,6 +208,13 @@ def running(app):
             thread.join()
 
 
+def http_get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+
 def post(port, body):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     with contextlib.closing(connection):
@@ -235,6 +244,33 @@ def test_simultaneous_requests_share_forward_passes_and_get_their_own_answers(op
 
 def numbers(answer):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", json.dumps(answer))]
+
+
+def test_who_has_gone_is_not_answered(opened, monkeypatch):
+    """What waits for a turn is not computed, so that it takes no place from the others."""
+    app, ended = make_service(opened("classes"), SETTINGS), []
+
+    async def long(*_):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append(1)
+            raise
+
+    (limits,) = [found for found in (app, getattr(app, "app", None)) if isinstance(found, service_limits.Limits)]
+    monkeypatch.setitem(limits.posts, "/predict", long)
+    with running(app) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            body = json.dumps({"text": TEXT})
+            head = f"POST /predict HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n"
+            client.sendall(f"{head}content-type: application/json\r\n\r\n{body}".encode())
+            time.sleep(0.3)
+        end = time.monotonic() + 10
+        while not ended and time.monotonic() < end:
+            time.sleep(0.02)
+        assert ended
+        counts = http_get(port, "/metrics")
+    assert 'requests_total{path="/predict",status="499"} 1' in counts
 
 
 def test_a_full_queue_says_when_to_come_again(opened, monkeypatch):
@@ -297,9 +333,12 @@ def test_other_hosts_paths_methods_and_lengths(opened):
     body = {"text": TEXT}
     assert ask(app, body, host="localhost")[0] == 200 and ask(app, body, host="evil.example:8000")[0] == 421
     assert ask(app, body, content_type="text/plain")[0] == 422  # what a form of another web page may send
-    assert ask(app, body, "/docs/../etc")[0] == 404 and ask(app, body, method="GET")[0] == 405
+    assert ask(app, body, "/docs/../etc")[0] == 404
+    status, headers, _ = ask(app, body, method="GET")
+    assert status == 405 and headers["allow"] == "POST"
     for length in (str(LARGEST_BODY + 1), "-1", "many", "9" * 20):
-        assert ask(app, body, content_length=length)[0] == 413
+        status, headers, content = ask(app, body, content_length=length)
+        assert status == 413 and headers["content-length"] == str(len(content))
 
 
 def test_health_counts_page_and_log_say_nothing_of_the_texts(opened, capsys):
@@ -502,3 +541,18 @@ def test_the_image_is_pinned_and_runs_without_root():
     assert re.search(r"^USER [1-9]\d+$", last, re.MULTILINE) and "HEALTHCHECK" in last and " torch\n" not in last
     missing = [name for line in re.findall(r"^COPY ([^-].*) \S+$", text, re.MULTILINE) for name in line.split()]
     assert missing and all(list(ROOT.glob(name)) for name in missing)
+
+
+def test_the_surplus_connection_alone_is_turned_away(opened, monkeypatch):
+    monkeypatch.setattr(service_limits, "CONNECTIONS", 2)
+    body = service_limits.CROWDED.partition(b"\r\n\r\n")[2]
+    assert json.loads(body)["error"] and f"content-length: {len(body)}\r\n".encode() in service_limits.CROWDED
+    with running(make_service(opened("classes"), SETTINGS)) as port:
+        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        with contextlib.closing(kept), socket.create_connection(("127.0.0.1", port)):
+            kept.request("GET", "/health")
+            assert kept.getresponse().read()
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as third:
+                assert third.recv(1000).startswith(b"HTTP/1.1 503 ")
+            kept.request("GET", "/health")  # an open connection goes on
+            assert kept.getresponse().status == 200

@@ -26,7 +26,7 @@ class Process:
 
     def __init__(self, *_):
         self.made.append(self)
-        self.process, self.began = self, time.monotonic()
+        self.process, self.has_served = self, False
         self.pid, self.exitcode, self.did = len(self.made), None, []
 
     def is_lost(self):
@@ -75,6 +75,13 @@ def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
     assert len(Process.made) == 2 and "terminate" in Process.made[1].did
 
 
+def test_a_worker_that_has_served_is_replaced_whatever_it_ended_with(monkeypatch):
+    def ends_later():
+        Process.made[0].has_served, Process.made[0].exitcode = True, 1
+
+    assert len(run(monkeypatch, ends_later)) == 3
+
+
 def test_a_worker_without_a_sign_of_life_is_lost(monkeypatch):
     worker = _Worker.__new__(_Worker)
     worker.process = SimpleNamespace(is_alive=lambda: True)
@@ -85,9 +92,11 @@ def test_a_worker_without_a_sign_of_life_is_lost(monkeypatch):
         assert not worker.is_lost()
         worker._heard -= 120
         assert worker.is_lost()
-        beats = [b"."]
+        beats, worker.has_served = [b"."], False
         worker._beats = SimpleNamespace(poll=lambda: bool(beats), recv_bytes=beats.pop)
-        assert not worker.is_lost()
+        assert not worker.is_lost() and not worker.has_served
+        beats.append(service_workers.SERVES)
+        assert not worker.is_lost() and worker.has_served
 
 
 def test_a_worker_ends_when_the_process_that_started_it_is_gone(monkeypatch):

@@ -107,6 +107,10 @@ def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrai
     assert list(record["torch"]["scores"].values()) == [pytest.approx(100 * results["eval_accuracy"])]
     assert {one["agreement"] for one in record["files"].values()} == {1.0}
     assert sum(len(batch["input_ids"]) for batch in seen) == 12 == record["calibration"]["rows"]
+    seen.clear()
+    given = ("--calibration", tmp_path / "own.csv", "--output_dir", tmp_path / "named")
+    assert not status(tmp_path / "run", "--quantize", "static", *given)
+    assert sum(len(batch["input_ids"]) for batch in seen) == 12  # not what was held out of it
     run = json.loads((tmp_path / "run/run.json").read_text()) | {"thresholds": "found"}
     assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, {}, []).missing
 
@@ -238,7 +242,10 @@ def test_vectors_are_normalised_as_the_folder_says(model_of, torch_as_file, tmp_
     shutil.copytree(model_of("BertModel"), folder)
     modules = [{"idx": number, "type": f"sentence_transformers.models.{kind}"} for number, kind in enumerate(kinds)]
     (folder / "modules.json").write_text(json.dumps(modules))
+    prompts = {"prompts": {"query": "Represent this sentence: "}, "similarity_fn_name": "dot"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     assert not status(folder, "--output_dir", tmp_path / "out")
+    assert json.loads((tmp_path / "out/config_sentence_transformers.json").read_text()) == prompts
     written = json.loads((tmp_path / "out/modules.json").read_text())
     assert tuple(one["type"].split(".")[-1] for one in written) == kinds
 

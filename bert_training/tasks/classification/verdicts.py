@@ -70,6 +70,8 @@ def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
     """
     names = class_names(config)
     several, score = config.problem_type == SEVERAL_LABELS, is_regression(config)
+    if score and len(names) > 1:
+        raise UserError(f"the model gives {len(names)} scores ({', '.join(names)}), and one is expected here")
     thresholds = stored_thresholds(config) or [USUAL] * len(names) if several else None
     temperature = None if several or score else stored_temperature(config)
 

@@ -81,16 +81,21 @@ def _parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     while last > first and _is_punctuation(text[last - 1]):
         last -= 1
     yield from ((place, place + 1) for place in range(begin, first))
-    start = first
-    for place in range(first, last):
+    yield from around_chinese_characters(text, first, last)
+    yield from ((place, place + 1) for place in range(last, end))
+
+
+def around_chinese_characters(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of each Chinese character from ``begin`` to before ``end``, and of what is between them."""
+    start = begin
+    for place in range(begin, end):
         if _is_chinese_char(text[place]):
             if start < place:
                 yield start, place
             yield place, place + 1
             start = place + 1
-    if start < last:
-        yield start, last
-    yield from ((place, place + 1) for place in range(last, end))
+    if start < end:
+        yield start, end
 
 
 def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]:

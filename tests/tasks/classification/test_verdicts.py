@@ -45,3 +45,10 @@ def test_what_logits_say(fields, logits, record):
 def test_outputs_that_are_not_finite():
     with pytest.raises(ValueError, match="the outputs of the model are not finite"):
         verdict_of(BertConfig(id2label=NAMES), np.array([0.0, np.nan, exp(1)]))
+
+
+def test_several_scores_are_refused():
+    """They would be told apart by nothing, and all but the first were lost."""
+    config = BertConfig(problem_type="regression", id2label={0: "valence", 1: "arousal"})
+    with pytest.raises(ValueError, match=r"gives 2 scores \(valence, arousal\), and one is expected here"):
+        verdict_of(config, np.zeros(2))
