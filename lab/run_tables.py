@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_training.flags.phases import Phase, phases_of, with_steps
 from bert_training.tools import report
 from lab.benchmarks.markdown import markdown
 
@@ -74,6 +76,13 @@ def sentence(begin: str, dates: list[str], commits: list[str], devices: list[str
     return f"*{begin} {when}{where}, commit{'s' if len(in_order) > 1 else ''} {', '.join(in_order)}: `{record}`*\n"
 
 
+def pieces_until(step: int, phases: Sequence[Phase]) -> int:
+    """The pieces, with padding, that the steps up to this one have read, by one process."""
+    return sum(
+        max(0, min(step, phase.stop) - phase.start) * phase.size * phase.accumulation * phase.length for phase in phases
+    )
+
+
 def held_out(steps_of: dict[str, tuple[int, ...]]) -> str:
     """The scores of pre-training runs at some steps, and the pieces read until then, including padding.
 
@@ -82,8 +91,8 @@ def held_out(steps_of: dict[str, tuple[int, ...]]) -> str:
     """
     rows = []
     for name, steps in steps_of.items():
-        flags = read(name, "run.json")["flags"]
-        size = flags["per_device_train_batch_size"] * flags["gradient_accumulation_steps"] * flags["max_seq_length"]
+        facts = read(name, "run.json")
+        phases = with_steps(phases_of(facts["flags"]), facts["total_steps"])
         lines = (RUNS / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         events = {event["step"]: event for event in map(json.loads, lines) if event["event"] == "eval"}
         for step in steps:
@@ -91,7 +100,7 @@ def held_out(steps_of: dict[str, tuple[int, ...]]) -> str:
                 raise ValueError(f"{name}: expected an evaluation at step {step}; there are those at {list(events)}")
             scores = events[step]
             shares = [f"{100 * scores[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
-            row = [name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
+            row = [name, f"{step:,}", f"{pieces_until(step, phases) / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
             rows.append(row + shares)
         frequencies = next(map(json.loads, (line for line in lines if '"unigram_entropy"' in line)))["unigram_entropy"]
     rows.append(["*the frequencies of the pieces alone*", "", "", f"{frequencies:.3f}", "", "50.0"])

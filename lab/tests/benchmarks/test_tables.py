@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bert_training.flags.phases import phases_of, with_steps
 from lab import run_tables, tables
 from lab.tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT
@@ -126,3 +127,10 @@ def test_the_table_of_deduplication_has_the_means_of_the_seeds():
     run = {"eval_mlm_loss": 4.5, "eval_nats_per_word": 7.0, "eval_mlm_accuracy": 0.25, "corpus": {"tokens": 8_600_000}}
     made = tables.deduplication({"variants": {"as it is": [run, run | {"eval_mlm_loss": 4.7}]}})
     assert "| as it is | 8.6 | 2 | 4.600 | 7.000 | 25.0 |" in made
+
+
+def test_the_pieces_that_phases_have_read_by_hand():
+    """4 steps of 2 x 3 rows of 16, then 1 step of 2 rows of 32."""
+    flags = {"phases": "16:0.8:3x2,32:0.2:2", "per_device_train_batch_size": 9, "gradient_accumulation_steps": 1}
+    phases = with_steps(phases_of(flags), 5)
+    assert [run_tables.pieces_until(step, phases) for step in (1, 4, 5)] == [96, 384, 448]
