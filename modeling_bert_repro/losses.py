@@ -109,8 +109,9 @@ def cross_entropy(
             total = F.cross_entropy(
                 scores, labels, of_class.to(scores), ignore_index=ignored, reduction="sum", label_smoothing=share
             )
-            weights = of_class[labels.where(labels != ignored, 0)]
-            return per_item(total, (weights * (labels != ignored)).sum() if count is None else count)
+            if count is None:
+                count = (of_class[labels.where(labels != ignored, 0)] * (labels != ignored)).sum()
+            return per_item(total, count)
         losses = _smoothed(at_least_float32(logits), labels, ignored, label_smoothing, of_class)
         weights = torch.ones_like(losses) if weights is None else weights
         return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)

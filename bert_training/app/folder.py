@@ -143,6 +143,8 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
         model = cast("PreTrainedModel", load_exported(folder, architecture, config, backend))
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
+    if CLASSES in abilities:
+        judge_of(model.config)  # refuses several scores
     stored = stored_facts(model.config)  # a folder may have come without run.json
     last = "last" in (run["flags"].get("label_token"), stored.get("label_token"))
     texts = run.get("texts_per_example", stored.get("texts_per_example"))

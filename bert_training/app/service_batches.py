@@ -77,7 +77,7 @@ class Batches:
     def _next(self) -> list[_Waiting]:
         """The text that has waited longest, and those nearest to it in length."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting)
+            self._changed.wait_for(self._someone_waits)
             first = self._waiting[0]
             alike = [one for one in self._waiting if one.single.options == first.single.options]
             alike.sort(key=lambda one: abs(one.single.letters - first.single.letters))  # stable: the oldest first
@@ -87,6 +87,11 @@ class Batches:
             if self._waiting:
                 self._changed.notify()
             return together
+
+    def _someone_waits(self) -> bool:
+        """Whether a text is waited for. Those whose client has gone lose their place."""
+        self._waiting = [one for one in self._waiting if not one.answer.cancelled()]
+        return bool(self._waiting)
 
     def _answer(self, opened: OpenedModel, together: list[_Waiting]) -> None:
         loop = together[0].answer.get_loop()

@@ -97,9 +97,10 @@ class Readers:
                 return [await tasks[0]]
             return list(await asyncio.gather(*tasks))
         finally:  # the rest of a request of which one text was refused, or whose sender has gone
+            answered = all(task.done() for task in tasks)
             for task in tasks:
                 task.cancel()
-            if singles:  # what waits now is answered in about as long as these have taken, those before them included
+            if singles and answered:  # what waits now is answered in about as long, those before these included
                 self._note((time.perf_counter() - began) / max(count, self.pending))
 
     def _done(self, task: asyncio.Future[Any]) -> None:

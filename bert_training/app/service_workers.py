@@ -24,9 +24,8 @@ LOOK_SECONDS = 0.2  # between two looks at the workers
 STUCK_SECONDS = 600.0  # without a sign of life; a worker imports torch first, on a machine that may be busy
 BEAT_SECONDS = 1.0
 LATE_SECONDS = 5.0  # beyond uvicorn's own bound on what has begun, after which a worker is killed
-SERVES = (
-    b"s"  # a sign of life of a worker that answers requests; one that ends before it does cannot: nor could the next
-)
+# A sign of life of a worker that answers requests. One that ends before it does cannot serve, and nor could the next.
+SERVES = b"s"
 
 
 class Workers:

@@ -325,8 +325,8 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    # Older versions did not look at the fingerprints of data from the Hub.
-    if saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, fingerprints=False)):
+    # Older versions had no hash of some data from the Hub.
+    if saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, contents=False)):
         raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
         if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
@@ -381,7 +381,7 @@ def _records_of(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) 
     """
     own, beside = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
     then, digest = saved["metrics_bytes"], saved.get("metrics_sha256")  # older ones have no hash
-    for path in (own, beside):
+    for path in (own, beside) if digest or folder.parent.samefile(run.output_dir) else (beside, own):
         if _size(path) >= then and digest in (None, _begun_sha256(path, then)):
             return path, True
     return own, False
@@ -399,8 +399,8 @@ def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any
         run.say(f"warning: {path} has lost records that were written before {folder.name}")
     elif not whole:
         run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
-    if path.exists():
-        read_events(path, min(size, then))
+    if path.exists():  # where a line ends in records of another run is not known
+        read_events(path, min(size, then) if whole or folder.parent.samefile(run.output_dir) else -1)
 
 
 def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:

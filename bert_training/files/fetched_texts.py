@@ -1,7 +1,7 @@
 """Copies of texts behind URLs (``s3://``, ``hf://``, ``https://`` and all others that ``fsspec`` knows), in a cache.
 
 A file is fetched once, as a whole, and then read like any other: it can be hashed, read several times and resumed. Its
-folder in the cache is named after the URL and after what the server says of the content (``_MARKS``), so that a file
+folder in the cache is named after its address and what the server says of the content (``_MARKS``), so that a file
 that has changed there is fetched again under another name, and a run that resumes notices it by the hash of its data.
 
     <assets folder of Hugging Face's cache>/bert_repro/texts/default/<hash>/<name of the file>
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # What servers call the identity of a content: object stores, the Hub, HTTP, other file systems.
 _MARKS = (
     *("ETag", "etag", "md5Hash", "content_md5", "Content-MD5", "crc32c", "checksum", "sha256", "lfs", "blob_id"),
-    *("Digest", "sha", "hex", "CRC", "LastModified", "last_modified", "Last-Modified", "mtime", "created", "modified"),
-    *("modify", "modificationTime"),
+    *("Digest", "sha", "hex", "CRC", "LastModified", "last_modified", "Last-Modified", "mtime", "modified", "modify"),
+    *("modificationTime", "created"),
 )  # the surest first
 _BLOCK = 1 << 22
 
@@ -123,6 +123,8 @@ def _copy(system: "AbstractFileSystem", url: str, name: str, info: dict[str, Any
     from huggingface_hub import cached_assets_path
 
     address = str(system.unstrip_protocol(name))
+    if not any(info.get(mark) is not None for mark in _MARKS):  # a list of files may say less than the file itself
+        info = info | system.info(name)
     mark = next((mark for mark in _MARKS if info.get(mark) is not None), None)
     value = info[mark] if mark else None  # a list of files may have a time in another form than the file itself
     marks = [mark, str(value.timestamp() if isinstance(value, datetime) else value), info.get("size")]

@@ -1,6 +1,5 @@
 """Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
-import logging
 import os
 import re
 import shutil
@@ -16,13 +15,11 @@ from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
 from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
-from bert_training.files.text_paths import entries_of
+from bert_training.files.text_paths import files_of
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow
-
-logger = logging.getLogger(__name__)
 
 _PARTS = re.compile(r"[^\n]+")
 
@@ -109,15 +106,12 @@ def row_lines(
 
 
 def check_files(files: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for. What is not read is logged.
+    """The paths of all files that ``files`` (paths, folders, patterns, URLs) stand for.
 
     Raises:
         ValueError: there are none, one is given twice, or one is missing, empty or of an unknown kind.
     """
-    entries = entries_of(files)
-    for remark in (remark for entry in entries for remark in entry.remarks()):
-        logger.warning("%s", remark)
-    paths = [path for entry in entries for path in entry.files]
+    paths = files_of(files)
     if not paths:
         raise UserError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:

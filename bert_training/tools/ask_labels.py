@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.tasks.classification.long_texts import text_logits
 from bert_training.tasks.classification.trained_for import stored_facts
-from bert_training.tasks.classification.verdicts import verdict_of
+from bert_training.tasks.classification.verdicts import judge_of
 from tokenization.errors import UserError
 
 
@@ -36,6 +36,7 @@ def judge(
             one text, or the reverse.
     """
     _check_texts(texts, second, stored_facts(model.config).get("texts_per_example"))
+    judge = judge_of(model.config)
     columns = [list(texts)] if second is None else [list(texts), [second] * len(texts)]
     logits, read = text_logits(model, tokenizer, columns, batch_size=batch_size)
     for text, length, lost in zip(texts, read.lengths, read.lost):
@@ -44,7 +45,7 @@ def judge(
                 f"warning: the text {text!r:.60} has {length:,} tokens, of which {lost:,} are not read, as in training"
             )
     for text, of_text in zip(texts, logits):
-        said = verdict_of(model.config, of_text).record()
+        said = judge(of_text).record()
         yield {"text": text} | ({} if second is None else {"second_text": second}) | said
 
 

@@ -41,7 +41,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         scores: the score of every validation split, in points of 100; None if it is undefined.
-        agreement: the share of rows, or of real tokens, whose best output is torch's; None for scores and for torch.
+        agreement: the share of rows, or of labelled tokens, whose best output is torch's; None for scores, and torch.
         difference: the largest one of the logits; 0 for torch.
         rows: token ids and token types of the rows that the network saw.
     """
@@ -129,7 +129,7 @@ class _Watch:
         real = real if per_token else np.ones(len(ours), dtype=bool)
         if per_token and self.labels is not None and self.labels.ndim == 2:  # the others decide nothing
             real = real & (self.labels != IGNORED)
-        self.difference = max(self.difference, float(np.abs(ours - theirs)[real].max()))
+        self.difference = max(self.difference, float(np.abs(ours - theirs)[real].max(initial=0)))
         choices = self.batch["input_ids"].shape[1] if self.batch["input_ids"].ndim == 3 else None
         one, other = (decisions(model, logits, real, choices) for logits in (ours, theirs))
         if one is not None and other is not None:
@@ -241,7 +241,8 @@ class Validation:
         if path is None:
             return self._call([], None)["train"]
         check_not_validation(path, self.run)
-        same = self.train is not None and self.train.path is not None and path.samefile(self.train.path)
+        own = self.train.path if self.train else None
+        same = own is not None and path.exists() and path.samefile(own)
         if self.divided and (file is None or same):  # the part of it that was trained on
             return self._call(self._data_flags(path), None)["train"]
         held_out = next((one.path for one in self.parts if one.path), path)

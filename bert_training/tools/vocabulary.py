@@ -26,6 +26,7 @@ from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES, read_texts
+from bert_training.files.text_paths import remarks_on
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
@@ -73,7 +74,10 @@ def learn_vocabulary(
 
 def _checked(paths: Iterable[str | os.PathLike[str]], text_column: str) -> list[Path]:
     """The files, which are text, after a line for each that is read in a form of its own."""
+    paths = list(paths)
     checked = check_files(paths)
+    for remark in remarks_on(paths):
+        logger.warning("%s", remark)
     for path in checked:
         if form := form_of(path, text_column):
             logger.warning("%s: read as %s", path, form)

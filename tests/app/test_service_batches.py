@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
@@ -101,5 +102,14 @@ def test_texts_with_other_arguments_of_the_network_do_not_share_a_pass(options):
 
     batches = Batches([], 4)
     plain, other = single(9), Single(9, single(9).row, lambda *_: 0, options)
-    batches._waiting = [service_batches._Waiting(one, None) for one in (plain, other, plain)]
+    batches._waiting = [service_batches._Waiting(one, Future()) for one in (plain, other, plain)]
     assert len(batches._next()) == (2 if options else 3)
+
+
+def test_a_text_whose_client_has_gone_takes_no_place_in_a_batch():
+    batches = Batches([], 2)
+    batches._waiting = [service_batches._Waiting(single(9), Future()) for _ in range(4)]
+    kept = batches._waiting[2:]
+    for one in batches._waiting[:2]:
+        one.answer.cancel()
+    assert batches._next() == kept and not batches._waiting

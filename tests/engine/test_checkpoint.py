@@ -414,7 +414,7 @@ def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, 
     load_checkpoint(second, folder, new_state())  # what the second folder has is as good
     assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
     assert "warning" not in capsys.readouterr().out
-    edited = [f'{{"event": "train", "step": {step}, "loss": 1.0}}\n' for step in range(1, 9)]
+    edited = [f'{{"event": "train", "step": {step}, "loss": 1.25}}\n' for step in range(1, 9)]
     (second.output_dir / "metrics.jsonl").write_text("".join(edited))
     load_checkpoint(second, folder, new_state())
     assert "records that were written before checkpoint-2 have changed since" in capsys.readouterr().out
@@ -439,10 +439,10 @@ def test_a_checkpoint_of_another_folder_that_is_refused_changes_nothing(make_run
 
 def test_data_of_the_hub_is_compared_unless_an_older_version_wrote_the_checkpoint(make_run, new_state):
     """That had looked at hashes only, of which such data has none."""
-    run, data = make_run(), {"splits": {"train": {"source": "x", "fingerprint": "one"}}}
+    run, data = make_run(), {"splits": {"train": {"source": "x", "fingerprint": "x", "content_sha256": "one"}}}
     folder = save_checkpoint(run, 1, replace(new_state(), origin=replace(UNKNOWN, data=data)))
-    other = {"splits": {"train": {"source": "x", "fingerprint": "other"}}}
+    other = {"splits": {"train": {"source": "x", "fingerprint": "x", "content_sha256": "other"}}}
     with pytest.raises(ValueError, match="belongs to a run on other data"):
         load_checkpoint(run, folder, replace(new_state(), origin=replace(UNKNOWN, data=other)))
-    assert checksums(data) == ["one"] and checksums(data, fingerprints=False) == []
-    assert checksums({"sha256": "a", "fingerprint": "b"}) == ["a"]
+    assert checksums(data) == ["one"] and checksums(data, contents=False) == []
+    assert checksums({"sha256": "a", "content_sha256": "b"}) == ["a"]

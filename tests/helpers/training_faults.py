@@ -164,7 +164,7 @@ FAULTS = {
     "other data accepted": Fault(
         file=CHECKPOINT,
         places="_check_same_run",
-        correct='saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, fingerprints=False))',
+        correct='saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, contents=False))',
         faulty="False",
         tests=("tests/engine/test_checkpoint.py",),
     ),

@@ -12,7 +12,13 @@ from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 
 PROGRAMS = {"run_pretraining.py": run_pretraining.main, "run_glue.py": run_glue.main, "bert-repro": run_command}
-SHORT = ["--max_steps", "2", "--max_seq_length", "16", "--save_steps", "0"]
+SHORT = ["--max_steps", "2", "--save_steps", "0"]
+# The step to show, the new pieces, and the phases.
+SMALLER = {"100": "1", "2000": "2", "128:0.9:32,1024:0.1:4x8": "16:0.5:4,32:0.5:2x2"}
+    "100": "1",
+    "2000": "2",
+    "128:0.9:32,1024:0.1:4x8": "16:0.5:4,32:0.5:2x2",
+}  # a step to show, new pieces, phases
 
 
 def commands() -> list[list[str]]:
@@ -38,6 +44,8 @@ def test_the_commands_of_the_page_run(tmp_path, tokenizer_folder, vocab, monkeyp
     found = commands()
     assert [words[0] for words in found[:4]] == ["run_pretraining.py", "run_glue.py", "run_glue.py", "bert-repro"]
     for program, *words in found:
-        words = [{"100": "1", "2000": "2"}.get(word, word) for word in words]  # the step to show, the new pieces
-        assert not PROGRAMS[program](words + (SHORT if program.endswith(".py") else [])), capsys.readouterr().err
+        words = [SMALLER.get(word, word) for word in words]
+        if program.endswith(".py"):
+            words += SHORT if "--phases" in words else [*SHORT, "--max_seq_length", "16"]
+        assert not PROGRAMS[program](words), capsys.readouterr().err
     assert "own_before" in (tmp_path / "report/report.md").read_text()

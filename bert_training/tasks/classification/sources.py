@@ -522,7 +522,8 @@ def _hub_examples(task: Task, rows: Any, source: str, labelled: bool, training: 
         raise UserError(f"{source}: {error}") from None
     read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
     table = {name: rows[name][:] for name in read}
-    facts: dict = {"source": source, "fingerprint": rows._fingerprint}
+    content = digest({name: [*map(str, cells)] for name, cells in table.items()})
+    facts: dict = {"source": source, "fingerprint": rows._fingerprint, "content_sha256": content}
     if columns.label in table:
         feature = rows.features[columns.label]
         of_list = getattr(getattr(feature, "feature", None), "names", None)

@@ -66,12 +66,14 @@ def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
     """A function from the logits (C,) of a text to what the model says of it; what is stored is read once.
 
     Raises:
-        ValueError: what is stored of temperatures and thresholds is damaged; the function, if logits are not finite.
+        ValueError: what is stored of temperatures and thresholds is damaged, or the model gives several scores; the
+            function, if logits are not finite.
     """
     names = class_names(config)
     several, score = config.problem_type == SEVERAL_LABELS, is_regression(config)
     if score and len(names) > 1:
-        raise UserError(f"the model gives {len(names)} scores ({', '.join(names)}), and one is expected here")
+        listed = ", ".join(names)
+        raise UserError(f"the model gives {len(names)} scores ({listed}), and one is expected here; use transformers")
     thresholds = stored_thresholds(config) or [USUAL] * len(names) if several else None
     temperature = None if several or score else stored_temperature(config)
 

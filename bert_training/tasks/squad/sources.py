@@ -86,7 +86,7 @@ def load_data(args: SquadArguments) -> SquadData:
         name = args.dataset_name
         splits = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}
         origins = {
-            split: {"dataset": name, "config": args.dataset_config_name, "fingerprint": digest([*map(asdict, part)])}
+            split: {"dataset": name, "config": args.dataset_config_name, "content_sha256": digest([*map(asdict, part)])}
             for split, part in splits.items()
         }
     else:
