@@ -15,10 +15,6 @@ PROGRAMS = {"run_pretraining.py": run_pretraining.main, "run_glue.py": run_glue.
 SHORT = ["--max_steps", "2", "--save_steps", "0"]
 # The step to show, the new pieces, and the phases.
 SMALLER = {"100": "1", "2000": "2", "128:0.9:32,1024:0.1:4x8": "16:0.5:4,32:0.5:2x2"}
-    "100": "1",
-    "2000": "2",
-    "128:0.9:32,1024:0.1:4x8": "16:0.5:4,32:0.5:2x2",
-}  # a step to show, new pieces, phases
 
 
 def commands() -> list[list[str]]:
