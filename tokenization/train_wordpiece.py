@@ -40,6 +40,8 @@ RAW_LIMIT = 500_000
 
 CountsWords = Callable[[bool, bool | None, bool], Counter[str]]
 
+DRAFT = "tokenizer.incomplete"  # a folder in that of the tokenizer, until vocab.txt is there
+
 logger = logging.getLogger(__name__)
 
 
@@ -165,7 +167,7 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
     Raises:
         OSError: they could not be written.
     """
-    draft = folder / "tokenizer.incomplete"
+    draft = folder / DRAFT
     shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
     if os.path.islink(draft):  # in a folder from somebody else; rmtree leaves it, and mkdir does not follow it
         draft.unlink()

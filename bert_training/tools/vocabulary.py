@@ -36,7 +36,7 @@ from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.corpus import add_task_flags, check_task_flags
 from bert_training.tools.extension import add_extension_flags, extend_from_flags
 from tokenization.extend_vocabulary import UNUSED
-from tokenization.train_wordpiece import LAYOUTS, counting_rules, train_wordpiece
+from tokenization.train_wordpiece import DRAFT, LAYOUTS, counting_rules, train_wordpiece
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,8 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     check_task_flags(parser, args)
     if args.num_workers is not None and args.num_workers < 1:
         parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
-    for name in (VOCABULARY, TOKENIZER, TOKENIZER_CONFIG, "config.json"):
+    of_others = () if os.path.exists(Path(args.output_dir) / DRAFT) else (TOKENIZER, TOKENIZER_CONFIG)
+    for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")
     if args.extend is not None:

@@ -234,6 +234,13 @@ def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
             main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / "model")])
         assert f"already holds a {name}" in capsys.readouterr().err
         (tmp_path / "model" / name).unlink()
+    # What a killed process of this command has left is no other tokenizer.
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    (tmp_path / "model" / "tokenizer.incomplete").mkdir()
+    main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / "model")])
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        *("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    ]
 
 
 def test_tasks_in_the_current_folder(tmp_path, text, monkeypatch):
