@@ -42,7 +42,6 @@ from bert_training.files.disk_errors import DiskError, explained
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.links import no_follow, refuse_link, refuse_links
-from bert_training.files.locks import hold, release
 from tokenization.errors import UserError
 
 # What a file system says whose folders cannot be synced, such as some shared folders of virtual machines.
@@ -215,21 +214,15 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty draft folder to write in, which then becomes ``path``.
 
     Raises:
-        ValueError: another process is making it.
         OSError: ``path`` exists and is not an empty folder.
         DiskError: the folder could not be written.
     """
-    lock = path.with_name(f".{path.name}.lock")
-    hold(lock, f"{path}: another process is making this folder; wait, or name another")
-    try:
-        with _draft_folder(path) as draft:
-            yield draft
-            for file in (*draft.rglob("*"), draft):
-                sync(file)
-            os.replace(draft, path)
-            sync(path.parent)
-    finally:
-        release(lock)
+    with _draft_folder(path) as draft:
+        yield draft
+        for file in (*draft.rglob("*"), draft):
+            sync(file)
+        os.replace(draft, path)
+        sync(path.parent)
 
 
 @contextmanager

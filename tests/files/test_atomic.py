@@ -7,8 +7,6 @@ import os
 import re
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,6 @@ from bert_training.files.atomic import (
     damage,
     files_into,
     is_occupied,
-    new_folder,
     remove_folder,
     sealed_folder,
     whole_file,
@@ -216,20 +213,6 @@ def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
     with pytest.raises(OSError, match="Invalid argument"):
         write_json(tmp_path / "a.json", {})
-
-
-def test_one_process_at_a_time_makes_a_folder(tmp_path):
-    program = f"""
-from pathlib import Path
-from bert_training.files.atomic import new_folder
-with new_folder(Path({str(tmp_path / "out")!r})):
-    pass
-"""
-    with new_folder(tmp_path / "out") as draft:
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-        assert "another process is making this folder" in done.stderr
-        (draft / "a").touch()
-    assert [path.name for path in tmp_path.rglob("*")] == ["out", "a"]
 
 
 def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
