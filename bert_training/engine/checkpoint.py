@@ -381,7 +381,7 @@ def _records_of(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) 
     """
     own, beside = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
     then, digest = saved["metrics_bytes"], saved.get("metrics_sha256")  # older ones have no hash
-    for path in (own, beside) if digest or folder.parent.samefile(run.output_dir) else (beside, own):
+    for path in (own, beside) if digest or _is_own(run, folder) else (beside, own):
         if _size(path) >= then and digest in (None, _begun_sha256(path, then)):
             return path, True
     return own, False
@@ -400,7 +400,7 @@ def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any
     elif not whole:
         run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
     if path.exists():  # where a line ends in records of another run is not known
-        read_events(path, min(size, then) if whole or folder.parent.samefile(run.output_dir) else -1)
+        read_events(path, min(size, then) if whole or _is_own(run, folder) else -1)
 
 
 def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
@@ -409,12 +409,17 @@ def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]
     if path != own:
         with path.open("rb") as source, atomic.whole_file(own) as draft:
             draft.write_bytes(source.read(saved["metrics_bytes"]))
-    elif whole or folder.parent.samefile(run.output_dir) or not own.exists():
+    elif whole or _is_own(run, folder) or not own.exists():
         _cut(own, saved["metrics_bytes"])
     else:  # how many bytes are from before the checkpoint is not known
         kept = [line for line in event_lines(own) if json.loads(line).get("step", 0) <= saved["step"]]
         with atomic.whole_file(own) as draft:
             draft.write_bytes(b"".join(kept))
+
+
+def _is_own(run: Run[SharedArguments], checkpoint: Path) -> bool:
+    """Whether a checkpoint lies in the output folder."""
+    return checkpoint.parent.samefile(run.output_dir)
 
 
 def _begun_sha256(path: Path, size: int = -1) -> str:

@@ -197,8 +197,7 @@ def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCoun
 
 
 def labelled_items(batch: dict) -> torch.Tensor:
-    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor: all scores, and all other labels
-    but -100.
+    """The number of labels of a batch that its loss includes (``is_labelled``), as a 0-d int64 tensor.
 
     With ``loss_weights``, (B,) or as many as labels, it is the sum of their weights, a float.
     """

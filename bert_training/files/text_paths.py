@@ -94,11 +94,6 @@ def without_query(entry: str) -> str:
     return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
-def remarks_on(given: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """A sentence for each entry of which files are not read. Raises as ``entries_of`` does."""
-    return [remark for entry in entries_of(given) for remark in entry.remarks()]
-
-
 def is_url(entry: str | os.PathLike[str]) -> bool:
     """Whether an entry is an address such as ``s3://bucket/a.txt``."""
     return "://" in os.fspath(entry)

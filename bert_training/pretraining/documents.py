@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
 from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
-from bert_training.files.text_paths import files_of
+from bert_training.files.text_paths import entries_of, files_of
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
@@ -122,6 +122,18 @@ def check_files(files: Iterable[str | os.PathLike[str]]) -> list[Path]:
         if path.stat().st_size == 0:
             raise UserError(f"{path}: is empty; remove it from the list of files")
     return paths
+
+
+def check_entries(given: Iterable[str | os.PathLike[str]], say: Callable[[str], object]) -> list[Path]:
+    """``check_files``, which also says what is not read of a folder or a pattern.
+
+    Args:
+        say: is called with each sentence.
+    """
+    entries = entries_of(given)
+    for remark in (remark for entry in entries for remark in entry.remarks()):
+        say(remark)
+    return check_files([path for entry in entries for path in entry.files])
 
 
 def _read(path: Path, stream: IO[bytes], column: str) -> tuple[Reading, Iterator[tuple[int, str]]]:

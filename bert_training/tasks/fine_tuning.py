@@ -146,8 +146,10 @@ def untrained_positions(args: FineTuningArguments) -> str | None:
         return None
     flags = facts["flags"]
     script = SCRIPTS.get(str(facts.get("script")))
-    if not (script and script.pretrains) or flags.get("model_name_or_path") or flags.get("keep_layers"):
-        return None  # otherwise it began with positions that were trained before
+    if not (script and script.pretrains):
+        return None
+    if flags.get("model_name_or_path") or flags.get("keep_layers"):  # it began with positions that others had trained
+        return None
     longest = flags.get("max_seq_length")
     if not isinstance(longest, int) or getattr(args, "max_seq_length", 0) <= longest:
         return None

@@ -36,7 +36,7 @@ def judge(
             one text, or the reverse.
     """
     _check_texts(texts, second, stored_facts(model.config).get("texts_per_example"))
-    judge = judge_of(model.config)
+    verdict = judge_of(model.config)
     columns = [list(texts)] if second is None else [list(texts), [second] * len(texts)]
     logits, read = text_logits(model, tokenizer, columns, batch_size=batch_size)
     for text, length, lost in zip(texts, read.lengths, read.lost):
@@ -45,7 +45,7 @@ def judge(
                 f"warning: the text {text!r:.60} has {length:,} tokens, of which {lost:,} are not read, as in training"
             )
     for text, of_text in zip(texts, logits):
-        said = judge(of_text).record()
+        said = verdict(of_text).record()
         yield {"text": text} | ({} if second is None else {"second_text": second}) | said
 
 

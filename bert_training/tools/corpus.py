@@ -25,13 +25,12 @@ from bert_training.files.disk_errors import explained
 from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES
-from bert_training.files.text_paths import remarks_on
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.build_corpus import CONTINUES, Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.documents import check_files
+from bert_training.pretraining.documents import check_entries
 from bert_training.pretraining.shard_plan import ShardPlan, plan_of, shards_folder
 from bert_training.pretraining.shards import remove_shards
 from tokenization.errors import UserError
@@ -47,9 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     args = _parse(argv)
     target = Path(args.output_dir)
     refuse_links(target)
-    files = check_files(args.train_file)
-    for remark in remarks_on(args.train_file):
-        print(remark)
+    files = check_entries(args.train_file, print)
     tokenizer = load_tokenizer(args.tokenizer_name, quiet=True)
     plan = plan_of(files, tokenizer, shards_folder(target), args.text_column)
     if args.task is not None:

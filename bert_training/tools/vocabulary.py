@@ -26,11 +26,10 @@ from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES, read_texts
-from bert_training.files.text_paths import remarks_on
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
-from bert_training.pretraining.documents import check_files, form_of
+from bert_training.pretraining.documents import check_entries, form_of
 from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.corpus import add_task_flags, check_task_flags
@@ -74,10 +73,7 @@ def learn_vocabulary(
 
 def _checked(paths: Iterable[str | os.PathLike[str]], text_column: str) -> list[Path]:
     """The files, which are text, after a line for each that is read in a form of its own."""
-    paths = list(paths)
-    checked = check_files(paths)
-    for remark in remarks_on(paths):
-        logger.warning("%s", remark)
+    checked = check_entries(paths, logger.warning)
     for path in checked:
         if form := form_of(path, text_column):
             logger.warning("%s: read as %s", path, form)
