@@ -247,3 +247,10 @@ def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
     build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]).save_pretrained(tmp_path / "without")
     shutil.copytree(tmp_path / "without", folder, dirs_exist_ok=True)
     assert "[MASK]" in refused(folder)
+
+
+def test_a_model_with_several_scores_is_refused_when_it_is_opened(tmp_path, pretrained):
+    fields = {"id2label": {0: "valence", 1: "arousal"}, "problem_type": "regression"}
+    folder = save_model(tmp_path / "scores", pretrained, "BertForSequenceClassification", **fields)
+    with pytest.raises(ValueError, match="gives 2 scores"):
+        open_folder(str(folder))

@@ -13,6 +13,7 @@ from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
 import modeling_bert_repro
 from bert_training.networks.control import control_of, with_exact_losses
+from tests.helpers.bert_pairs import ours
 
 LN3 = math.log(3)  # A logit of ln 3 beside one of 0 stands for the probabilities 3/4 and 1/4.
 
@@ -88,3 +89,12 @@ def test_the_control_is_transformers_class_with_the_same_weights(small_config):
     with torch.no_grad():
         control.classifier.bias += 1
     assert not torch.equal(control.classifier.bias, model.classifier.bias)  # Each has weights of its own.
+
+
+def test_a_score_of_minus_100_is_a_label():
+    torch.manual_seed(0)
+    network = ours("BertForSequenceClassification", "sdpa", num_labels=1, problem_type="regression").eval()
+    batch = {"input_ids": torch.arange(6).view(2, 3), "labels": torch.tensor([-100.0, 1.0], dtype=torch.float64)}
+    expected = network(**batch).loss
+    control = control_of(network).eval()
+    torch.testing.assert_close(control(**batch).loss, expected, check_dtype=False, rtol=1e-6, atol=0)

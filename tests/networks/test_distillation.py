@@ -177,3 +177,9 @@ def test_label_smoothing_and_weights_of_labels_stay_with_the_labels():
     batch = lesson("classes")
     smooth, plain = student("classes")(**batch, smoothing=0.1), student("classes")(**batch)
     assert smooth["teacher_loss"] == plain["teacher_loss"] and smooth["labels_loss"] != plain["labels_loss"]
+
+
+def test_a_score_of_minus_100_is_learnt_from_a_teacher():
+    scores, teacher = torch.zeros(2, 1), torch.tensor([[-90.0], [2.0]])
+    term = teacher_term({"logits": scores}, {"labels": torch.tensor([-100.0, 1.0])}, {"logits": teacher}, "score", 1.0)
+    assert term.item() == pytest.approx((90**2 + 2**2) / 2)

@@ -81,6 +81,12 @@ def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path
     # The learnt vocabulary has free rows, so that a larger one would not help.
     with pytest.raises(ValueError, match=r"^foreign\.txt: expected .* lacks, add text like it to --train_file$"):
         check_beginning(own, tokenizer)
+    both = text_of([FOREIGN], validation_file=["known.txt"])
+    both.name = both.held_out_name = "text.txt"  # one name in two folders
+    (tmp_path / "known.txt").write_text("\n".join(line for document in DOCUMENTS for line in document))
+    both.held_out_files = [tmp_path / "known.txt"]
+    with pytest.raises(ValueError, match=r"^text\.txt: expected text that the tokenizer knows"):
+        check_beginning(both, tokenizer)
     own.args = arguments(validation_file=[str(file)], vocab_size=len(tokenizer))
     with pytest.raises(ValueError, match=r"add text like it to --train_file, or give a larger --vocab_size or"):
         check_beginning(own, tokenizer)

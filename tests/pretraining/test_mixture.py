@@ -10,7 +10,14 @@ from bert_training.flags.mixtures import whole_shares
 from bert_training.flags.phases import Phase
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.mixture import MixedInstances, Shares, epoch_size, note_new_epochs, phase_streams
+from bert_training.pretraining.mixture import (
+    MixedInstances,
+    Shares,
+    epoch_size,
+    note_new_epochs,
+    phase_streams,
+    record_mixture,
+)
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 
@@ -98,3 +105,12 @@ def test_an_epoch_has_the_instances_of_all_sources_and_a_new_one_is_announced(so
     first = [event["step"] for event in logged if event["source"] == "a.txt"]
     assert first[0] == size // 2 + 1 and len(said) == len(logged)  # the step that reads instance number `size`
     assert said[0].startswith(f"step {first[0]}: a.txt has run out and begins its epoch 2 of instances of 24 tokens")
+
+
+def test_the_recorded_share_counts_the_batches_of_the_phases(make_run):
+    """9 steps of 64 rows of one file, then 1 step of 8 rows of the other: 8 of 584 instances."""
+    run, of_size = make_run(), SimpleNamespace(epoch_size=lambda _: 1000)
+    phases = [Phase(128, 0.9, 64, 1, 0, 9, (1, 0)), Phase(512, 0.1, 8, 1, 9, 10, (0, 1))]
+    text = SimpleNamespace(entries=[SimpleNamespace(name=name) for name in ("a", "b")])
+    record_mixture(run, text, phases, {128: [of_size] * 2, 512: [of_size] * 2})
+    assert [one["share"] for one in run.facts["mixture"]] == pytest.approx([576 / 584, 8 / 584], abs=1e-6)

@@ -241,3 +241,13 @@ def test_a_table_is_no_list_of_texts(tmp_path, tokenizer, name):
     path.write_text("text,label\nthe river,1\nan old house,0\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"expected one text per line, got a table by its name; write the column of"):
         read_rows(path, tokenizer, 16)
+
+
+def test_vectors_that_another_process_has_written_meanwhile_stay(checkpoint, tmp_path, monkeypatch):
+    source, target = write(tmp_path, TEXTS), tmp_path / "out.npz"
+    hold = extract_features.hold
+    monkeypatch.setattr(extract_features, "hold", lambda *given: (target.write_text("theirs"), hold(*given)))
+    with pytest.raises(ValueError, match=r"out\.npz exists; give another name"):
+        run(checkpoint, source, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npz", "texts.txt"]
+    assert target.read_text() == "theirs"

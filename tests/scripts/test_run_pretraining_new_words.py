@@ -93,10 +93,11 @@ def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(
     pretrain(flags(tmp_path / "continued", made, domain, steps=1))
 
 
-def test_both_heads_of_a_published_checkpoint_are_kept(tmp_path, pretrained, listed):
+@pytest.mark.parametrize("named", ["BertForMaskedLM", "BertForNextSentencePrediction"])
+def test_both_heads_of_a_published_checkpoint_are_kept(tmp_path, pretrained, listed, named):
     """The config.json of bert-base-uncased names BertForMaskedLM, which has no pooler; its file has both heads."""
     published = Path(shutil.copytree(pretrained, tmp_path / "published"))
-    config = json.loads((published / "config.json").read_text()) | {"architectures": ["BertForMaskedLM"]}
+    config = json.loads((published / "config.json").read_text()) | {"architectures": [named]}
     (published / "config.json").write_text(json.dumps(config))
     for name in ("hashes.json", "run.json"):
         (published / name).unlink(missing_ok=True)

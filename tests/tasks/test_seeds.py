@@ -372,3 +372,8 @@ def test_the_metric_of_a_class_is_found_where_a_finished_run_has_it():
     summary = seeds.summarise(runs, seeds.Series("own", facts, "eval_f1:spam", {"eval_loss": 2.0}))
     assert summary["best"]["seed"] == 1 and summary["best"]["eval_f1:spam"] == 0.75
     assert "eval_f1:spam" not in summary["runs"][1]["results"]
+
+
+def test_a_series_of_an_older_version_has_no_content_of_the_hub():
+    facts = {"task": "own", "splits": {"train": {"sha256": "a", "content_sha256": "b"}, "test": 5}}
+    assert seeds._without_contents(facts) == {"task": "own", "splits": {"train": {"sha256": "a"}, "test": 5}}

@@ -162,3 +162,11 @@ def test_how_a_pretraining_is_evaluated_again(tmp_path):
     words = verify_scores._pretraining_flags(run, [held_out])
     assert "--train_file" not in words and words[-2:] == ["--validation_file", str(tmp_path / "held.txt")]
     assert [word for word in words if word.startswith("--max_seq_length")][-1] == "--max_seq_length=128"
+
+
+def test_a_pretraining_on_data_of_the_hub_cannot_be_evaluated_again(copy_of_run):
+    place = copy_of_run("run_pretraining")
+    run = json.loads((place / "run.json").read_text())
+    run["flags"]["dataset_name"] = "someone/texts"
+    (found,) = verify_scores.check_weights(place, run, {}, [])
+    assert (found.verdict, found.reason) == (UNKNOWN, "its training data came from the Hub")

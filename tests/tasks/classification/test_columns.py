@@ -348,3 +348,9 @@ def test_the_delimiter_of_the_training_is_used_where_it_separates(tmp_path, shee
     with pytest.raises(ValueError, match=r"a \.tsv is split at tabs, and --delimiter says ';'; name the file \.csv"):
         tsv = own(tmp_path, "text\tlabel\na\tx\nb\ty\n")
         load_data(glue_arguments(train_file=tsv, validation_file=tsv, delimiter=";"))
+
+
+def test_the_delimiter_of_a_file_in_capital_letters_is_remembered(tmp_path):
+    path = own(tmp_path, "text;label\n" + "".join(f"t {row};{'ab'[row % 2]}\n" for row in range(6)), "OWN.CSV")
+    args = glue_arguments(train_file=path, validation_file=path, delimiter=";")
+    assert load_data(args).splits["train"].facts["delimiter"] == ";"

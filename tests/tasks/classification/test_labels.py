@@ -4,8 +4,10 @@ import json
 import math
 from datetime import datetime
 
+import datasets
 import pytest
 
+from bert_training.files.hashing import checksums
 from bert_training.tasks.classification.labels import has_no_value, names_in_order
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor
@@ -407,3 +409,16 @@ def test_a_whole_number_in_two_spellings_is_refused_and_their_order_is_fixed(tmp
     rows = "".join(f"text {row},{label}\n" for row, label in enumerate(["01", "2", "1", "2"] * 5))
     told = glue_error(train_file=own(tmp_path, "text,label\n" + rows, "own.csv"), validation_split=0.2)
     assert "the label '1' is '01' in another row; write them alike" in told
+
+
+def test_rows_of_the_hub_are_known_by_their_content(monkeypatch):
+    """What the library calls their fingerprint changes with their place, and not always with a cell."""
+
+    def content(label: str) -> list[str]:
+        labels = ["good", "bad"] * 2
+        rows = datasets.Dataset.from_dict({"text": [f"t {row}" for row in range(4)], "label": [label, *labels[1:]]})
+        made = datasets.DatasetDict(train=rows, validation=rows)
+        monkeypatch.setattr(datasets, "load_dataset", lambda *given: made)
+        return checksums(load_data(glue_arguments(dataset_name="someone/mails")).facts())
+
+    assert content("good") == content("good") != content("bad") and len(content("good")) == 2

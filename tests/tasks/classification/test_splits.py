@@ -2,12 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
 from bert_training.tasks.classification.sources import load_data
-from bert_training.tasks.classification.splits import divided
+from bert_training.tasks.classification.splits import check_divided, divided
 from tests.helpers.official_files import glue_arguments, glue_error, own
 
 
@@ -197,3 +198,10 @@ def test_the_rows_of_one_text_can_be_kept_together(tmp_path):
 def test_a_share_that_leaves_nothing_of_a_class_is_not_blamed_on_groups(tmp_path):
     with pytest.raises(ValueError, match="no row of the class 'b' is left to train on; hold out a smaller share"):
         parts_of(sheet(tmp_path, "a" * 98 + "bb"), validation_split=0.9)
+
+
+def test_the_advice_for_a_task_of_glue_can_be_followed():
+    """Its splits are fixed, so that no part of one can be held out."""
+    args = SimpleNamespace(task_name="mrpc", folds=None, validation_split=None)
+    with pytest.raises(ValueError, match=r"nothing to evaluate on; give --validation_file$"):
+        check_divided(args, ["train"], "")

@@ -133,3 +133,12 @@ def test_an_answer_must_be_whole_and_short_enough(vocab):
         setattr(windows, name, getattr(windows, name)[keep])
     lost = count_lost([Question("q", "q", context, (whole, short))], windows, 8, 4)
     assert (lost.in_no_window, lost.too_long, lost.unreachable, lost.longest) == (0, 0, 1, 8)
+
+
+def test_empty_answers_name_the_flag_that_they_need(tmp_path):
+    qas = [{"id": "a", "question": "q", "answers": [{"text": "old", "answer_start": 0}]}]
+    qas += [{"id": "b", "question": "q", "answers": [], "is_impossible": True}]
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "old house", "qas": qas}]}]}))
+    with pytest.raises(ValueError, match=r"question 'b'.*for data with unanswerable questions give --version_2_with"):
+        read_new_questions(path)

@@ -10,8 +10,11 @@ import datasets
 import pytest
 
 from bert_training.__main__ import main as run_command
+from bert_training.files.hashing import checksums
+from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
-from bert_training.tasks.squad.sources import read_hub
+from bert_training.tasks.squad.sources import load_data, read_hub
 from tests.helpers.finished_folders import edit, forge
 
 CONTEXT = "the old doctor opened a small red house by the river ."
@@ -185,3 +188,14 @@ def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
         assert run_command(["score", data, predictions, *more]) == 2
         assert f"{name}: damaged or edited" in capsys.readouterr().err
         edit(tmp_path / name, "9", old)
+
+
+def test_questions_of_the_hub_are_known_by_their_content(monkeypatch):
+    def content(answer: str) -> list[str]:
+        row = {"id": "a", "title": "t", "context": CONTEXT, "question": "q"}
+        row["answers"] = {"text": [answer], "answer_start": [CONTEXT.index(answer)]}
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_list([row]))
+        args = parse_arguments(SquadArguments, "--output_dir x --model_name_or_path m --dataset_name a/squad".split())
+        return checksums(load_data(args).facts())
+
+    assert content("old") == content("old") != content("house") and len(content("old")) == 2
