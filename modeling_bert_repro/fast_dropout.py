@@ -1,9 +1,12 @@
-"""Dropout that needs fewer random numbers, for CPUs; used in training if ``config.fast_dropout`` is set.
+"""Dropout and attention that are faster than torch's in training on CPUs; used if ``config.fast_dropout`` is set.
 
 torch draws one double for every value that may be dropped. On a CPU these draws take most of the time of dropout, and
 dropout takes most of the time of attention in training (lab/notes/performance.md). Here one 64-bit draw decides
 four values, with 16 bits each. The same seed gives other masks than torch's, so the switch is off by default. It has no
 effect on other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
+
+In bfloat16, attention without dropout is computed here, too: the backward pass of torch's fused kernel for CPUs does
+not use the processor's bfloat16 products, and takes several times as long as separate products (``BlockAttention``).
 """
 
 import math
@@ -74,11 +77,11 @@ class BertDropout(nn.Dropout):
         return super().forward(values)
 
 
-class DropoutAttention(torch.autograd.Function):
-    """Attention with dropout: dropout(softmax(scores)) times value.
+class BlockAttention(torch.autograd.Function):
+    """Attention in separate operations: dropout(softmax(scores)) times value, also without dropout.
 
-    Only two tensors (B, N, L, L) are kept for the backward pass: the softmax and a bool mask. A few sequences are
-    processed at a time, so that intermediate results are still in the cache when they are read again.
+    At most two tensors (B, N, L, L) are kept for the backward pass: the softmax and, with dropout, a bool mask. A few
+    sequences are processed at a time, so that intermediate results are still in the cache when they are read again.
     """
 
     @staticmethod
@@ -89,20 +92,21 @@ class DropoutAttention(torch.autograd.Function):
 
         Args:
             mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to; None for everywhere.
-            dropped: a weight is dropped with probability ``dropped`` / STEPS.
+            dropped: a weight is dropped with probability ``dropped`` / STEPS; 0: there is no dropout.
         """
         size = (*query.shape[:3], key.shape[2])
-        ctx.rows = max(1, BLOCK // math.prod(size[1:]))
+        block = BLOCK if dropped else 4 * BLOCK  # without masks, there are fewer intermediate results
+        ctx.rows = max(1, block // math.prod(size[1:]))
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
         masks = repeat(None) if mask is None else mask.expand(size[0], -1, -1, -1).split(ctx.rows)
         contexts, weights, kept = [], [], []
         for queries, keys, values, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
             weights.append(attention_weights(torch.matmul(queries * scaling, keys.transpose(2, 3)), attended))
-            kept.append(draw(weights[-1].shape, dropped))
-            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(values.dtype), values))
+            kept.append(draw(weights[-1].shape, dropped) if dropped else None)
+            contexts.append(torch.matmul(thinned(weights[-1], kept[-1]).to(values.dtype), values))
         ctx.mask = mask
         ctx.save_for_backward(query, key, value, *weights, *kept)
-        return joined(contexts).mul_(ctx.scale)
+        return joined(contexts).mul_(ctx.scale) if dropped else joined(contexts)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -112,8 +116,9 @@ class DropoutAttention(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True: recomputed with torch's operations and the same masks
             query, key, value = states[:3]
             weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
-            kept = torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
-            context = torch.matmul((weights * kept).to(value.dtype), value)
+            if ctx.scale != 1:
+                weights = weights * torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
+            context = torch.matmul(weights.to(value.dtype), value)
             learning = [state for state in states[:3] if state.requires_grad]
             found = iter(torch.autograd.grad(context, learning, gradient, create_graph=True))
             return *(next(found) if state.requires_grad else None for state in states[:3]), None, None, None
@@ -124,14 +129,19 @@ class DropoutAttention(torch.autograd.Function):
         for gradients, queries, keys, values, weights, kept in zip(
             *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :]
         ):
-            gradients, factors = gradients * ctx.scale, kept.to(weights.dtype)
-            slopes = torch.matmul(gradients, values.transpose(2, 3)).to(weights.dtype).mul_(factors)
+            gradients = gradients if kept is None else gradients * ctx.scale
+            slopes = thinned(torch.matmul(gradients, values.transpose(2, 3)).to(weights.dtype), kept)
             slopes = torch._softmax_backward_data(slopes, weights, -1, weights.dtype).to(queries.dtype)
-            dropped = factors.mul_(weights).to(values.dtype)
+            dropped = thinned(weights, kept).to(values.dtype)
             query_gradients.append(torch.matmul(slopes, keys).mul_(ctx.scaling))
             key_gradients.append(torch.matmul(slopes.transpose(2, 3), queries * ctx.scaling))
             value_gradients.append(torch.matmul(dropped.transpose(2, 3), gradients))
         return joined(query_gradients), joined(key_gradients), joined(value_gradients), None, None, None
+
+
+def thinned(values: Tensor, kept: Tensor | None) -> Tensor:
+    """The values, with zeros where ``kept`` (bool; None for everywhere) is False; nothing is scaled up."""
+    return values if kept is None else kept.to(values.dtype).mul_(values)
 
 
 def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
@@ -168,12 +178,12 @@ def fast_dropout_attention(
     """Attention in separate operations with fast dropout; scores and softmax are computed as by sdpa on a CPU.
 
     Returns:
-        The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``DropoutAttention`` was used.
+        The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``BlockAttention`` was used.
     """
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
-    if not keep_weights and additive is None and size >= SMALLEST and 0 < dropped < STEPS:
-        context = DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped)
+    if not keep_weights and additive is None and size >= SMALLEST and dropped < STEPS:
+        context = BlockAttention.apply(query, key, value, attention_mask, scaling, dropped)
         return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     weights = attention_weights(scores, attention_mask) if additive is None else F.softmax(scores + additive, dim=-1)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 IGNORED = -100
 LARGE = 1 << 20  # number of logits; below it, torch's function is fast enough
-BLOCK = 1 << 17  # number of logits that are processed at a time, so that they stay in the cache of a core
+BLOCK = 1 << 18  # number of logits that are processed at a time, so that they stay in the cache of a core
 Count = int | Tensor | None
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 

@@ -77,7 +77,12 @@ class SharedArguments:
         "true also leave padding out of the loss of question answering.",
         FIXED | EVALUATION,
     )
-    fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", FIXED)
+    fast_dropout: bool = flag(
+        True,
+        "On a CPU, draw fewer random numbers for dropout than torch does, and train attention in bf16 by separate "
+        "products instead of torch's kernel.",
+        FIXED,
+    )
     push_to_hub: bool = flag(
         False, "Upload the finished model, its card and its records, but no predictions, to the Hub.", FREE | AFTERWARDS
     )

@@ -213,7 +213,7 @@ FAULTS = {
     ),
     "second derivative of attention cut off": _fault(
         file=DROPOUT,
-        places="DropoutAttention.backward",
+        places="BlockAttention.backward",
         correct="torch.is_grad_enabled()",
         faulty="False",
     ),

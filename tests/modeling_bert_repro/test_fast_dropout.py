@@ -130,12 +130,14 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, monkeypatch):
+@pytest.mark.parametrize("p", [0.3, 0.0])
+def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, p, monkeypatch):
     """From the same random numbers, value and gradients are the same whether the attention weights are kept or not.
 
     This holds for blocks of ``rows`` sequences, and under autocast.
     """
-    monkeypatch.setattr(dropout, "BLOCK", rows * 4 * 7 * 7)
+    monkeypatch.setattr(dropout, "BLOCK", rows * 7 * 7 * (4 if p else 1))
+    monkeypatch.setattr(dropout, "SMALLEST", 0)
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(3, 3, 7, 4, 6, generator=generator, dtype=torch.float64).to(dtype).transpose(2, 3)
     keep = torch.ones(3, 1, 7, 7, dtype=torch.bool)
@@ -147,13 +149,42 @@ def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, mo
             torch.manual_seed(3)
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
                 mask = keep if masked else None
-                context, weights = fast_dropout_attention(None, *qkv, mask, 0.3, 0.4, keep_weights=whole)
+                context, weights = fast_dropout_attention(None, *qkv, mask, p, 0.4, keep_weights=whole)
             assert (weights is None) is not whole and context.dtype == dtype
             found.append([context, *torch.autograd.grad(context.double().square().sum(), qkv)])
         # In bfloat16 the two forms round in different places, each time by up to 0.4 %.
         rtol, atol = {torch.float64: (0, 1e-12), torch.float32: (0, 1e-5), torch.bfloat16: (0.01, 0.03)}[dtype]
         for mine, expected in zip(*found):
             torch.testing.assert_close(mine, expected, rtol=rtol, atol=atol)
+
+
+def test_torchs_kernel_is_left_out_where_it_is_slow(monkeypatch):
+    """In training in bfloat16 on a CPU; the gradients are those of float32 within its precision."""
+    monkeypatch.setattr(dropout, "SMALLEST", 0)
+    used, apply = [], dropout.BlockAttention.apply
+    monkeypatch.setattr(dropout.BlockAttention, "apply", lambda *given: used.append(1) or apply(*given))
+    expected = None
+    for of_type, training, attention, direction, switch, separate in (
+        (torch.float32, True, "sdpa", {}, True, False),
+        (torch.bfloat16, True, "sdpa", {}, True, True),
+        (torch.bfloat16, True, "sdpa", {}, False, False),
+        (torch.bfloat16, True, "eager", {}, True, False),
+        (torch.bfloat16, False, "sdpa", {}, True, False),
+        (torch.bfloat16, True, "sdpa", {"is_decoder": True}, True, False),
+    ):
+        model = ours(NAME, attention, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **direction).float()
+        model.train(training).config.fast_dropout = switch
+        inputs = make_inputs(NAME)
+        inputs["attention_mask"][0, -4:] = 0
+        with torch.autocast("cpu", torch.bfloat16, enabled=of_type == torch.bfloat16):
+            loss = model(**inputs, **make_labels(NAME, inputs)).loss
+        found = gradients(model, loss)
+        assert bool(used) is separate, (of_type, training, attention, direction, switch)
+        expected = found if expected is None else expected
+        if separate:
+            both = [torch.cat([gradient.flatten() for gradient in side.values()]) for side in (found, expected)]
+            assert (both[0] - both[1]).norm() < 0.03 * both[1].norm()
+        used.clear()
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])

@@ -29,12 +29,13 @@ def seeded(function, *inputs):
     return function(*inputs)
 
 
-def attention(query, key, value, mask=None):
-    return fast_dropout.fast_dropout_attention(None, query, key, value, mask, 0.3, 0.4, keep_weights=False)[0]
+def attention(query, key, value, mask=None, dropout=0.3):
+    return fast_dropout.fast_dropout_attention(None, query, key, value, mask, dropout, 0.4, keep_weights=False)[0]
 
 
 @pytest.mark.parametrize("mask", [None, "padding", "blind row"])
-def test_dropout_attention_has_the_right_second_derivative(in_small_blocks, mask):
+@pytest.mark.parametrize("dropout", [0.3, 0.0])
+def test_attention_in_blocks_has_the_right_second_derivative(in_small_blocks, mask, dropout):
     attended = None if mask is None else torch.ones(2, 1, 3, 3, dtype=torch.bool)
     if mask == "padding":
         attended[1, ..., 2:] = False
@@ -42,8 +43,8 @@ def test_dropout_attention_has_the_right_second_derivative(in_small_blocks, mask
         attended[1, :, 2] = False
     inputs = tuple(draw(3, 2, 2, 3, 2).unbind(0))
     inputs = [part.detach().requires_grad_() for part in inputs]
-    assert torch.autograd.gradcheck(lambda *x: seeded(attention, *x, attended), inputs)
-    assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended), inputs)
+    assert torch.autograd.gradcheck(lambda *x: seeded(attention, *x, attended, dropout), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended, dropout), inputs)
 
 
 @pytest.mark.parametrize("frozen", [0, 1, 2])

@@ -217,9 +217,10 @@ def test_chunks_of_sequences_attend_as_single_lengths_do(is_decoder):
     torch.testing.assert_close(found[1], found[0])
 
 
-def test_half_precision_with_dropout_attends_in_chunks(monkeypatch):
+@pytest.mark.parametrize("dropout", [0.0, 1.0])
+def test_half_precision_attends_in_chunks_in_training(monkeypatch, dropout):
     """It needs few shapes, each of which oneDNN compiles. With probability 1, no token attends to anything."""
-    model = ours("BertModel", "sdpa", attention_probs_dropout_prob=1.0, hidden_dropout_prob=0.0).float()
+    model = ours("BertModel", "sdpa", attention_probs_dropout_prob=dropout, hidden_dropout_prob=0.0).float()
     inputs, calls = padded_inputs("BertModel", "right"), []
     chunks = unpadding.attend_in_chunks
     monkeypatch.setattr(unpadding, "attend_in_chunks", lambda *a, **k: calls.append(1) or chunks(*a, **k))
