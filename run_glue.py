@@ -100,6 +100,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     parts = divided(data, args)
     for part in parts.values():
         labelled_texts.weigh(args, part)
+        labelled_texts.check_deciding_class(args.metric_for_best_model, part)
         calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
     series = series_of(args, *parts.values())
     teacher = find_teacher(args, network_class(args), tokenizer, data.label_names, data.problem_type)

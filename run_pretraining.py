@@ -47,7 +47,7 @@ from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
 from bert_training.engine.finished import is_finished, report_finished, upload_finished
-from bert_training.engine.invariance import verify_invariance
+from bert_training.engine.invariance import demand_float32, verify_invariance
 from bert_training.engine.launch import start_run
 from bert_training.engine.loop import Step, training_steps
 from bert_training.engine.muon import check_muon, create_muon
@@ -98,6 +98,8 @@ def main(argv: list[str] | None = None) -> None:
         report_finished(args)
         return
     run = start_run(args)
+    if args.verify_invariance:
+        demand_float32(run)
 
     announce_recipe(run)
     begun = check_early(args)

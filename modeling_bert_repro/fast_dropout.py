@@ -22,6 +22,7 @@ from .losses import runs_eagerly
 
 STEPS = 1 << 16  # p is rounded to a multiple of 1 / STEPS; the scale uses the rounded p, so the mean is exact
 BLOCK = 1 << 16  # attention weights; several tensors of this size fit into the cache of a core
+KEPT = 1 << 24  # attention weights; if there are more, and no dropout, the backward pass computes them again
 SMALLEST = 1 << 15  # values; for fewer, the overhead of a Python function in autograd exceeds the gain
 
 
@@ -80,8 +81,9 @@ class BertDropout(nn.Dropout):
 class BlockAttention(torch.autograd.Function):
     """Attention in separate operations: dropout(softmax(scores)) times value, also without dropout.
 
-    At most two tensors (B, N, L, L) are kept for the backward pass: the softmax and, with dropout, a bool mask. A few
-    sequences are processed at a time, so that intermediate results are still in the cache when they are read again.
+    With dropout, two tensors (B, N, L, L) are kept for the backward pass, the softmax and a bool mask; without it, the
+    softmax alone, and nothing of that shape if it has more than ``KEPT`` values. A few sequences are processed at a
+    time, so that intermediate results are still in the cache when they are read again.
     """
 
     @staticmethod
@@ -100,10 +102,12 @@ class BlockAttention(torch.autograd.Function):
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
         masks = repeat(None) if mask is None else mask.expand(size[0], -1, -1, -1).split(ctx.rows)
         contexts, weights, kept = [], [], []
+        ctx.keeps_weights = dropped > 0 or math.prod(size) <= KEPT
         for queries, keys, values, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
-            weights.append(attention_weights(torch.matmul(queries * scaling, keys.transpose(2, 3)), attended))
-            kept.append(draw(weights[-1].shape, dropped) if dropped else None)
-            contexts.append(torch.matmul(thinned(weights[-1], kept[-1]).to(values.dtype), values))
+            softmax = attention_weights(torch.matmul(queries * scaling, keys.transpose(2, 3)), attended)
+            weights.append(softmax if ctx.keeps_weights else None)
+            kept.append(draw(softmax.shape, dropped) if dropped else None)
+            contexts.append(torch.matmul(thinned(softmax, kept[-1]).to(values.dtype), values))
         ctx.mask = mask
         ctx.save_for_backward(query, key, value, *weights, *kept)
         return joined(contexts).mul_(ctx.scale) if dropped else joined(contexts)
@@ -122,13 +126,16 @@ class BlockAttention(torch.autograd.Function):
             learning = [state for state in states[:3] if state.requires_grad]
             found = iter(torch.autograd.grad(context, learning, gradient, create_graph=True))
             return *(next(found) if state.requires_grad else None for state in states[:3]), None, None, None
+        masks = repeat(None) if ctx.mask is None else ctx.mask.expand(len(gradient), -1, -1, -1).split(ctx.rows)
         columns = (gradient, *states[:3])
         query_gradients: list[Tensor] = []
         key_gradients: list[Tensor] = []
         value_gradients: list[Tensor] = []
-        for gradients, queries, keys, values, weights, kept in zip(
-            *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :]
+        for gradients, queries, keys, values, weights, kept, attended in zip(
+            *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :], masks
         ):
+            if weights is None:
+                weights = attention_weights(torch.matmul(queries * ctx.scaling, keys.transpose(2, 3)), attended)
             gradients = gradients if kept is None else gradients * ctx.scale
             slopes = thinned(torch.matmul(gradients, values.transpose(2, 3)).to(weights.dtype), kept)
             slopes = torch._softmax_backward_data(slopes, weights, -1, weights.dtype).to(queries.dtype)
@@ -186,6 +193,12 @@ def fast_dropout_attention(
         context = BlockAttention.apply(query, key, value, attention_mask, scaling, dropped)
         return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
-    weights = attention_weights(scores, attention_mask) if additive is None else F.softmax(scores + additive, dim=-1)
+    if additive is None:
+        weights = attention_weights(scores, attention_mask)
+    elif additive.is_floating_point():
+        blind = (additive == -math.inf).all(-1, keepdim=True)  # softmax would give NaN where sdpa gives 0
+        weights = F.softmax(scores + additive, dim=-1).masked_fill(blind, 0.0)
+    else:
+        raise ValueError(f"expected attention_mask of the type bool or of floating point, got {additive.dtype}")
     weights = fast_dropout(weights, dropout)
-    return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
+    return torch.matmul(weights.to(value.dtype), value).transpose(1, 2).contiguous(), weights

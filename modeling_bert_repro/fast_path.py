@@ -89,12 +89,15 @@ class FastSelfAttention(BertSelfAttention):
         """The context, and the weights if the back-end computes them and there is no layout."""
         attend: AttentionFunction = BertSelfAttention.attend
         name = self.config._attn_implementation
-        wanted = self.dropout.p > 0 or (name == "sdpa" and query.dtype == torch.bfloat16)
+        drops = self.training and self.dropout.p > 0
+        simple = attention_mask is None or attention_mask.dtype == torch.bool
+        slow = self.training and name == "sdpa" and query.dtype == torch.bfloat16 and simple
         usual = name in ("eager", "sdpa") and not (self.is_causal or options.get("is_causal"))
-        if self.training and wanted and usual and drops_fast(self.config, query):
+        separate = (drops or slow) and usual and drops_fast(self.config, query)
+        if separate:
             attend = partial(fast_dropout_attention, keep_weights=name == "eager")
         if layout is not None and layout.tokens is not None:
-            attend = partial(attend_unpadded, attend, layout.tokens)
+            attend = partial(attend_unpadded, attend, layout.tokens, drops or separate)
         return attend(self, query, key, value, attention_mask, **options)
 
 

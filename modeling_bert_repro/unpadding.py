@@ -136,6 +136,7 @@ def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended:
 def attend_unpadded(
     attend: "AttentionFunction",
     tokens: Tokens,
+    by_products: bool,
     module: "BertSelfAttention",
     query: Tensor,  # (1, N, T, D)
     key: Tensor,
@@ -149,10 +150,13 @@ def attend_unpadded(
 
     - flash_attention_*: transformers' call with variable lengths.
     - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
-      (lab/notes/performance.md); in training in half precision, ``attend_in_chunks``.
+      (lab/notes/performance.md); with separate products in half precision, ``attend_in_chunks``.
     - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, where it can
       compute this (``fits_varlen_kernel``).
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
+
+    Args:
+        by_products: whether ``attend`` computes separate products, and not torch's fused kernel, on a CPU.
     """
     implementation = module.config._attn_implementation
     if implementation.startswith("flash_attention"):
@@ -168,8 +172,8 @@ def attend_unpadded(
     if needs_no_mask and fits_varlen_kernel(query, dropout, module.is_causal):
         context = varlen_attention(tokens, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not torch.compiler.is_compiling():
-        # In training, the products of half precision are oneDNN's, which compiles them for every new shape.
-        in_chunks = module.training and query.dtype in (torch.bfloat16, torch.float16)
+        # Products of half precision are oneDNN's, which compiles them for every new shape.
+        in_chunks = by_products and query.dtype in (torch.bfloat16, torch.float16)
         attend_parts = attend_in_chunks if in_chunks else attend_by_length
         context = attend_parts(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
     else:

@@ -74,9 +74,11 @@ class Best:
     @property
     def step(self) -> int:
         """Optimiser step of the best evaluation, or of the first of several that are equally good."""
-        values = [goodness(self.metric, results[self.metric]) for _, results in self.evaluations]
-        step, _ = self.evaluations[values.index(max(values))]
-        return step
+        return self._best_of(self.evaluations)
+
+    def _best_of(self, evaluations: list[tuple[int, dict]]) -> int:
+        values = [goodness(self.metric, results[self.metric]) for _, results in evaluations]
+        return evaluations[values.index(max(values))][0]
 
     def restore(self, model: torch.nn.Module) -> dict:
         """Load the best weights into the model; returns their results."""
@@ -103,13 +105,24 @@ class Best:
             folder = self._folder(step)
             with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            # A run that resumes from one of its checkpoints needs the best weights as of that step.
-            starts = _numbers(self.run.output_dir, r"checkpoint-(\d+)")
-            needed = {max((kept for kept in self._kept() if kept <= start), default=step) for start in starts}
+            needed = {step, *self._needed_by_checkpoints(step)}
             for kept in self._kept():
-                if kept not in (step, *needed):
+                if kept not in needed:
                     remove_folder(self._folder(kept))
         self.run.accelerator.wait_for_everyone()
+
+    def _needed_by_checkpoints(self, step: int) -> set[int]:
+        """The steps of the best weights that runs need which resume from the checkpoints that are there.
+
+        The records of a checkpoint end before it, and that of the last step is written before the evaluation of that
+        step. Folders of steps that are in the records no more may be needed by a checkpoint of those days.
+        """
+        needed = set()
+        for start in _numbers(self.run.output_dir, r"checkpoint-(\d+)"):
+            if before := [(at, results) for at, results in self.evaluations if at <= start and at != step]:
+                needed.add(self._best_of(before))
+            needed |= {max((kept for kept in self._kept() if kept <= start and kept != step), default=step)}
+        return needed
 
     def _fetch(self) -> None:
         """Copy the best weights so far from the folder of the run whose checkpoint was named, if only it has them.

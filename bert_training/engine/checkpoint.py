@@ -119,7 +119,14 @@ def _was_left(run: Run[SharedArguments], folder: Path) -> bool:
     try:
         check_pickle(folder / "training_state.pt")
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True, mmap=True)
-        return _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]
+        path, then = run.output_dir / "metrics.jsonl", saved["metrics_bytes"]
+        if _size(path) < then:
+            return True
+        earlier = [other for other in _checkpoints(run.output_dir) if _step(other) < _step(folder)]
+        if saved.get("metrics_sha256") in (None, _begun_sha256(path, then)) or not earlier:
+            return False
+        # Other records: somebody has edited them, or the run has gone on from an earlier checkpoint, and saved since.
+        return max(map(_written, earlier)) > _written(folder)
     except Exception:  # ``load_checkpoint`` says what is wrong with it
         return False
 
@@ -399,8 +406,8 @@ def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any
         run.say(f"warning: {path} has lost records that were written before {folder.name}")
     elif not whole:
         run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
-    if path.exists():  # where a line ends in records of another run is not known
-        read_events(path, min(size, then) if whole or _is_own(run, folder) else -1)
+    if path.exists():  # where a line ends in other records than those is not known
+        read_events(path, then if whole else -1)
 
 
 def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
@@ -457,6 +464,12 @@ def _checkpoints(output_dir: Path) -> list[Path]:
         return []
     found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(found, key=_step)
+
+
+def _written(folder: Path) -> float:
+    """When a checkpoint was written, in seconds; 0 for one that is not complete."""
+    path = folder / "training_state.pt"
+    return path.stat().st_mtime if path.is_file() else 0.0
 
 
 def _step(folder: Path) -> int:

@@ -35,6 +35,12 @@ WEIGHT_TOLERANCE = 5e-2
 TOLERANCES = (LOSS_TOLERANCE, NORM_TOLERANCE, WEIGHT_TOLERANCE)
 
 
+def demand_float32(run: Run[SharedArguments]) -> None:
+    """Raise ValueError if the run uses mixed precision, in which differences are larger."""
+    if run.accelerator.mixed_precision != "no":
+        raise UserError("--verify_invariance compares float32 results; run it with --mixed_precision no")
+
+
 def verify_invariance(
     run: Run[SharedArguments],
     model: nn.Module,
@@ -48,11 +54,9 @@ def verify_invariance(
         source: training data with ``batch(start, stop)``, of which the first instances are taken.
 
     Raises:
-        ValueError: a difference is above its tolerance, or the run uses mixed precision, in which differences are
-            larger.
+        ValueError: a difference is above its tolerance, or as in ``demand_float32``.
     """
-    if run.accelerator.mixed_precision != "no":
-        raise UserError("--verify_invariance compares float32 results; run it with --mixed_precision no")
+    demand_float32(run)
     share = max(1, min(SEQUENCES, run.global_batch_size) // run.world_size)
     batch = source.batch(0, share * run.world_size)
     batch = {name: tensor.to(run.device) for name, tensor in batch.items()}

@@ -118,7 +118,7 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
             if accelerator.is_main_process:
                 print(f"warning: {error}; it is written again", flush=True)
             return facts
-        same = ("started", "command", "versions", "commit", "device", "processes")
+        same = ("started", "command", "versions", "commit", "device", "processes", "mixed_precision")
         starts = earlier.get("earlier", [])
         starts = starts if isinstance(starts, list) else []
         facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]

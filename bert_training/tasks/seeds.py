@@ -23,6 +23,7 @@ from bert_training.engine.best import deciding_metric, goodness
 from bert_training.engine.finished import changed_flags, read_facts, read_results, remove_rest
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import is_main_process, lock_output_dir
+from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
@@ -40,6 +41,7 @@ PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 LEVEL = 0.95  # of confidence intervals
+CONTENT = ("examples", "sha256", "fingerprint", "content_sha256")  # facts of a split that say what is in it
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -118,7 +120,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
         _say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
-    chosen = settled.facts() if settled else {}
+    chosen = (_earlier_choice(folder) or settled.facts()) if settled else {}
     for plan in plans:
         refuse_links(Path(plan.output_dir))
     weights = {
@@ -168,6 +170,15 @@ def _check_summary(folder: Path, plans: Sequence[FineTuningArguments]) -> None:
             f"--output_dir {folder} holds a series to which {lost[0]} belongs, and its summary would be overwritten by "
             "one without that run; give another folder, or flags that include all of its runs"
         )
+
+
+def _earlier_choice(folder: Path) -> dict[str, Any]:
+    """What the summary of the series says about the choice of its type: it was made once; {} if it says nothing."""
+    try:
+        summary = read_summary(folder)
+    except (ValueError, OSError):
+        return {}
+    return {CHOSEN: summary[CHOSEN]} if CHOSEN in summary else {}
 
 
 def planned_runs(args: Args) -> list[Args]:
@@ -225,7 +236,8 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
         if (folder / RESULTS).is_file():
             raise
         return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
-    changed = changed_flags(facts["flags"], plan)
+    # The type that the run had is compared below: its flag may have been left to the machine or to a launcher.
+    changed = [one for one in changed_flags(facts["flags"], plan) if not one.startswith("mixed_precision ")]
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
     now, then = json.loads(json.dumps(series.facts)), facts.get("data")
@@ -369,7 +381,8 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     if not path.is_file():
         raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
     other = read_summary(Path(folder))
-    if other["validation"] != _validation(series):
+    told = [name for name in CONTENT if f"'{name}'" in str(other["validation"])]  # older summaries have fewer
+    if other["validation"] != _validation(series, told):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
@@ -384,13 +397,12 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     return other
 
 
-def _validation(series: Series) -> dict:
+def _validation(series: Series, names: Sequence[str] = CONTENT) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     if series.folds:
-        return {f"fold {number}": _validation(one) for number, one in enumerate(series.folds, 1)}
+        return {f"fold {number}": _validation(one, names) for number, one in enumerate(series.folds, 1)}
     facts = series.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
-    names = ("examples", "sha256", "fingerprint")
     return {split: {name: facts[split].get(name) for name in names} for split in splits}
 
 

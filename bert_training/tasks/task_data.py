@@ -108,7 +108,8 @@ def record_origin(
 def same_content_warnings(data: TaskData) -> list[str]:
     """One sentence for every split whose content is that of the training split, whatever the files are called."""
     facts = data.facts()["splits"]
-    content = {split: part.get("sha256") or part.get("fingerprint") for split, part in facts.items()}
+    names = ("sha256", "fingerprint", "content_sha256")
+    content = {split: next(filter(None, map(part.get, names)), None) for split, part in facts.items()}
     return [
         f"warning: the splits train and {split} have the same content, so the results on {split} show what the model "
         "has memorised, and not how well it does on new data; give another file"

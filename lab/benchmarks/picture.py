@@ -1,7 +1,7 @@
 """Draw the table of lab/benchmarks/step.py, or the cold start of lab/benchmarks/whole_runs.py.
 
-    python lab/benchmarks/picture.py step_cpu.json speed.png
-    python lab/benchmarks/picture.py whole_runs.json cold_start.png
+    python lab/benchmarks/picture.py lab/records/step_cpu.json docs/images/speed.png
+    python lab/benchmarks/picture.py lab/records/whole_runs.json docs/images/cold_start.png
 
 Of step.py, a bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest
 ratio. The words beside it say how the batches of transformers' BERT were padded. The picture leaves out the smallest

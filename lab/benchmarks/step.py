@@ -256,14 +256,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS, help="groups of workloads; default: all")
     parser.add_argument("--repetitions", type=int, default=5, help="measurements of each workload (5)")
     parser.add_argument("--memory_rows", type=int, help="sequences of 512 tokens; default: 8, on CUDA 32")
-    parser.add_argument("--torch_dropout", action="store_true", help="use torch's dropout in our classes on CPUs too")
+    parser.add_argument("--torch_dropout", action="store_true", help="use torch's dropout and attention in our classes on CPUs too")
     parser.add_argument(
         "--tiny", action="store_true", help="use tiny networks and lengths, to test that everything runs"
     )
     parser.add_argument(
         "--smoke", action="store_true", help="a part of the workloads, and a table in Markdown to report"
     )
-    parser.add_argument("--output", type=Path, help="default: lab/records/step_<device>.json; with --smoke none")
+    parser.add_argument("--output", type=Path, help="default: lab/records/step_<device>.json; with --smoke and --tiny none")
     idle.add_flag(parser)
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv
@@ -288,7 +288,8 @@ def main(argv: list[str] | None = None) -> None:
     vocab_size = 500 if args.tiny else VOCAB_SIZE
     setting = Setting(device, DTYPES[name], vocab_size=vocab_size, fast_dropout=not args.torch_dropout)
     record = environment(args, setting, peaks) | found | {"results": []}
-    output = args.output or (None if args.smoke else Path(__file__).parents[1] / "records" / f"step_{args.device}.json")
+    kept = None if args.smoke or args.tiny else Path(__file__).parents[1] / "records" / f"step_{args.device}.json"
+    output = args.output or kept
     print(f"{record['device']}, {record['threads']} threads, {record['dtype']}, GFLOP/s {record['matrix_peak_gflops']}")
     print(LINE.format(*HEADS), flush=True)
     memory_rows = args.memory_rows or (32 if args.device == "cuda" and not args.smoke else 8)

@@ -52,7 +52,7 @@ class Setting:
     Attributes:
         dtype: float32, or the type of autocast.
         compile: whether the networks are compiled.
-        fast_dropout: whether this project's classes use their own dropout on CPUs.
+        fast_dropout: whether this project's classes use their own dropout and attention on CPUs.
     """
 
     device: torch.device

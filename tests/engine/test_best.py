@@ -111,6 +111,24 @@ def test_every_checkpoint_keeps_what_was_the_best_by_then(make_run):
     assert names == ["checkpoint-best-4", "checkpoint-best-7"]
 
 
+def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_evaluation(make_run):
+    """It is written before that evaluation, and its records end there; folders of a lost branch do not displace it."""
+    best = best_of(make_run)
+    add_all(best, [0.1, 0.2])
+    (best.run.output_dir / "checkpoint-3").mkdir()
+    add_all(best, [0.3], steps=[3])
+    names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
+    assert names == ["checkpoint-best-2", "checkpoint-best-3"]
+    records = best.run.output_dir / "metrics.jsonl"
+    lines = [json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) for n in (1, 2)]
+    records.write_text("\n".join(lines) + "\n")
+    again = Best(best.run, "eval_accuracy")  # which still has the weights of step 3, that are in no records
+    assert again.step == 2
+    (best.run.output_dir / "checkpoint-4").mkdir()
+    add_all(again, [0.6], steps=[5])
+    assert (best.run.output_dir / "checkpoint-best-2").is_dir()
+
+
 def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     best = best_of(make_run)
     add_all(best, [0.1, 0.2])

@@ -347,6 +347,26 @@ def test_auto_goes_on_where_the_run_last_was(make_run, new_state, capsys):
     assert "metrics.jsonl fits no checkpoint, so checkpoint-3 is taken all the same" in capsys.readouterr().out
 
 
+def test_auto_does_not_go_on_from_a_branch_that_was_left_for_longer_records(make_run, new_state, capsys):
+    """With a smaller --logging_steps, the new branch soon has more bytes than the checkpoint that was left behind."""
+    run, state = make_run(resume_from_checkpoint="auto"), new_state()
+    for step in (1, 3):
+        run.log(event="train", step=step)
+        save_checkpoint(run, step, state)
+    load_checkpoint(run, run.output_dir / "checkpoint-1", state)
+    for number in range(5):
+        run.log(event="train", step=2, number=number)
+    save_checkpoint(run, 2, state)
+    os.utime(run.output_dir / "checkpoint-3" / "training_state.pt", (1, 1))  # clocks of file systems are coarse
+    assert find_checkpoint(run).name == "checkpoint-2"
+    assert "ignoring checkpoint-3: metrics.jsonl lacks records" in capsys.readouterr().out
+    # Records that somebody has edited are no other branch, and none of their lines is taken for a broken one.
+    os.utime(run.output_dir / "checkpoint-3" / "training_state.pt", None)
+    assert find_checkpoint(run).name == "checkpoint-3"
+    load_checkpoint(run, run.output_dir / "checkpoint-3", state)
+    assert "records that were written before checkpoint-3 have changed since" in capsys.readouterr().out
+
+
 def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
     run, state = make_run(), new_state()
     run.log(event="train", step=6)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 
+import run_pretraining
 from bert_training.engine.invariance import verify_invariance
 from bert_training.engine.optimizer import create_optimizer
 from bert_training.networks.control import with_exact_losses
@@ -82,3 +83,11 @@ def test_half_precision_is_refused(make_run):
     with pytest.raises(ValueError, match="run it with --mixed_precision no"):
         state = state_with_optimizer("adamw")
         verify_invariance(run, state.model, state.optimizer, LabelledTokens())
+
+
+def test_it_is_refused_before_anything_is_prepared(tmp_path, capsys):
+    """The corrected command must find a folder without a run."""
+    flags = ["--verify_invariance", "--mixed_precision=bf16", f"--output_dir={tmp_path / 'run'}"]
+    with pytest.raises((SystemExit, ValueError), match="--mixed_precision no|1"):
+        run_pretraining.main(flags)
+    assert not (tmp_path / "run" / "run.json").exists()

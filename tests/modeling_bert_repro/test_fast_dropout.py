@@ -130,14 +130,15 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("p", [0.3, 0.0])
-def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, p, monkeypatch):
+@pytest.mark.parametrize(("p", "most_kept"), [(0.3, 0), (0.0, 1 << 24), (0.0, 0)])
+def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, p, most_kept, monkeypatch):
     """From the same random numbers, value and gradients are the same whether the attention weights are kept or not.
 
     This holds for blocks of ``rows`` sequences, and under autocast.
     """
     monkeypatch.setattr(dropout, "BLOCK", rows * 7 * 7 * (4 if p else 1))
     monkeypatch.setattr(dropout, "SMALLEST", 0)
+    monkeypatch.setattr(dropout, "KEPT", most_kept)
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(3, 3, 7, 4, 6, generator=generator, dtype=torch.float64).to(dtype).transpose(2, 3)
     keep = torch.ones(3, 1, 7, 7, dtype=torch.bool)
@@ -156,6 +157,43 @@ def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, p,
         rtol, atol = {torch.float64: (0, 1e-12), torch.float32: (0, 1e-5), torch.bfloat16: (0.01, 0.03)}[dtype]
         for mine, expected in zip(*found):
             torch.testing.assert_close(mine, expected, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize(("p", "most_kept", "kept"), [(0.0, 3 * 4 * 49, 1), (0.0, 3 * 4 * 49 - 1, 0), (0.3, 0, 2)])
+def test_attention_keeps_few_tensors_of_its_weights(p, most_kept, kept, monkeypatch):
+    """One, two with dropout, and none if they are large and can be computed again."""
+    monkeypatch.setattr(dropout, "SMALLEST", 0)
+    monkeypatch.setattr(dropout, "KEPT", most_kept)
+    qkv = torch.randn(3, 3, 4, 7, 6).requires_grad_().unbind()
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.shape) or tensor, lambda x: x):
+        fast_dropout_attention(None, *qkv, None, p, 0.4, keep_weights=False)
+    assert saved.count((3, 4, 7, 7)) == kept
+
+
+def test_additive_masks_of_the_caller_are_those_of_sdpa(monkeypatch):
+    """Rows of -inf give 0 and not NaN; a mask that cannot be added is refused; bfloat16 leaves them to torch."""
+    query, key, value = torch.randn(3, 2, 4, 7, 6, generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(2, 1, 7, 7).masked_fill(torch.arange(7) > 4, -torch.inf)
+    mask[0, :, 2] = -torch.inf
+    context, _ = fast_dropout_attention(None, query, key, value, mask, 0.0, 0.4, keep_weights=False)
+    expected = F.scaled_dot_product_attention(query, key, value, mask, scale=0.4).transpose(1, 2)
+    torch.testing.assert_close(context, expected, rtol=0, atol=1e-6)
+    halves = [state.bfloat16() for state in (query, key, value)]
+    context, _ = fast_dropout_attention(None, *halves, mask, 0.0, 0.4, keep_weights=False)
+    assert context.dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="of the type bool or of floating point, got torch.int64"):
+        fast_dropout_attention(None, query, key, value, torch.ones(2, 1, 7, 7, dtype=torch.long), 0.1, 0.4)
+    model = ours("BertModel", "sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).bfloat16().train()
+    inputs = make_inputs("BertModel")
+    length = inputs["input_ids"].shape[1]
+    inputs["attention_mask"] = torch.zeros(len(inputs["input_ids"]), 1, length, length)
+    inputs["attention_mask"][0, :, 1] = -torch.inf
+    found = []
+    for switch in (False, True):
+        model.config.fast_dropout = switch
+        found.append(model(**inputs).last_hidden_state)
+    assert torch.equal(*found) and found[0].isfinite().all()
 
 
 def test_torchs_kernel_is_left_out_where_it_is_slow(monkeypatch):

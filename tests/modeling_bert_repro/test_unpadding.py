@@ -217,15 +217,24 @@ def test_chunks_of_sequences_attend_as_single_lengths_do(is_decoder):
     torch.testing.assert_close(found[1], found[0])
 
 
-@pytest.mark.parametrize("dropout", [0.0, 1.0])
-def test_half_precision_attends_in_chunks_in_training(monkeypatch, dropout):
-    """It needs few shapes, each of which oneDNN compiles. With probability 1, no token attends to anything."""
-    model = ours("BertModel", "sdpa", attention_probs_dropout_prob=dropout, hidden_dropout_prob=0.0).float()
+@pytest.mark.parametrize(
+    ("dropout", "switches", "chunked"),
+    [
+        (0.0, {"fast_dropout": True}, True),
+        (0.0, {"fast_dropout": False}, False),  # torch's kernel needs no chunks
+        (0.0, {"fast_dropout": True, "is_decoder": True}, False),
+        (1.0, {"fast_dropout": False}, True),
+    ],
+)
+def test_products_of_half_precision_attend_in_chunks(monkeypatch, dropout, switches, chunked):
+    """They need few shapes, each of which oneDNN compiles. With probability 1, no token attends to anything."""
+    sizes = {"attention_probs_dropout_prob": dropout, "hidden_dropout_prob": 0.0}
+    model = ours("BertModel", "sdpa", **sizes, **switches).float()
     inputs, calls = padded_inputs("BertModel", "right"), []
     chunks = unpadding.attend_in_chunks
     monkeypatch.setattr(unpadding, "attend_in_chunks", lambda *a, **k: calls.append(1) or chunks(*a, **k))
     for training, of_type, expected in (
-        (True, torch.bfloat16, True),
+        (True, torch.bfloat16, chunked),
         (False, torch.bfloat16, False),
         (True, torch.float32, False),
     ):

@@ -203,6 +203,7 @@ def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
     given = (tmp_path / "s", model, glue_files, "rte", "--seeds=1", *QUICK)
     run(*given)
     run(*given)
+    run(*given, "--mixed_precision=no")  # what the environment said of the first: the type is the same
     for name, value in (("WORLD_SIZE", "4"), ("ACCELERATE_MIXED_PRECISION", "bf16")):
         with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"in (processes|mixed_precision);"):
             patch.setenv(name, value)
@@ -377,3 +378,21 @@ def test_the_metric_of_a_class_is_found_where_a_finished_run_has_it():
 def test_a_series_of_an_older_version_has_no_content_of_the_hub():
     facts = {"task": "own", "splits": {"train": {"sha256": "a", "content_sha256": "b"}, "test": 5}}
     assert seeds._without_contents(facts) == {"task": "own", "splits": {"train": {"sha256": "a"}, "test": 5}}
+
+
+def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
+    """``content_sha256`` tells them apart; a summary of an older version, which has none, still compares."""
+    args = GlueArguments(output_dir=str(tmp_path / "new"), seeds=1)
+    plans = seeds.planned_runs(args)
+
+    def compared(theirs):
+        other = {"validation": {"validation": theirs}, "baselines": {"eval_f1": 0.0}}
+        other |= {"runs": [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]}
+        (tmp_path / "summary.json").write_text(json.dumps(other), encoding="utf-8")
+        facts = {"splits": {"validation": {"examples": 2, "content_sha256": "a"}}}
+        return seeds._read_other(str(tmp_path), plans, seeds.Series("x", facts, "eval_f1", {"eval_f1": 0.0}))
+
+    same = {"examples": 2, "sha256": None, "fingerprint": None}
+    assert compared(same) and compared(same | {"content_sha256": "a"})
+    with pytest.raises(ValueError, match="it was evaluated on other data"):
+        compared(same | {"content_sha256": "b"})

@@ -114,3 +114,10 @@ def test_limits_are_for_training_and_validation_examples_only():
     args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
     splits = ("train", "validation", "validation_matched", "test", "test_matched")
     assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]
+
+
+def test_data_of_the_hub_with_the_same_questions_is_noticed():
+    """Answers to questions have a hash of their own."""
+    parts = {"train": {"content_sha256": "a"}, "validation": {"content_sha256": "a"}, "test": {"content_sha256": "b"}}
+    (told,) = same_content_warnings(SimpleNamespace(facts=lambda: {"splits": parts}))
+    assert "the splits train and validation" in told

@@ -114,6 +114,9 @@ def _no_such_column(flag: str, name: str, header: list[str]) -> UserError:
 def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     found = [name for name in task.label_columns if name in header]
     if not labelled:
+        if own := task.trained_label or task.hot_columns or task.trained_hot:  # "score" may be something else here
+            flagged = task.label_columns if len(task.label_columns) == 1 else ()
+            found = [name for name in found if name in ("label", own, *flagged)]
         return found[0] if found else None
     certain = ("label", task.trained_label)
     several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain

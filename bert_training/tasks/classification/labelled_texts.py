@@ -211,6 +211,26 @@ class ClassificationData:
         return values
 
 
+def check_deciding_class(asked: str | None, data: ClassificationData) -> None:
+    """Refuse to choose the best by a class that the validation data lacks: every evaluation would score 0.
+
+    Args:
+        asked: --metric_for_best_model. Names that there are not are refused elsewhere.
+    """
+    name = (asked or "").partition(by_class.SEPARATOR)[2]
+    if data.task.labels is None or name not in data.label_names:
+        return
+    number, several = data.label_names.index(name), data.task.several_labels
+    for split, examples in data.splits.items():
+        if split.startswith("validation") and not any(
+            row[number] > 0 if several else row == number for row in examples.labels or []
+        ):
+            raise UserError(
+                f"--metric_for_best_model {asked}: expected examples of {name!r} in the {split} data, found none, so "
+                "every evaluation would score the same; choose another metric, or other validation data"
+            )
+
+
 def weigh(args: GlueArguments, data: ClassificationData) -> None:
     """Fill in the class weights that the flags ask for.
 

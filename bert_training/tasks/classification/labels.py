@@ -303,7 +303,12 @@ def _whole(text: str) -> str:
 
 
 def as_name(value: Any, names: Sequence[str]) -> Any:
-    """The name that a label stands for: itself, that of a whole number, or that of a class without a name."""
+    """The name that a label stands for: itself, that of a whole number, or that of a class without a name.
+
+    Null, a label that is not told, stays what it is, also where a class is called "None".
+    """
+    if is_null(value):
+        return value
     whole = _whole(as_text(value))
     spellings = (as_text(value), whole, f"LABEL_{whole}")
     return next((name for name in spellings if name in names), value)

@@ -9,7 +9,7 @@ of its own.
 import re
 from collections.abc import Iterable, Sequence
 
-from bert_training.tasks.ner.other_layouts import TAG
+from bert_training.tasks.ner.other_layouts import TAG_OF_CELL
 from tokenization.errors import UserError
 
 AUTO, PLAIN, IO = "auto", "plain", "io"
@@ -20,7 +20,7 @@ MOST_CLASSES = 100  # tagsets have fewer; above it, the tags must be few among t
 
 def plain_labels(labels: Iterable[str]) -> bool:
     """Whether the labels of a model are classes of words: none of them has the prefix of a span."""
-    return not any(TAG.fullmatch(label) and label != "O" for label in labels)
+    return not any(TAG_OF_CELL.fullmatch(label) and label != "O" for label in labels)
 
 
 def are_plain(tags: Iterable[str], scheme: str) -> bool:
@@ -50,7 +50,7 @@ def in_usual_form(tags: Sequence[str], scheme: str) -> dict[str, str]:
 
 def like_a_span(tag: str) -> bool:
     """Whether a tag has the prefix of a span, in whatever spelling, right or wrong."""
-    forms = (TAG.fullmatch(tag), UNDERSCORE.fullmatch(tag), TYPE_FIRST.fullmatch(tag), tag in ("o", "-"))
+    forms = (TAG_OF_CELL.fullmatch(tag), UNDERSCORE.fullmatch(tag), TYPE_FIRST.fullmatch(tag), tag in ("o", "-"))
     return tag != "O" and (any(forms) or bool(re.fullmatch(r"[biesluml][-_]\S+|[BIESLUM][-_]", tag)))
 
 
@@ -70,7 +70,7 @@ def wrong_tag(tag: str, where: str, remedy: str = "", spans: bool = False) -> st
     Args:
         spans: whether other tags of the file are those of spans.
     """
-    if tag[:2].upper() != tag[:2] and TAG.fullmatch(tag[0].upper() + tag[1:]):
+    if tag[:2].upper() != tag[:2] and TAG_OF_CELL.fullmatch(tag[0].upper() + tag[1:]):
         remedy = f"write {tag[0].upper() + tag[1:60]!r}"
     elif tag == "0":
         remedy = "write the letter O"

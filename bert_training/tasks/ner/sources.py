@@ -125,7 +125,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         _check_flags_of_json(args, files)
         with unchanged(*files.values()):
             for split, path in files.items():
-                reading = _reading(args, splits.get("train"), model_labels)
+                reading = _reading(args, "train" in files, splits.get("train"), model_labels)
                 if split == "test" and is_raw_text(path, reading.known):
                     splits[split] = read_raw_text(path)
                 else:
@@ -135,7 +135,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES, asks_to_divide(args))
         for split in sorted(from_hub, key=lambda name: name != "train"):  # it decides on the tags of the others
-            reading = _reading(args, splits.get("train"), model_labels)
+            reading = _reading(args, "train" in from_hub, splits.get("train"), model_labels)
             splits[split] = _hub_split(from_hub[split], f"{args.dataset_name} {split}", args, reading)
         splits = {split: splits[split] for split in from_hub}
     else:
@@ -189,14 +189,21 @@ def _check_flags_of_json(args: NerArguments, files: dict[str, str]) -> None:
         raise UserError(f"{first}: {flag} has no effect on a file in columns, whose last column is the tag; omit it")
 
 
-def _reading(args: NerArguments, train: Split | None, model_labels: tuple[str, ...] | None) -> Reading:
-    """How the next source is read: as the flags say, else as the training data was, else as the model needs it."""
+def _reading(
+    args: NerArguments, training: bool, train: Split | None, model_labels: tuple[str, ...] | None
+) -> Reading:
+    """How the next source is read: as the flags say, else as the training data was, else as the model needs it.
+
+    Args:
+        training: whether there is training data, which may be read later.
+        train: the training data that has been read.
+    """
     scheme: str = args.tag_scheme
     known = frozenset(model_labels or ())
     if train and train.tagged:
         known = frozenset(tag for sentence in train.sentences for tag in sentence.known_tags)
         scheme = PLAIN if train.plain else scheme
-    elif model_labels and not train and not args.train_file:
+    elif model_labels and not training:
         if args.tag_scheme == PLAIN and not plain_labels(model_labels):
             raise UserError(
                 f"--tag_scheme plain: expected a model of plain tags, got one of spans ({', '.join(model_labels)}); "
@@ -223,11 +230,15 @@ def _builtin(split: str) -> Split:
 
 
 def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The classes: "O" and B- and I- of every type in the data, or the model's names if they cover these."""
+    """The classes: "O" and B- and I- of every type in the data, or the model's names if they cover these.
+
+    With training data, what only the test data has is no class: a model does not depend on what it is tested on.
+    """
     places = {split: _types(part) for split, part in splits.items() if part.tagged}
     first_places: dict[str, str] = {}
-    for kind, place in (pair for types in places.values() for pair in types.items()):
-        first_places.setdefault(kind, place)
+    for split, types in places.items():
+        if split != "test" or "train" not in splits:
+            first_places = types | first_places
     labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))
     if "train" in splits:
         if splits["train"].plain:

@@ -40,6 +40,7 @@ from bert_training.tasks.ner.other_layouts import (
     COMMENT,
     SENTENCES,
     TAG,
+    TAG_OF_CELL,
     first_column_problem,
     line_problem,
     words_problem,
@@ -271,10 +272,10 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
 
 def _prefixes(split: Split) -> set[str]:
     """The first letters of all tags. Raises ValueError for a tag that is not one of spans, with its place."""
-    prefixes = {tag[0] for sentence in split.sentences for tag in sentence.known_tags if TAG.fullmatch(tag)}
+    prefixes = {tag[0] for sentence in split.sentences for tag in sentence.known_tags if TAG_OF_CELL.fullmatch(tag)}
     for sentence in split.sentences:
         for word, tag in enumerate(sentence.known_tags):
-            if not TAG.fullmatch(tag):
+            if not TAG_OF_CELL.fullmatch(tag):
                 where = "in the last column" if sentence.line is not None else f"for {sentence.words[word][:40]!r}"
                 remedy = COMMENT if sentence.words[word].startswith("#") else ""
                 told = wrong_tag(tag, where, remedy, spans=bool(prefixes - {"O"}))

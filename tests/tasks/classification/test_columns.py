@@ -251,6 +251,18 @@ def test_the_label_column_of_the_training_wins_whatever_its_name_is(tmp_path, co
     assert data.splits["train"].columns.label == "label"
 
 
+def test_another_column_of_new_data_is_not_taken_for_its_labels(tmp_path):
+    """A model that knows its label column leaves "score" alone, which may be anything in a table of new texts."""
+    path = own(tmp_path, "text,score\ngood film,7\nbad film,12\n")
+    hot = TrainedFor(("toxic", "mild"), 2, several_labels=True, texts=1, text_columns=("text",), hot_columns=("toxic", "mild"))
+    for trained in (hot, TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column="stars")):
+        assert load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"].labels is None
+    trained = TrainedFor(None, 1, scores=True, texts=1, text_columns=("text",), label_column="stars")
+    assert load_data(glue_arguments(test_file=path), None, trained).splits["test"].labels is None
+    data = load_data(glue_arguments(test_file=path, label_column="score"), None, trained)
+    assert data.splits["test"].labels == [7.0, 12.0]
+
+
 def test_a_column_is_named_once_in_the_error(tmp_path):
     trained = TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column="label")
     with pytest.raises(ValueError, match=r"own.csv:1: expected a column 'label' or 'labels' or 'gold_label'"):

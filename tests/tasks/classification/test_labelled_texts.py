@@ -7,7 +7,7 @@ import pytest
 
 from bert_training.tasks.classification import glue, labelled_texts
 from bert_training.tasks.classification.sources import load_data
-from tests.helpers.official_files import glue_arguments, write_task
+from tests.helpers.official_files import glue_arguments, own, write_task
 from tokenization import build_tokenizer
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -81,3 +81,16 @@ def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
     )
     written = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
     assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])
+
+
+@pytest.mark.parametrize(("asked", "refused"), [("f1:c", True), ("eval_recall:c", True), ("f1:b", False), (None, False)])
+def test_the_best_is_not_chosen_by_a_class_that_the_validation_data_lacks(tmp_path, asked, refused):
+    """All of its scores would be 0, and the first evaluation the best."""
+    train = own(tmp_path, "text,label\n" + "".join(f"film {row},{'abc'[row % 3]}\n" for row in range(9)))
+    valid = own(tmp_path, "text,label\ngood,a\nbad,b\n", "valid.csv")
+    data = load_data(glue_arguments(train_file=train, validation_file=valid))
+    if refused:
+        with pytest.raises(ValueError, match=f"--metric_for_best_model {asked}: expected examples of 'c' in the valid"):
+            labelled_texts.check_deciding_class(asked, data)
+    else:
+        labelled_texts.check_deciding_class(asked, data)

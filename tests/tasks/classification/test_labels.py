@@ -422,3 +422,9 @@ def test_rows_of_the_hub_are_known_by_their_content(monkeypatch):
         return checksums(load_data(glue_arguments(dataset_name="someone/mails")).facts())
 
     assert content("good") == content("good") != content("bad") and len(content("good")) == 2
+
+
+def test_a_label_that_is_not_told_is_no_class_called_none(tmp_path):
+    trained = TrainedFor(("None", "against", "for"), 3, texts=1, text_columns=("text",), label_column="label")
+    path = json_lines(tmp_path, None, None)
+    assert load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"].labels is None

@@ -76,6 +76,34 @@ def test_sentences_are_read_from_the_hub(monkeypatch):
     assert [sentence.document for sentence in data.splits["train"].sentences] == [0, 1, 2]
 
 
+def test_a_model_does_not_decide_how_training_data_of_the_hub_is_read(monkeypatch):
+    """It does without training data; as with files, new training data says itself what its tags are."""
+    columns = {"tokens": [["the", "cat"], ["it"]], "ner_tags": [["DT", "NN"], ["PRP"]]}
+    hub(monkeypatch, {"train": columns, "validation": columns})
+    data = load_data(ner_arguments(dataset_name="x/y"), ("O", "B-PER", "I-PER"))
+    assert data.plain and data.label_names == ("DT", "NN", "PRP")
+    hub(monkeypatch, {split: {"tokens": [["Ada"]], "ner_tags": [["B-PER"]]} for split in ("train", "validation")})
+    assert load_data(ner_arguments(dataset_name="x/y"), ("DT", "NN")).label_names == ("O", "B-PER", "I-PER")
+
+
+def test_test_data_adds_no_class(tmp_path):
+    """What a model can say does not depend on what it is tested on."""
+    train, known = write(tmp_path, "Ada B-PER\nin O\nRome B-LOC\n", "train.txt"), ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    test = write(tmp_path, "Ada B-PER\nin O\nLatin B-MISC\n", "test.txt")
+    data = load_data(ner_arguments(train_file=train, validation_file=train, test_file=test), known)
+    assert data.label_names == known
+    assert "the training data has no entities of type MISC" in data.summary()
+    assert "B-MISC" in load_data(ner_arguments(train_file=train, validation_file=test), known).label_names
+
+
+def test_types_may_have_spaces_where_a_tag_is_a_cell(tmp_path):
+    rows = '{"tokens": ["flu", "in", "Rome"], "ner_tags": ["B-Medical Condition", "O", "B-LOC"]}\n'
+    path = write(tmp_path, rows, "own.jsonl")
+    data = load_data(ner_arguments(train_file=path, validation_file=path))
+    assert data.label_names == ("O", "B-LOC", "I-LOC", "B-Medical Condition", "I-Medical Condition")
+    assert "tags without a prefix" in ner_error(train_file=path, validation_file=path, tag_scheme="plain")
+
+
 def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     columns = {"tokens": [["Anna", "Berg"]], "ner_tags": [["O"]]}
     hub(monkeypatch, {"train": columns, "validation": columns})
