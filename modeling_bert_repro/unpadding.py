@@ -234,17 +234,16 @@ def attend_in_chunks(
     value: Tensor,
     **options: float,
 ) -> Tensor:
-    """(T, N, D), with a masked call for every ``CHUNK`` sequences, padded to few different lengths."""
-    limits = tokens.limits[::CHUNK].tolist()
-    if limits[-1] != len(query):
-        limits.append(len(query))
-    sizes = [stop - start for start, stop in pairwise(limits)]
+    """(T, N, D), with a masked call for every chunk of sequences, padded to few different lengths."""
+    limits = tokens.limits.tolist()
+    lengths = [-(-(stop - start) // MULTIPLE) * MULTIPLE for start, stop in pairwise(limits)]
+    chunks = list(pairwise([*first_of_chunks(lengths), len(lengths)]))
+    sizes = [limits[stop] - limits[first] for first, stop in chunks]
     states = (part.split(sizes) for part in (query, key, value, tokens.place))
     contexts = []
-    for number, (*parts, place) in enumerate(zip(*states, strict=True)):
-        mask = tokens.mask[number * CHUNK : (number + 1) * CHUNK]
-        row, column = place // tokens.longest - number * CHUNK, place % tokens.longest
-        length = -(-(int(column.max()) + 1) // MULTIPLE) * MULTIPLE
+    for (first, stop), (*parts, place) in zip(chunks, zip(*states, strict=True), strict=True):
+        mask, length = tokens.mask[first:stop], max(lengths[first:stop])
+        row, column = place // tokens.longest - first, place % tokens.longest
         mask = torch.nn.functional.pad(mask, (0, max(0, length - tokens.longest)))[:, :length]
         place = row * length + column
         blocks = []
@@ -254,6 +253,20 @@ def attend_in_chunks(
         context, _ = attend(module, *blocks, attended_to(mask, module), **options)
         contexts.append(context.flatten(0, 1).index_select(0, place))
     return torch.cat(contexts)
+
+
+def first_of_chunks(lengths: list[int]) -> list[int]:
+    """The numbers of the sequences with which a chunk begins: of at most ``CHUNK``, none over twice as long.
+
+    Args:
+        lengths: of the sequences, in their order; those of a packed row may lie in any order.
+    """
+    firsts = [0]
+    for number, length in enumerate(lengths):
+        chunk = [*lengths[firsts[-1] : number], length]
+        if len(chunk) > CHUNK or max(chunk) > 2 * min(chunk):
+            firsts.append(number)
+    return firsts
 
 
 def attend_in_blocks(

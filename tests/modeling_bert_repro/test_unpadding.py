@@ -217,6 +217,17 @@ def test_chunks_of_sequences_attend_as_single_lengths_do(is_decoder):
     torch.testing.assert_close(found[1], found[0])
 
 
+def test_chunks_are_of_similar_lengths():
+    """A long sequence of a packed row does not make its short neighbours long."""
+    for lengths, expected in {
+        (16,) * 9: [0, 4, 8],
+        (512, 16, 16, 16): [0, 1],
+        (16, 32, 32, 48, 48): [0, 3],
+        (64, 48, 32, 16, 16): [0, 3],
+    }.items():
+        assert unpadding.first_of_chunks([*lengths]) == expected
+
+
 @pytest.mark.parametrize(
     ("dropout", "switches", "chunked"),
     [
