@@ -198,7 +198,7 @@ class Followers(Asked):
     def readings(self) -> Iterator[Reading]:
         """One."""
         yield lambda opened: {
-            "candidates": _guesses(readings.next_sentence(opened, self.text, "\n".join(self.candidates)))
+            "candidates": _guesses(readings.next_sentence(opened, self.text, self.candidates))
         }
 
 
@@ -210,7 +210,7 @@ class Endings(Asked):
 
     def readings(self) -> Iterator[Reading]:
         """One."""
-        yield lambda opened: {"endings": _guesses(readings.choose(opened, self.text, "\n".join(self.endings)))}
+        yield lambda opened: {"endings": _guesses(readings.choose(opened, self.text, self.endings))}
 
 
 class Vectors(_Texts):

@@ -26,6 +26,7 @@ FILL_MASK = """print([guess["token_str"] for guess in fill_mask({text!r})])
 """
 FEATURES = """print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.shape)
 """
+OF_LENGTH = "# the length of its training"
 CLASSIFY = """print(classify({text}, truncation=True, max_length={length}))  # the length of its training
 """
 CLASSIFY_SEVERAL = """thresholds = {thresholds}
@@ -79,9 +80,14 @@ with torch.no_grad():
 scores = outputs.start_logits[0][:, None] + outputs.end_logits[0][None, :]
 inside = torch.tensor([part == 1 for part in inputs.sequence_ids(0)])
 allowed = (inside[:, None] & inside).triu().tril({longest} - 1)
-start, end = divmod(int(scores.masked_fill(~allowed, -torch.inf).argmax()), len(scores))
-print(tokenizer.decode(inputs["input_ids"][0][start : end + 1]))
+scores = scores.masked_fill(~allowed, -torch.inf)
+start, end = divmod(int(scores.argmax()), len(scores))
+{result}
 """
+SPAN = 'tokenizer.decode(inputs["input_ids"][0][start : end + 1])'
+SPAN_OR_NOTHING = """# [CLS] stands for "no answer"; how much better it must be was found on validation data
+nothing = outputs.start_logits[0, 0] + outputs.end_logits[0, 0] - scores.max()
+print("" if nothing > (getattr(model.config, "null_score_diff_threshold", None) or 0) else {span})"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,13 @@ def fill_mask(example: Example) -> str:
 
 def classify(example: Example) -> str:
     """The class of a text or a pair."""
+    program = _classify(example)
+    if example.flags.get("long_texts") == "head_tail" and not reads_long_texts(example.run):
+        program = program.replace(OF_LENGTH, "# the beginnings of a pair; bert-repro ask reads the ends, too")
+    return program
+
+
+def _classify(example: Example) -> str:
     flags, run, length = example.flags, example.run, example.length
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
@@ -178,7 +191,13 @@ def classify_long(example: Example, how: str, text: str) -> str:
     auto = "AutoModelForTokenClassification" if last else "AutoModelForSequenceClassification"
     result = "print(model.config.id2label[int(logits.argmax())])"
     if facts.get("several_labels"):
-        result = "print(dict(zip(model.config.id2label.values(), logits.sigmoid().tolist())))"
+        thresholds = 'model.config.fine_tuning["thresholds"]  # one for each label'
+        if example.run.get("thresholds") == "usual":
+            thresholds = "[0.5] * model.config.num_labels"
+        result = (
+            f"thresholds = {thresholds}\nshares = logits.sigmoid().flatten().tolist()\n"
+            "print([name for number, name in model.config.id2label.items() if shares[number] >= thresholds[number]])"
+        )
     elif facts.get("labels") is None:
         result = "print(float(logits))"
     values: dict[str, object] = {"text": text, "length": length, "result": result}
@@ -214,7 +233,10 @@ def answer(example: Example) -> str:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
     longest = example.flags.get("max_answer_length") or SquadArguments.max_answer_length
-    more = {"question": question, "context": context, "longest": longest}
+    result = f"print({SPAN})"
+    if example.flags.get("version_2_with_negative"):
+        result = SPAN_OR_NOTHING.format(span=SPAN)
+    more = {"question": question, "context": context, "longest": longest, "result": result}
     return example.with_network("AutoModelForQuestionAnswering", ANSWER, "import torch\n", **more)
 
 
