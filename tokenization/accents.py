@@ -78,7 +78,8 @@ def strip_words(words: Counter[str], tokenize_chinese_chars: bool = True) -> tup
         parts = [part for part, _ in split.pre_tokenize_str(normalizer.normalize_str(word))]
         for part in parts:
             stripped[part] += count
-        if parts != [without_selectors(word)]:
+        kept = without_selectors(word)  # nothing of a selector behind punctuation, which is a word of its own
+        if parts != ([kept] if kept else []):
             changed[word] = count
 
     def example(some: Iterable[str]) -> tuple[str, str] | None:

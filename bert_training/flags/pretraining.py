@@ -354,6 +354,11 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
                 )
         if is_mixed(vars(self)) or self.max_train_documents is not None:
             raise UserError("--corpus_dir is one text as a whole; leave out --mixture and --max_train_documents")
+        if self.extend_vocab:
+            raise UserError(
+                "--corpus_dir has the ids of a tokenizer without the pieces of --extend_vocab; extend it first "
+                "(`bert-repro vocabulary --extend`), prepare the corpus with the result, and start from that folder"
+            )
         if self.deduplicate:
             raise UserError(
                 "--corpus_dir has the text as it was prepared, with what occurs again; leave out --deduplicate, or "

@@ -202,7 +202,7 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
     """
     if weights:
         check_model_name(weights)  # it says what the folder is, if it is no model
-    if weights and not tokenizer_name and (run := _run_of_checkpoint(Path(weights))):
+    if weights and not tokenizer_name and (run := run_of_checkpoint(Path(weights))):
         say(f"{weights}: the tokenizer is that of its run, {run}")
         return load_tokenizer(str(run))
     tokenizer = load_tokenizer(tokenizer_name or weights)
@@ -239,7 +239,7 @@ def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     if is_old_checkpoint(weights):
         files = find_old_files(weights)
         return old_tokenizer(files.vocabulary, POSITIONS, quiet=True).tokenizer if files.vocabulary else None
-    folder = _run_of_checkpoint(Path(weights)) or tokenizer_folder(weights, download=True)
+    folder = run_of_checkpoint(Path(weights)) or tokenizer_folder(weights, download=True)
     if folder is None or not _has_tokenizer(folder):
         return None
     if is_vocabulary_alone(folder):
@@ -247,7 +247,7 @@ def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     return open_tokenizer(str(folder), quiet=True)
 
 
-def _run_of_checkpoint(folder: Path) -> Path | None:
+def run_of_checkpoint(folder: Path) -> Path | None:
     """The folder of the run of a checkpoint without a tokenizer, if the tokenizer is there; otherwise None."""
     run = folder.absolute().parent
     bare = (folder / "training_state.pt").is_file() and not _has_tokenizer(folder)

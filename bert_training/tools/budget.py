@@ -120,6 +120,8 @@ def timed_run(
             "eval_steps": 0,
             "save_steps": 0,
             "max_eval_instances": 1,
+            "warmup_steps": 0,  # those of the training may be more than the steps that are timed
+            "decay_steps": 0,
         }
         flags = [*script_flags]
         for flag, value in timing.items():
@@ -133,7 +135,14 @@ def timed_run(
 
 
 def plan_text(
-    hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts, recipe: str = "paper"
+    hours: float,
+    phases: Sequence[Phase],
+    records: Records,
+    results: Facts,
+    facts: Facts,
+    recipe: str = "paper",
+    script_flags: Sequence[str] = (),
+    vocab_size: int | None = None,
 ) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
@@ -141,6 +150,8 @@ def plan_text(
         phases: without their steps, as `phases_of` returns them.
         records, results, facts: as `timed_run` returns them.
         recipe: of the planned training.
+        script_flags: further flags of the planned training.
+        vocab_size: of the network that was timed; None if the planned training has a vocabulary already.
 
     Raises:
         ValueError: not even one step of each phase fits.
@@ -170,7 +181,7 @@ def plan_text(
         f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
         f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
         "models' 256 million sequences.",
-        _flags(facts["flags"]["config_name"], total_steps, parts, recipe),
+        _flags(facts["flags"]["config_name"], total_steps, parts, recipe, script_flags, vocab_size),
     ]
     if recipe == "adapt":
         words = round(tokens / PIECES_A_WORD)
@@ -185,13 +196,22 @@ def plan_text(
     return "\n".join(lines)
 
 
-def _flags(config_name: str, total_steps: int, parts: Sequence[str], recipe: str) -> str:
+def _flags(
+    config_name: str,
+    total_steps: int,
+    parts: Sequence[str],
+    recipe: str,
+    script_flags: Sequence[str],
+    vocab_size: int | None,
+) -> str:
     """The flags of the planned training; to adapt a model, those of a folder with this config.json, if it is one."""
     name = f"--config_name {config_name}"
     if recipe == "adapt":
         name = f"--model_name_or_path {config_name if Path(config_name).is_dir() else 'CHECKPOINT'}"
+    size = f" --vocab_size {vocab_size}" if vocab_size and recipe != "adapt" else ""
     chosen = "" if recipe == "paper" else f" --recipe {recipe}"
-    return f"Flags: {name} --max_steps {total_steps} --phases {','.join(parts)}{chosen}"
+    others = f" {shlex.join(script_flags)}" if script_flags else ""
+    return f"Flags: {name}{size} --max_steps {total_steps} --phases {','.join(parts)}{chosen}{others}"
 
 
 def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list[str], dict[int, float]]:
@@ -330,4 +350,6 @@ def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_
     timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
     flags = ["--recipe", *timed, *script_flags]
     records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, flags, launched)
-    print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe))
+    given = {"--tokenizer_name", "--teacher"} & set(script_flags)
+    size = None if given else arguments.vocab_size
+    print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe, script_flags, size))

@@ -233,6 +233,8 @@ def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
         given.append(f"--validation_split={flags['validation_split']}")
     if flags.get("phases"):  # the last phase decides on the length of the evaluation, and not the longest one
         given.append(f"--max_seq_length={phases_of(flags)[-1].length}")
+    if len(held_out) != len(flags.get("validation_file") or []):
+        given.append("--eval_words=0")  # an entry stands for several files, whose hidden words were chosen together
     train = [str(one.path) for one in data if one.split == "train"]  # none: the built-in text
     given += ["--train_file", *train] if train else []
     return [*given, *(["--validation_file", *held_out] if held_out else [])]

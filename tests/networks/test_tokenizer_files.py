@@ -14,7 +14,9 @@ from bert_training.app.folder import open_folder
 from bert_training.engine.errors import is_for_the_user
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_tokenizer
+from bert_training.pretraining.early_checks import check_early
 from bert_training.tools import ask
 from tests.helpers.model_folders import edit_json
 from tests.helpers.old_checkpoints import WRITTEN
@@ -316,3 +318,14 @@ def test_words_may_be_written_into_the_folder_of_a_finished_run(model, capsys):
     changed, words = capsys.readouterr().out.splitlines()
     assert "only words in rows that tokenizer.json calls unused are taken from it" in changed
     assert "1 row (5: 'zebra')" in words
+
+
+def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(model, tmp_path, capsys):
+    checkpoint = model / "checkpoint-2"
+    checkpoint.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model / name, checkpoint)
+    (checkpoint / "training_state.pt").touch()
+    args = PretrainingArguments(output_dir=str(tmp_path / "new"), model_name_or_path=str(checkpoint), max_seq_length=8)
+    check_early(args)
+    assert args.tokenizer_name == str(model) and "the tokenizer is that of its run" in capsys.readouterr().out

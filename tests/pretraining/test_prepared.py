@@ -87,6 +87,10 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
             "leave out --deduplicate, or leave out --corpus_dir",
         ),
+        (
+            "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",
+            "a tokenizer without the pieces of --extend_vocab; extend it first",
+        ),
     ],
 )
 def test_flags_that_do_not_go_with_it_are_refused(flags, message, capsys):

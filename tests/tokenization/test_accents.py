@@ -200,3 +200,9 @@ def test_the_reference_takes_the_setting_as_transformers_does():
 @pytest.fixture(autouse=True)
 def all_messages(caplog):
     caplog.set_level(logging.WARNING, "tokenization.train_wordpiece")
+
+
+def test_variation_selectors_behind_punctuation_do_not_count():
+    """The pre-tokenizer leaves them as words of their own, of which stripping leaves nothing."""
+    words = count_words(["Sale\u203c\ufe0f now\u2049\ufe0f"], True, False)
+    assert "\ufe0f" in words and strip_words(words)[1] == Stripping(0.0, None)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -170,3 +171,11 @@ def test_a_pretraining_on_data_of_the_hub_cannot_be_evaluated_again(copy_of_run)
     run["flags"]["dataset_name"] = "someone/texts"
     (found,) = verify_scores.check_weights(place, run, {}, [])
     assert (found.verdict, found.reason) == (UNKNOWN, "its training data came from the Hub")
+
+
+def test_hidden_words_of_a_folder_are_not_chosen_file_by_file():
+    """The run hid words of the files together, so its losses a word cannot be computed again from each."""
+    run = {"script": "run_pretraining.py", "flags": {"validation_file": ["heldout"]}}
+    files = [SimpleNamespace(split="validation", path=Path(name)) for name in ("a.txt", "b.txt")]
+    assert "--eval_words=0" in verify_scores._pretraining_flags(run, files)
+    assert "--eval_words=0" not in verify_scores._pretraining_flags(run, files[:1])
