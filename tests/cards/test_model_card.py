@@ -136,6 +136,13 @@ def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
     assert verdict in made.text and "not measured" not in made.text
 
 
+def test_an_adapted_model_is_not_said_to_have_seen_little(tmp_path):
+    facts = records("run_pretraining.py", model_name_or_path="google-bert/bert-base-uncased")
+    made = card(tmp_path, "pretraining", PRETRAINING, facts=facts)
+    assert "Scale: this run has seen 128,000 sequences of up to 64 pieces. What the weights had seen" in made.text
+    assert "Do not expect their quality" not in made.text
+
+
 @pytest.mark.parametrize(("loss", "verdict"), [(5.5, "it has learnt more"), (5.8, "it has hardly learnt more")])
 def test_the_card_says_what_was_counted(tmp_path, loss, verdict):
     events = [{"event": "corpus", "unigram_entropy": 6.4}, {"event": "train", "step": 1, "mlm_loss": 5.9, "loss": 6.6}]
@@ -245,6 +252,35 @@ def test_answer_code_finds_the_best_span(saved, capsys):
     spans = [(start[i] + end[j], i, j) for i in places for j in places if i <= j < i + 30]
     _, first, last = max(spans)
     assert printed == tokenizer.decode(inputs["input_ids"][0][first : last + 1])
+
+
+@pytest.mark.parametrize(("threshold", "answers"), [(1e6, True), (-1e6, False)])
+def test_answer_code_gives_no_answer_where_the_threshold_says_so(saved, capsys, threshold, answers):
+    folder = saved(BertForQuestionAnswering, null_score_diff_threshold=threshold)
+    facts = records("run_squad.py", version_2_with_negative=True)
+    made = card(folder, "squad", {"eval_exact_match": 10.0, "eval_f1": 20.0}, ["train-v2.0.json"], facts)
+    assert bool(run_code(made, capsys).strip()) == answers
+
+
+@pytest.mark.parametrize("how", ["windows", "head_tail"])
+def test_several_labels_of_long_texts_are_those_above_their_thresholds(saved, capsys, how):
+    saved(
+        BertForSequenceClassification,
+        id2label={0: "never", 1: "always"},
+        problem_type="multi_label_classification",
+        fine_tuning={"thresholds": [1.0, 0.0]},
+    )
+    flags = {"long_texts": how, "doc_stride": 4, "max_windows": 3, "window_pooling": "mean"}
+    data = {"labels": ["never", "always"], "several_labels": True}
+    facts = records("run_glue.py", **flags) | {"texts_per_example": 1, "data": data, "thresholds": "found"}
+    exec(compile(usage("./model", facts, ["custom"], False), "card", "exec"), {})
+    assert capsys.readouterr().out.strip() == "['always']"
+
+
+def test_the_program_for_long_pairs_says_what_it_cuts():
+    facts = records("run_glue.py", long_texts="head_tail") | {"texts_per_example": 2, "data": {"labels": ["no", "yes"]}}
+    program = usage("./model", facts, ["custom"], False)
+    assert "the beginnings of a pair; bert-repro ask reads the ends, too" in program and "max_length=64" in program
 
 
 def test_wrong_arguments_are_refused(tmp_path):
