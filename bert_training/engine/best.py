@@ -117,7 +117,7 @@ class Best:
         The records of a checkpoint end before it, and that of the last step is written before the evaluation of that
         step. Folders of steps that are in the records no more may be needed by a checkpoint of those days.
         """
-        needed = set()
+        needed: set[int] = set()
         for start in _numbers(self.run.output_dir, r"checkpoint-(\d+)"):
             if before := [(at, results) for at, results in self.evaluations if at <= start and at != step]:
                 needed.add(self._best_of(before))

@@ -129,7 +129,8 @@ class Throughput:
 
         A start from the checkpoint of the last step takes no step, and has no speed.
         """
-        seconds, speed = max(self.all.seconds, 1e-9), {}
+        seconds = max(self.all.seconds, 1e-9)
+        speed: dict[str, float] = {}
         if self.all.steps:
             speed = {
                 "train_tokens_per_second": self.all.tokens / seconds,
