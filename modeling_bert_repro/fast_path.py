@@ -97,7 +97,7 @@ class FastSelfAttention(BertSelfAttention):
         if separate:
             attend = partial(fast_dropout_attention, keep_weights=name == "eager")
         if layout is not None and layout.tokens is not None:
-            attend = partial(attend_unpadded, attend, layout.tokens, drops or separate)
+            attend = partial(attend_unpadded, attend, layout.tokens, by_products=drops or separate)
         return attend(self, query, key, value, attention_mask, **options)
 
 

@@ -136,7 +136,6 @@ def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended:
 def attend_unpadded(
     attend: "AttentionFunction",
     tokens: Tokens,
-    by_products: bool,
     module: "BertSelfAttention",
     query: Tensor,  # (1, N, T, D)
     key: Tensor,
@@ -144,6 +143,7 @@ def attend_unpadded(
     attention_mask: None,
     dropout: float,
     scaling: float,
+    by_products: bool = False,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention within each sequence, for the back-ends eager, sdpa and flash: (1, T, N, D), without the weights.

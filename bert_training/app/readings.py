@@ -125,15 +125,15 @@ def check_text(text: str | None, name: str) -> str:
     return text
 
 
-def check_lines(text: str | Sequence[str] | None, name: str, least: int) -> list[str]:
-    """The lines of a text that are not blank, or those of a list, from ``least`` to ``LINES``.
+def check_lines(text: str | tuple[str, ...] | None, name: str, least: int) -> list[str]:
+    """The lines of a text that are not blank, or those of a tuple, from ``least`` to ``LINES``.
 
-    Each line of a list, which the service gives, may be as long as a text.
+    Each line of a tuple, which the service gives, may be as long as a text.
     """
-    if text is None or isinstance(text, str):
-        lines = [line.strip() for line in check_text(text, name).splitlines() if line.strip()]
-    else:
+    if isinstance(text, tuple):
         lines = [check_text(line, name).strip() for line in text]
+    else:
+        lines = [line.strip() for line in check_text(text, name).splitlines() if line.strip()]
     if not least <= len(lines) <= LINES:
         raise UserError(
             f"{name}: write {least} to {LINES} lines; there {'is' if len(lines) == 1 else 'are'} {len(lines)}."
@@ -276,7 +276,7 @@ def _guesses(opened: OpenedModel, table: torch.Tensor, best: int) -> list[list[G
     return [[Guess(text, share) for text, share in zip(*pair)] for pair in zip(texts, values.tolist())]
 
 
-def next_sentence(opened: OpenedModel, first: str, candidates: str | Sequence[str]) -> list[Guess]:
+def next_sentence(opened: OpenedModel, first: str, candidates: str | tuple[str, ...]) -> list[Guess]:
     """For each line of ``candidates`` the probability that it follows the first text, most probable first."""
     check_text(first, "The first sentence")
     lines = check_lines(candidates, "The sentences that may follow", 1)
@@ -353,7 +353,7 @@ def _logits_of_labels(opened: OpenedModel, texts: Sequence[str]) -> torch.Tensor
     return torch.from_numpy(found)
 
 
-def choose(opened: OpenedModel, context: str, endings: str | Sequence[str]) -> list[Guess]:
+def choose(opened: OpenedModel, context: str, endings: str | tuple[str, ...]) -> list[Guess]:
     """The endings, one on each line, with the probability that each is the right one."""
     check_text(context, "The beginning")
     lines = check_lines(endings, "The endings", 2)

@@ -197,9 +197,7 @@ class Followers(Asked):
 
     def readings(self) -> Iterator[Reading]:
         """One."""
-        yield lambda opened: {
-            "candidates": _guesses(readings.next_sentence(opened, self.text, self.candidates))
-        }
+        yield lambda opened: {"candidates": _guesses(readings.next_sentence(opened, self.text, tuple(self.candidates)))}
 
 
 class Endings(Asked):
@@ -210,7 +208,7 @@ class Endings(Asked):
 
     def readings(self) -> Iterator[Reading]:
         """One."""
-        yield lambda opened: {"endings": _guesses(readings.choose(opened, self.text, self.endings))}
+        yield lambda opened: {"endings": _guesses(readings.choose(opened, self.text, tuple(self.endings)))}
 
 
 class Vectors(_Texts):

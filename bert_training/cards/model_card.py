@@ -313,8 +313,8 @@ def limits(card: Card) -> str:
             length, start = card.flags["max_seq_length"], card.flags.get("model_name_or_path")
             share = format(100 * seen / 256e6, ".2g" if seen < 25e6 else ".0f")
             lines.append(
-                f"Scale: this run has seen {seen:,} sequences of up to {length} pieces. What the weights had seen before "
-                f"is said on the card of {code(start)}."
+                f"Scale: this run has seen {seen:,} sequences of up to {length} pieces. What the weights had seen "
+                f"before is said on the card of {code(start)}."
                 if start
                 else f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share} % of the 256 million "
                 f"sequences of up to 512 that the published models have seen ({PAPER}). Do not expect their quality."

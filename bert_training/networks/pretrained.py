@@ -144,6 +144,8 @@ def _config_file(name: str) -> Path:
 def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint: a folder, a name on the Hub, a vocab.txt or an old checkpoint.
 
+    A checkpoint in the folder of its run has none of its own; it is that of the run.
+
     Args:
         quiet: print nothing.
 
@@ -152,6 +154,7 @@ def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizer
         OSError: transformers finds no such folder or name.
     """
     assert name is not None  # the flags of every script require one
+    name = str(_run_of_checkpoint(Path(name)) or name)
     path = Path(name)
     if path.is_file() and path.suffix == ".txt":
         remedy = f'write {{"do_lower_case": true}} (or false) into {path.with_name(TOKENIZER_CONFIG)}'
@@ -202,10 +205,10 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
     """
     if weights:
         check_model_name(weights)  # it says what the folder is, if it is no model
-    if weights and not tokenizer_name and (run := run_of_checkpoint(Path(weights))):
-        say(f"{weights}: the tokenizer is that of its run, {run}")
-        return load_tokenizer(str(run))
-    tokenizer = load_tokenizer(tokenizer_name or weights)
+    name = tokenizer_name or weights
+    if name and (run := _run_of_checkpoint(Path(name))):
+        say(f"{name}: the tokenizer is that of its run, {run}")
+    tokenizer = load_tokenizer(name)
     if not weights or not tokenizer_name or _same_place(tokenizer_name, weights):
         return tokenizer
     if is_old_checkpoint(weights):
@@ -239,7 +242,7 @@ def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     if is_old_checkpoint(weights):
         files = find_old_files(weights)
         return old_tokenizer(files.vocabulary, POSITIONS, quiet=True).tokenizer if files.vocabulary else None
-    folder = run_of_checkpoint(Path(weights)) or tokenizer_folder(weights, download=True)
+    folder = _run_of_checkpoint(Path(weights)) or tokenizer_folder(weights, download=True)
     if folder is None or not _has_tokenizer(folder):
         return None
     if is_vocabulary_alone(folder):
@@ -247,7 +250,7 @@ def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     return open_tokenizer(str(folder), quiet=True)
 
 
-def run_of_checkpoint(folder: Path) -> Path | None:
+def _run_of_checkpoint(folder: Path) -> Path | None:
     """The folder of the run of a checkpoint without a tokenizer, if the tokenizer is there; otherwise None."""
     run = folder.absolute().parent
     bare = (folder / "training_state.pt").is_file() and not _has_tokenizer(folder)

@@ -18,13 +18,7 @@ from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
-from bert_training.networks.pretrained import (
-    check_model_name,
-    checkpoint_config,
-    chosen_tokenizer,
-    run_of_checkpoint,
-)
-from bert_training.networks.vocabularies import say
+from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.corpus import Corpus
@@ -58,9 +52,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
         length = max(phase.length for phase in phases_of(vars(args)))
         check_length(bert_config(args.config_name or "mini", 1), length)
     if args.tokenizer_name:
-        if run := run_of_checkpoint(Path(args.tokenizer_name)):
-            say(f"{args.tokenizer_name}: the tokenizer is that of its run, {run}")
-            args.tokenizer_name = str(run)
         tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         check_extension(args, tokenizer, begun)
         check_teacher(args, tokenizer)

@@ -170,7 +170,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
     other_classes = names and set(names) != set(model.config.label2id or {})
     if model.config.problem_type == "regression":
-        other_classes = []  # whatever the one score is called
+        other_classes = False  # whatever the one score is called
     other_classes = other_classes or _gives_several(checkpoint_config) != _gives_several(model.config)
     classifier = getattr(model, "classifier", None)
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:

@@ -51,7 +51,6 @@ from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from bert_training.tools import ask_labels
-from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
@@ -185,13 +184,12 @@ def load(name: str, head: Head = QUESTIONS, dtype: str = FLOAT32) -> tuple[PreTr
         # Checked before anything is made of it: its config may name code, or ask for more memory than there is.
         options = {} if old else {"config": checkpoint_config(name, quiet=True)}
         kind = class_in(options["config"]) if options else None
-        own = {BertBiLSTMForQuestionAnswering.__name__: BertBiLSTMForQuestionAnswering} if head is QUESTIONS else {}
-        if kind and kind != head.cls.__name__ and kind not in own:
+        if kind and kind != head.cls.__name__:
             raise UserError(
                 f"--model {name}: expected a model with a head for {head.what}, got a {kind}, of {opened_by()[kind]}; "
                 f"{head.remedy}"
             )
-        cls = own.get(str(kind)) or (head.cls if old else head.auto)
+        cls = head.cls if old else head.auto
         model, new, _ = load_network(cls, name, head.layers, trust_remote_code=False, **options)
     except OSError as error:
         raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error

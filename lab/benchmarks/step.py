@@ -256,14 +256,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS, help="groups of workloads; default: all")
     parser.add_argument("--repetitions", type=int, default=5, help="measurements of each workload (5)")
     parser.add_argument("--memory_rows", type=int, help="sequences of 512 tokens; default: 8, on CUDA 32")
-    parser.add_argument("--torch_dropout", action="store_true", help="use torch's dropout and attention in our classes on CPUs too")
+    parser.add_argument(
+        "--torch_dropout", action="store_true", help="use torch's dropout and attention in our classes on CPUs too"
+    )
     parser.add_argument(
         "--tiny", action="store_true", help="use tiny networks and lengths, to test that everything runs"
     )
     parser.add_argument(
         "--smoke", action="store_true", help="a part of the workloads, and a table in Markdown to report"
     )
-    parser.add_argument("--output", type=Path, help="default: lab/records/step_<device>.json; with --smoke and --tiny none")
+    parser.add_argument(
+        "--output", type=Path, help="default: lab/records/step_<device>.json; with --smoke and --tiny none"
+    )
     idle.add_flag(parser)
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv

@@ -182,7 +182,7 @@ def test_additive_masks_of_the_caller_are_those_of_sdpa(monkeypatch):
     halves = [state.bfloat16() for state in (query, key, value)]
     context, _ = fast_dropout_attention(None, *halves, mask, 0.0, 0.4, keep_weights=False)
     assert context.dtype == torch.bfloat16
-    with pytest.raises(ValueError, match="of the type bool or of floating point, got torch.int64"):
+    with pytest.raises(ValueError, match=r"of the type bool or of floating point, got torch\.int64"):
         fast_dropout_attention(None, query, key, value, torch.ones(2, 1, 7, 7, dtype=torch.long), 0.1, 0.4)
     model = ours("BertModel", "sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).bfloat16().train()
     inputs = make_inputs("BertModel")

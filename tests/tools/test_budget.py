@@ -120,7 +120,9 @@ def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
     budget.main([*flags, "--launcher", "python -u", "--", "--seed", "3", "--warmup_steps", "10000"], start)
     text = capsys.readouterr().out
     assert started[:4] == ["--recipe", "paper", "--seed", "3"]
-    assert re.search(r"^Flags: --config_name \S+ --vocab_size 500 --max_steps .* --seed 3 --warmup_steps 10000$", text, re.M)
+    assert re.search(
+        r"^Flags: --config_name \S+ --vocab_size 500 --max_steps .* --seed 3 --warmup_steps 10000$", text, re.M
+    )
     rows = re.findall(r"^ +(32|64) +(\d+ x \d+) +([\d.]+) +([\d,]+) +([\d.]+)%$", text, re.MULTILINE)
     assert [row[:2] for row in rows] == [("32", "8 x 32"), ("64", "2 x 64")]
     steps = int(re.search(r"In 1 hours: ([\d,]+) steps", text).group(1).replace(",", ""))

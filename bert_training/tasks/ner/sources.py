@@ -189,9 +189,7 @@ def _check_flags_of_json(args: NerArguments, files: dict[str, str]) -> None:
         raise UserError(f"{first}: {flag} has no effect on a file in columns, whose last column is the tag; omit it")
 
 
-def _reading(
-    args: NerArguments, training: bool, train: Split | None, model_labels: tuple[str, ...] | None
-) -> Reading:
+def _reading(args: NerArguments, training: bool, train: Split | None, model_labels: tuple[str, ...] | None) -> Reading:
     """How the next source is read: as the flags say, else as the training data was, else as the model needs it.
 
     Args:

@@ -253,8 +253,10 @@ def test_the_label_column_of_the_training_wins_whatever_its_name_is(tmp_path, co
 
 def test_another_column_of_new_data_is_not_taken_for_its_labels(tmp_path):
     """A model that knows its label column leaves "score" alone, which may be anything in a table of new texts."""
-    path = own(tmp_path, "text,score\ngood film,7\nbad film,12\n")
-    hot = TrainedFor(("toxic", "mild"), 2, several_labels=True, texts=1, text_columns=("text",), hot_columns=("toxic", "mild"))
+    path = own(tmp_path, "text,score\ngood film,7\nbad film,12\n", "own.csv")
+    hot = TrainedFor(
+        ("toxic", "mild"), 2, several_labels=True, texts=1, text_columns=("text",), hot_columns=("toxic", "mild")
+    )
     for trained in (hot, TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column="stars")):
         assert load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"].labels is None
     trained = TrainedFor(None, 1, scores=True, texts=1, text_columns=("text",), label_column="stars")

@@ -83,10 +83,12 @@ def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
     assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])
 
 
-@pytest.mark.parametrize(("asked", "refused"), [("f1:c", True), ("eval_recall:c", True), ("f1:b", False), (None, False)])
+@pytest.mark.parametrize(
+    ("asked", "refused"), [("f1:c", True), ("eval_recall:c", True), ("f1:b", False), (None, False)]
+)
 def test_the_best_is_not_chosen_by_a_class_that_the_validation_data_lacks(tmp_path, asked, refused):
     """All of its scores would be 0, and the first evaluation the best."""
-    train = own(tmp_path, "text,label\n" + "".join(f"film {row},{'abc'[row % 3]}\n" for row in range(9)))
+    train = own(tmp_path, "text,label\n" + "".join(f"film {row},{'abc'[row % 3]}\n" for row in range(9)), "own.csv")
     valid = own(tmp_path, "text,label\ngood,a\nbad,b\n", "valid.csv")
     data = load_data(glue_arguments(train_file=train, validation_file=valid))
     if refused:
