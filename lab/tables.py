@@ -485,7 +485,9 @@ def speed() -> str:
         ("`make demo`, compared with the same runs with Trainer", demo["ratio"], demo),
     ]
     shown = [[what, f"{ratio:.2f} times as fast", *place(record)] for what, ratio, record in rows]
-    what = f"`--recipe fast`: until BERT-Mini reaches {race['rules']['target']:g} nats on held-out text, from new weights"
+    what = (
+        f"`--recipe fast`: until BERT-Mini reaches {race['rules']['target']:g} nats on held-out text, from new weights"
+    )
     shown.append([what, f"{seconds / 60:.0f} minutes", *place(race)])
     return markdown(("what", "result", "date", "commit", "processor"), shown, 5)
 

@@ -121,7 +121,7 @@ class Best:
         for start in _numbers(self.run.output_dir, r"checkpoint-(\d+)"):
             if before := [(at, results) for at, results in self.evaluations if at <= start and at != step]:
                 needed.add(self._best_of(before))
-            needed |= {max((kept for kept in self._kept() if kept <= start and kept != step), default=step)}
+            needed.add(max((kept for kept in self._kept() if kept <= start), default=step))
         return needed
 
     def _fetch(self) -> None:

@@ -326,6 +326,7 @@ def test_lines_to_choose_from_are_single_lines(opened):
     app = make_service(opened("choice"), SETTINGS)
     assert b"line break" in ask(app, {"text": TEXT, "endings": ["a\u2028b", "c"]})[2]
     assert ask(app, {"text": TEXT, "endings": ["a"]})[0] == 422
+    assert ask(app, {"text": TEXT, "endings": ["x" * 15_000, "y" * 15_000]})[0] == 200  # each may be as long as a text
 
 
 def test_other_hosts_paths_methods_and_lengths(opened):

@@ -4,8 +4,13 @@ import json
 
 import pytest
 
+import torch
+from transformers import BertForSequenceClassification
+
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks.fine_tuning import untrained_positions
+from bert_training.networks.initial_weights import LoadedNetwork
+from bert_training.tasks.fine_tuning import _keep_or_replace_head, untrained_positions
+from tests.helpers.small_networks import small_config
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,17 @@ def test_texts_longer_than_those_of_the_pre_training(tmp_path, flags, length, sa
     assert bool(found) == said and (not said or "at most 128 tokens" in found)
     (tmp_path / "run.json").unlink()
     assert untrained_positions(args) is None
+
+
+@pytest.mark.parametrize(("ours", "theirs", "kept"), [(["score"], ["toxicity"], True), (["a", "b"], ["c", "d"], False)])
+def test_a_score_may_have_any_name(ours, theirs, kept):
+    """A model from elsewhere calls its one output "toxicity"; of classes, another name is another class."""
+
+    def config(names):
+        labels = {"id2label": dict(enumerate(names)), "label2id": {name: row for row, name in enumerate(names)}}
+        return small_config(**labels, problem_type="regression" if len(names) == 1 else None)
+
+    model = BertForSequenceClassification(config(ours))
+    before = model.classifier.weight.clone()
+    replaced = _keep_or_replace_head(LoadedNetwork(model, [], []), config(theirs))
+    assert torch.equal(model.classifier.weight, before) is kept and bool(replaced) is not kept
