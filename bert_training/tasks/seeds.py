@@ -41,7 +41,7 @@ PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 LEVEL = 0.95  # of confidence intervals
-CONTENT = ("examples", "sha256", "fingerprint", "content_sha256")  # facts of a split that say what is in it
+CONTENT = "content_sha256"  # the fact of a split of the Hub that says what is in it; data in files has another
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -381,8 +381,8 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     if not path.is_file():
         raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
     other = read_summary(Path(folder))
-    told = [name for name in CONTENT if f"'{name}'" in str(other["validation"])]  # older summaries have fewer
-    if other["validation"] != _validation(series, told):
+    knows_content = CONTENT in str(other["validation"])  # older summaries have none
+    if other["validation"] != _validation(series, knows_content):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
@@ -397,13 +397,17 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     return other
 
 
-def _validation(series: Series, names: Sequence[str] = CONTENT) -> dict:
+def _validation(series: Series, with_content: bool = True) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     if series.folds:
-        return {f"fold {number}": _validation(one, names) for number, one in enumerate(series.folds, 1)}
-    facts = series.facts["splits"]
-    splits = [split for split in facts if split.startswith("validation")]
-    return {split: {name: facts[split].get(name) for name in names} for split in splits}
+        return {f"fold {number}": _validation(one, with_content) for number, one in enumerate(series.folds, 1)}
+    identified = {}
+    for split, facts in series.facts["splits"].items():
+        if split.startswith("validation"):
+            identified[split] = {name: facts.get(name) for name in ("examples", "sha256", "fingerprint")}
+            if with_content and facts.get(CONTENT):
+                identified[split][CONTENT] = facts[CONTENT]
+    return identified
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
