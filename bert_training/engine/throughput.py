@@ -125,19 +125,15 @@ class Throughput:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def results(self) -> dict[str, float]:
-        """The entries of all_results.json about the steps since the last start, without evaluations.
-
-        A start from the checkpoint of the last step takes no step, and has no speed.
-        """
+        """The entries of all_results.json about the steps since the last start, without evaluations."""
         seconds = max(self.all.seconds, 1e-9)
-        speed: dict[str, float] = {}
-        if self.all.steps:
-            speed = {
-                "train_tokens_per_second": self.all.tokens / seconds,
-                "train_samples_per_second": self.all.sequences / seconds,
-                "train_mfu": self.all.flops / seconds / self.peak,
-            }
-        return speed | {"peak_tflops": self.peak / 1e12, "peak_memory_gb": peak_memory_gb(self.device)}
+        return {
+            "train_tokens_per_second": self.all.tokens / seconds,
+            "train_samples_per_second": self.all.sequences / seconds,
+            "train_mfu": self.all.flops / seconds / self.peak,
+            "peak_tflops": self.peak / 1e12,
+            "peak_memory_gb": peak_memory_gb(self.device),
+        }
 
 
 def _in_words(seconds: float) -> str:

@@ -99,11 +99,3 @@ def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch,
     if lines:
         assert lines[0].startswith(said[start, total])
         assert lines[0].endswith("phases of greater length take longer") == bool(phases)
-
-
-def test_a_start_that_takes_no_step_has_no_speed(make_run, small_config):
-    """As after the checkpoint of the last step: 0 tokens a second would be a measured value."""
-    run = make_run()
-    run.args.peak_tflops = 2.0
-    results = throughput.Throughput(run, small_config, 4).results()
-    assert set(results) == {"peak_tflops", "peak_memory_gb"}
