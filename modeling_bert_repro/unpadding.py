@@ -256,7 +256,9 @@ def attend_in_chunks(
 
 
 def first_of_chunks(lengths: list[int]) -> list[int]:
-    """The numbers of the sequences with which a chunk begins: of at most ``CHUNK``, none over twice as long.
+    """The numbers of the sequences with which the chunks begin.
+
+    A chunk has at most ``CHUNK`` sequences, and none of them is more than twice as long as another.
 
     Args:
         lengths: of the sequences, in their order; those of a packed row may lie in any order.

@@ -9,14 +9,14 @@ from typing import Any
 
 from bert_training.cards.confusion import most_confused, picture_of, read_confusion
 from bert_training.cards.markdown import plain
-from bert_training.cards.model_usage import reads_long_texts
+from bert_training.cards.model_usage import cuts_long_pairs, reads_long_texts
 
 BY_CLASS = "_by_class"
 MOST_ROWS = 30  # of the table; of more classes those with the lowest F1
 NAMES = {"eval": "validation", "test": "test"}
 TEMPERATURE = """The probabilities are calibrated: before the softmax, `bert-repro` divides the logits by a temperature,
 {temperature:.4g}, which was found on validation data. A plain pipeline does not divide them. Its labels are the same,
-and this continues the program above with the same probabilities:
+and this continues the program above with the same probabilities{short}:
 
 ```python
 {program}
@@ -82,7 +82,8 @@ def calibration_section(metrics: Mapping[str, Any], run: Mapping[str, Any], temp
     if reads_long_texts(run):
         program = OF_LONG_TEXTS
     program = program.format(text=text, length=flags.get("max_seq_length"), temperature=temperature)
-    section = f"### Probabilities\n\n{TEMPERATURE.format(temperature=temperature, program=program)}"
+    short = ", if the pair is not cut" if cuts_long_pairs(run) else ""
+    section = f"### Probabilities\n\n{TEMPERATURE.format(temperature=temperature, short=short, program=program)}"
     before, after = metrics.get("eval_ece_uncalibrated"), metrics.get("eval_ece")
     if isinstance(before, float) and isinstance(after, float):
         section += f"\n\nExpected calibration error on validation data: {after:.4f}; without it, {before:.4f}."

@@ -26,11 +26,10 @@ FILL_MASK = """print([guess["token_str"] for guess in fill_mask({text!r})])
 """
 FEATURES = """print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.shape)
 """
-OF_LENGTH = "# the length of its training"
-CLASSIFY = """print(classify({text}, truncation=True, max_length={length}))  # the length of its training
+CLASSIFY = """print(classify({text}, truncation=True, max_length={length}))  # {cut}
 """
 CLASSIFY_SEVERAL = """thresholds = {thresholds}
-found = classify([{text}], truncation=True, max_length={length})[0]  # the length of its training
+found = classify([{text}], truncation=True, max_length={length})[0]  # {cut}
 print([one["label"] for one in found if one["score"] >= thresholds[classify.model.config.label2id[one["label"]]]])
 """
 CLASSIFY_AT_THE_END = """inputs = tokenizer({text}, truncation=True, max_length={length}, return_tensors="pt")
@@ -151,13 +150,6 @@ def fill_mask(example: Example) -> str:
 
 def classify(example: Example) -> str:
     """The class of a text or a pair."""
-    program = _classify(example)
-    if example.flags.get("long_texts") == "head_tail" and not reads_long_texts(example.run):
-        program = program.replace(OF_LENGTH, "# the beginnings of a pair; bert-repro ask reads the ends, too")
-    return program
-
-
-def _classify(example: Example) -> str:
     flags, run, length = example.flags, example.run, example.length
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
@@ -168,20 +160,32 @@ def _classify(example: Example) -> str:
         texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
         return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
     options = ', function_to_apply="none"' if task == "stsb" else ""
-    text = repr(pair["text"] if single else pair)
+    cut = "the length of its training"
+    if cuts_long_pairs(run):
+        cut = "the beginnings of a long pair; bert-repro ask reads the ends, too"
+    values = {"text": repr(pair["text"] if single else pair), "length": length, "cut": cut}
     if "thresholds" in run:  # several labels a text
-        thresholds = 'classify.model.config.fine_tuning["thresholds"]  # one for each label'
-        if run["thresholds"] == "usual":
-            thresholds = "[0.5] * classify.model.config.num_labels"
-        values = {"text": text, "length": length, "thresholds": thresholds}
+        values["thresholds"] = thresholds_of(run, "classify.model")
         return example.with_pipeline("classify", "text-classification", ", top_k=None", CLASSIFY_SEVERAL, **values)
-    return example.with_pipeline("classify", "text-classification", options, CLASSIFY, text=text, length=length)
+    return example.with_pipeline("classify", "text-classification", options, CLASSIFY, **values)
+
+
+def thresholds_of(run: Mapping[str, Any], model: str) -> str:
+    """The expression for the thresholds of the labels; ``model`` is the one for the model."""
+    if run.get("thresholds") == "usual":
+        return f"[0.5] * {model}.config.num_labels"
+    return f'{model}.config.fine_tuning["thresholds"]  # one for each label'
 
 
 def reads_long_texts(run: Mapping[str, Any]) -> bool:
     """Whether a classifier reads more of a long text than its beginning; ``run`` is the content of run.json."""
     how = run["flags"].get("long_texts")
     return how == "windows" or (how == "head_tail" and run.get("texts_per_example") == 1)
+
+
+def cuts_long_pairs(run: Mapping[str, Any]) -> bool:
+    """Whether the program of the card cuts long pairs, of which the training read the ends, too."""
+    return run["flags"].get("long_texts") == "head_tail" and not reads_long_texts(run)
 
 
 def classify_long(example: Example, how: str, text: str) -> str:
@@ -191,11 +195,8 @@ def classify_long(example: Example, how: str, text: str) -> str:
     auto = "AutoModelForTokenClassification" if last else "AutoModelForSequenceClassification"
     result = "print(model.config.id2label[int(logits.argmax())])"
     if facts.get("several_labels"):
-        thresholds = 'model.config.fine_tuning["thresholds"]  # one for each label'
-        if example.run.get("thresholds") == "usual":
-            thresholds = "[0.5] * model.config.num_labels"
         result = (
-            f"thresholds = {thresholds}\nshares = logits.sigmoid().flatten().tolist()\n"
+            f"thresholds = {thresholds_of(example.run, 'model')}\nshares = logits.sigmoid().flatten().tolist()\n"
             "print([name for number, name in model.config.id2label.items() if shares[number] >= thresholds[number]])"
         )
     elif facts.get("labels") is None:

@@ -144,7 +144,7 @@ def _config_file(name: str) -> Path:
 def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint: a folder, a name on the Hub, a vocab.txt or an old checkpoint.
 
-    A checkpoint in the folder of its run has none of its own; it is that of the run.
+    A checkpoint in the folder of its run has no tokenizer; that of the run is taken.
 
     Args:
         quiet: print nothing.

@@ -252,7 +252,7 @@ def _without_contents(facts: Any) -> Any:
     """A description of data without the hashes of rows from the Hub."""
     if not isinstance(facts, dict):
         return facts
-    return {name: _without_contents(value) for name, value in facts.items() if name != "content_sha256"}
+    return {name: _without_contents(value) for name, value in facts.items() if name != CONTENT}
 
 
 def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:

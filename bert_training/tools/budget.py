@@ -350,6 +350,6 @@ def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_
     timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
     flags = ["--recipe", *timed, *script_flags]
     records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, flags, launched)
-    given = {"--tokenizer_name", "--teacher"} & set(script_flags)
-    size = None if given else arguments.vocab_size
+    has_vocabulary = {"--tokenizer_name", "--teacher"} & {word.partition("=")[0] for word in script_flags}
+    size = None if has_vocabulary else arguments.vocab_size
     print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe, script_flags, size))

@@ -280,7 +280,8 @@ def test_several_labels_of_long_texts_are_those_above_their_thresholds(saved, ca
 def test_the_program_for_long_pairs_says_what_it_cuts():
     facts = records("run_glue.py", long_texts="head_tail") | {"texts_per_example": 2, "data": {"labels": ["no", "yes"]}}
     program = usage("./model", facts, ["custom"], False)
-    assert "the beginnings of a pair; bert-repro ask reads the ends, too" in program and "max_length=64" in program
+    assert "the beginnings of a long pair; bert-repro ask reads the ends, too" in program and "max_length=64" in program
+    assert "the same probabilities, if the pair is not cut:" in calibration_section({}, facts, 2.0)
 
 
 def test_wrong_arguments_are_refused(tmp_path):

@@ -332,13 +332,20 @@ def test_another_model_is_refused(make_run, new_state, small_config):
         load_checkpoint(run, folder, new_state())
 
 
-def test_auto_goes_on_where_the_run_last_was(make_run, new_state, capsys):
-    """Not from a later checkpoint that was left behind when an earlier one was named."""
+@pytest.fixture
+def gone_back(make_run, new_state):
+    """A run, and its state, that has the checkpoints 1 and 3 and goes on from the first."""
     run, state = make_run(resume_from_checkpoint="auto"), new_state()
     for step in (1, 3):
         run.log(event="train", step=step)
         save_checkpoint(run, step, state)
     load_checkpoint(run, run.output_dir / "checkpoint-1", state)
+    return run, state
+
+
+def test_auto_goes_on_where_the_run_last_was(gone_back, capsys):
+    """Not from a later checkpoint that was left behind when an earlier one was named."""
+    run, state = gone_back
     save_checkpoint(run, 2, state)
     assert find_checkpoint(run).name == "checkpoint-2"
     assert "ignoring checkpoint-3: metrics.jsonl lacks records from before it, as if" in capsys.readouterr().out
@@ -347,13 +354,9 @@ def test_auto_goes_on_where_the_run_last_was(make_run, new_state, capsys):
     assert "metrics.jsonl fits no checkpoint, so checkpoint-3 is taken all the same" in capsys.readouterr().out
 
 
-def test_auto_does_not_go_on_from_a_branch_that_was_left_for_longer_records(make_run, new_state, capsys):
+def test_auto_does_not_go_on_from_a_branch_that_was_left_for_longer_records(gone_back, capsys):
     """With a smaller --logging_steps, the new branch soon has more bytes than the checkpoint that was left behind."""
-    run, state = make_run(resume_from_checkpoint="auto"), new_state()
-    for step in (1, 3):
-        run.log(event="train", step=step)
-        save_checkpoint(run, step, state)
-    load_checkpoint(run, run.output_dir / "checkpoint-1", state)
+    run, state = gone_back
     for number in range(5):
         run.log(event="train", step=2, number=number)
     save_checkpoint(run, 2, state)

@@ -98,6 +98,7 @@ def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, scrip
     short_runs.start(script, [*given, *AUTO])
     facts = json.loads((folder / "run.json").read_text())
     assert len(facts["earlier"]) == 1 and facts["flags"]["learning_rate"] != 0.5
+    assert facts["earlier"][0]["mixed_precision"] == "no"
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])

@@ -85,9 +85,9 @@ def test_half_precision_is_refused(make_run):
         verify_invariance(run, state.model, state.optimizer, LabelledTokens())
 
 
-def test_it_is_refused_before_anything_is_prepared(tmp_path, capsys):
+def test_it_is_refused_before_anything_is_prepared(tmp_path):
     """The corrected command must find a folder without a run."""
     flags = ["--verify_invariance", "--mixed_precision=bf16", f"--output_dir={tmp_path / 'run'}"]
-    with pytest.raises((SystemExit, ValueError), match=r"--mixed_precision no|1"):
+    with pytest.raises(ValueError, match="run it with --mixed_precision no"):
         run_pretraining.main(flags)
     assert not (tmp_path / "run" / "run.json").exists()

@@ -171,7 +171,7 @@ def test_attention_keeps_few_tensors_of_its_weights(p, most_kept, kept, monkeypa
     assert saved.count((3, 4, 7, 7)) == kept
 
 
-def test_additive_masks_of_the_caller_are_those_of_sdpa(monkeypatch):
+def test_additive_masks_of_the_caller_are_those_of_sdpa():
     """Rows of -inf give 0 and not NaN; a mask that cannot be added is refused; bfloat16 leaves them to torch."""
     query, key, value = torch.randn(3, 2, 4, 7, 6, generator=torch.Generator().manual_seed(0))
     mask = torch.zeros(2, 1, 7, 7).masked_fill(torch.arange(7) > 4, -torch.inf)

@@ -396,3 +396,10 @@ def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
     assert compared(same) and compared(same | {"content_sha256": "a"})
     with pytest.raises(ValueError, match="it was evaluated on other data"):
         compared(same | {"content_sha256": "b"})
+
+
+def test_why_a_type_was_chosen_is_said_once(tmp_path):
+    """A series that is started again keeps the reason of its first start."""
+    assert seeds._earlier_choice(tmp_path) == {}
+    (tmp_path / "summary.json").write_text(json.dumps({"runs": [], "precision_chosen": {"why": "faster", "ratio": 2}}))
+    assert seeds._earlier_choice(tmp_path) == {"precision_chosen": {"why": "faster", "ratio": 2}}

@@ -114,9 +114,9 @@ def _no_such_column(flag: str, name: str, header: list[str]) -> UserError:
 def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     found = [name for name in task.label_columns if name in header]
     if not labelled:
-        if own := task.trained_label or task.hot_columns or task.trained_hot:  # "score" may be something else here
-            flagged = task.label_columns if len(task.label_columns) == 1 else ()
-            found = [name for name in found if name in ("label", own, *flagged)]
+        named = len(task.label_columns) == 1  # by a flag, or by the training data of this command
+        if not named and (task.trained_label or task.hot_columns or task.trained_hot):
+            found = [name for name in found if name in ("label", task.trained_label)]  # "score" may be anything here
         return found[0] if found else None
     certain = ("label", task.trained_label)
     several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain

@@ -160,6 +160,12 @@ def test_peak_memory_of_separate_processes(tmp_path):
     assert 1e8 < row["ours_bytes"] < 1e10 and 1e8 < row["stock_bytes"] < 1e10
 
 
+def test_tiny_sizes_write_no_record_unless_one_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(step, "__file__", str(tmp_path / "lab" / "benchmarks" / "step.py"))
+    step.main(["--tiny", "--repetitions", "1", "--dtype", "fp32", "--only", "smallest"])
+    assert not list(tmp_path.iterdir())
+
+
 def test_repetitions_below_one_are_refused(capsys):
     with pytest.raises(SystemExit):
         step.main(["--repetitions", "0"])

@@ -88,10 +88,8 @@ def test_a_model_does_not_decide_how_training_data_of_the_hub_is_read(monkeypatc
 
 def test_test_data_adds_no_class(tmp_path):
     """What a model can say does not depend on what it is tested on."""
-    train, known = (
-        write(tmp_path, "Ada B-PER\nin O\nRome B-LOC\n", "train.txt"),
-        ("O", "B-LOC", "I-LOC", "B-PER", "I-PER"),
-    )
+    known = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    train = write(tmp_path, "Ada B-PER\nin O\nRome B-LOC\n", "train.txt")
     test = write(tmp_path, "Ada B-PER\nin O\nLatin B-MISC\n", "test.txt")
     data = load_data(ner_arguments(train_file=train, validation_file=train, test_file=test), known)
     assert data.label_names == known
