@@ -16,7 +16,6 @@ from bert_training.engine.checkpoint import newest_checkpoint_named, read_weight
 from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from bert_training.engine.run import Run
 from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
-from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
 
@@ -28,7 +27,6 @@ class Best:
     """The evaluations of a run so far, and the weights of the best one.
 
     Args:
-        run: if it resumes from a checkpoint, that has been loaded already.
         metric: key of the results. Higher values are better, except for a loss.
     """
 
@@ -37,20 +35,26 @@ class Best:
         self.metric = metric
         self.wanted = run.args.load_best_model_at_end
         self.evaluations: list[tuple[int, dict]] = []
-        records = run.output_dir / "metrics.jsonl"
-        if self.wanted and records.exists():
-            for event in read_events(records):
-                if event.pop("event") == "eval":
-                    self.evaluations.append((event.pop("step"), event))
-                    if not isinstance(event.get(metric), int | float | None) or metric not in event:
-                        raise UserError(
-                            f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
-                            "best weights are chosen; give the --metric_for_best_model that the run began with, or "
-                            "resume without --load_best_model_at_end"
-                        )
-        if self.wanted:
-            self.run.only_main(self._fetch)
-            self._check_weights()
+
+    def go_on(self, events: list[dict]) -> None:
+        """Take over the evaluations before the checkpoint from which the run resumes. All processes call it.
+
+        Raises:
+            ValueError: an evaluation lacks the metric, or the weights of the best one cannot be used.
+        """
+        if not self.wanted:
+            return
+        evaluations = [event for event in events if event.pop("event") == "eval"]
+        for event in evaluations:
+            if not isinstance(event.get(self.metric), int | float | None) or self.metric not in event:
+                raise UserError(
+                    f"the metrics.jsonl of the run that is continued: expected a number as {self.metric} of step "
+                    f"{event['step']}, by which the best weights are chosen; give the --metric_for_best_model that the "
+                    "run began with, or resume without --load_best_model_at_end"
+                )
+        self.evaluations = [(event.pop("step"), event) for event in evaluations]
+        self.run.only_main(self._fetch)
+        self._check_weights()
 
     def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
         """Keep the weights if these results are the best so far; return whether to stop training early.

@@ -8,7 +8,7 @@ contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` op
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,8 +139,16 @@ def named_checkpoint(folder: str) -> Path:
     return Path(folder)
 
 
-def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingState) -> int:
+def load_checkpoint(
+    run: Run[SharedArguments],
+    folder: Path,
+    state: TrainingState,
+    take: Callable[[list[dict]], object] | None = None,
+) -> int:
     """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
+
+    Args:
+        take: is given the events from before the checkpoint. It may raise, in which case nothing has been removed.
 
     Raises:
         ValueError: the checkpoint was made with other flags or data, or contains another model.
@@ -167,7 +175,9 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
     if state.average:
         state.average.load_state_dict(saved["average"])
-    run.only_main(lambda: _take_records(run, folder, saved))
+    if take:
+        take(_events_before(run, folder, saved))
+    run.only_main(lambda: _cut_records(run, folder, saved))
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
 
@@ -211,10 +221,13 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return {name if old[name] in weights else old[name]: tensor for name, tensor in weights.items()}
 
 
-def resume(run: Run[SharedArguments], state: TrainingState) -> int:
+def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[list[dict]], object] | None = None) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
     When the checkpoint is accepted, or there is none, run.json is written.
+
+    Args:
+        take: see ``load_checkpoint``.
 
     Raises:
         ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
@@ -227,7 +240,7 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
             "system that all machines share"
         )
     if folder:
-        done = load_checkpoint(run, folder, state)
+        done = load_checkpoint(run, folder, state, take)
         run.write_facts()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # the process may have been killed before it deleted them
@@ -410,7 +423,17 @@ def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any
         read_events(path, then if whole else -1)
 
 
-def _take_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+def _events_before(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> list[dict]:
+    """The events that ``metrics.jsonl`` holds once ``_cut_records`` has removed those after the checkpoint."""
+    path, whole = _records_of(run, folder, saved)
+    if not path.exists():
+        return []
+    if whole or _is_own(run, folder):
+        return read_events(path, saved["metrics_bytes"])
+    return [event for event in read_events(path) if event.get("step", 0) <= saved["step"]]
+
+
+def _cut_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
     """Let metrics.jsonl end with the records from before the checkpoint, which may be those of another run."""
     own, (path, whole) = run.output_dir / "metrics.jsonl", _records_of(run, folder, saved)
     if path != own:

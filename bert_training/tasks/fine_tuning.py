@@ -230,14 +230,13 @@ def fine_tune(
     if average and is_sharded(model):
         raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")
     state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
-    done = 0
+    best, done = Best(run, metric), 0
     if train:
-        done = resume(run, state)
+        done = resume(run, state, take=best.go_on)
     else:
         run.only_main(lambda: refuse_training(run.output_dir))
         run.write_facts()
         begin_anew(run)
-    best = Best(run, metric)
     batches: Any = step_batches(train, run, done, total_steps) if train else []
     if lesson:
         batches = lesson.batches(batches)

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from bert_training.engine.best import Best, deciding_metric
 from bert_training.files.atomic import damage
+from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks.classification import sources
@@ -25,6 +26,13 @@ def best_of(make_run, **flags) -> Best:
     run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
     run.output_dir.mkdir(exist_ok=True)
     return Best(run, flags.pop("metric", "eval_accuracy"))
+
+
+def resumed(run) -> Best:
+    """What a run has that resumes after the events in its metrics.jsonl."""
+    best = Best(run, "eval_accuracy")
+    best.go_on(read_events(run.output_dir / "metrics.jsonl"))
+    return best
 
 
 class Model(torch.nn.Module):
@@ -88,12 +96,12 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     records.write_text(
         "".join(json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) + "\n" for n in (1, 2, 3))
     )
-    again = Best(best.run, "eval_accuracy")
+    again = resumed(best.run)
     assert again.step == 3
     assert again.restore(Model())["best_step"] == 3
     shutil.rmtree(best.run.output_dir / "checkpoint-best-3")
     with pytest.raises(ValueError, match=r"checkpoint-best-3: .* cannot be used: no such folder; resume without"):
-        Best(best.run, "eval_accuracy")
+        resumed(best.run)
 
 
 def test_every_checkpoint_keeps_what_was_the_best_by_then(make_run):
@@ -122,7 +130,7 @@ def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_eval
     records = best.run.output_dir / "metrics.jsonl"
     lines = [json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) for n in (1, 2)]
     records.write_text("\n".join(lines) + "\n")
-    again = Best(best.run, "eval_accuracy")  # which still has the weights of step 3, that are in no records
+    again = resumed(best.run)  # which still has the weights of step 3, that are in no records
     assert again.step == 2
     (best.run.output_dir / "checkpoint-4").mkdir()
     add_all(again, [0.6], steps=[5])
@@ -143,7 +151,7 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     with pytest.raises(ValueError, match=message):
         best.restore(Model())
     with pytest.raises(ValueError, match=message):
-        Best(best.run, "eval_accuracy")  # A resumed run says so before it trains.
+        resumed(best.run)  # A resumed run says so before it trains.
 
 
 def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_run, tmp_path):
@@ -156,20 +164,20 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
     (other.output_dir / "metrics.jsonl").write_text(
         "".join(f'{{"event": "eval", "step": {step}, "eval_accuracy": 0.{4 - step}}}\n' for step in (1, 2))
     )
-    model, again = Model(), Best(other, "eval_accuracy")
+    model, again = Model(), resumed(other)
     assert again.restore(model) == {"eval_accuracy": 0.3, "best_step": 1} and model.weight.item() == 1
     again.clear()
     assert (best.run.output_dir / "checkpoint-best-1").is_dir()
     (best.run.output_dir / "checkpoint-best-1" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="checkpoint-best-1: the weights of the best evaluation so far cannot be used"):
-        Best(other, "eval_accuracy")
+        resumed(other)
     # A finished run has deleted them. The checkpoint of the same step is as good.
     other.args.resume_from_checkpoint = str(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1").mkdir()
     Model(1.0).save_pretrained(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1" / "config.json").write_text("{}")
     shutil.rmtree(best.run.output_dir / "checkpoint-best-1")
-    assert Best(other, "eval_accuracy").restore(model)["best_step"] == 1
+    assert resumed(other).restore(model)["best_step"] == 1
 
 
 @pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
@@ -191,6 +199,23 @@ def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_file
     assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_evaluations_without_the_metric_are_refused(make_run):
+    with pytest.raises(ValueError, match="that is continued: expected a number as eval_accuracy of step 2, by which"):
+        best_of(make_run).go_on([{"event": "eval", "step": 2, "eval_f1": 0.5}])
+
+
+def test_a_refused_start_removes_no_records(tmp_path, pretrained, glue_files):
+    """The checkpoint is named, so that the records after it would be cut off."""
+    run = tmp_path / "run"
+    train(run, pretrained, glue_files, "rte", "--max_steps=6", "--save_steps=2", "--eval_steps=2")
+    before = (run / "metrics.jsonl").read_bytes()
+    (run / "all_results.json").unlink()  # as if the run had been killed just before its end
+    flags = ("--max_steps=6", "--save_steps=2", *KEEP, "--learning_rate=5e-05")
+    with pytest.raises(ValueError, match=r"checkpoint-best-2: the weights of .* cannot be used: no such folder"):
+        train(run, pretrained, glue_files, "rte", *flags, f"--resume_from_checkpoint={run / 'checkpoint-4'}")
+    assert (run / "metrics.jsonl").read_bytes() == before
 
 
 def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pretrained, glue_files):
