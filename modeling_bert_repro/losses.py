@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 IGNORED = -100
@@ -25,8 +26,13 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 
 
 def runs_eagerly() -> bool:
-    """Whether plain autograd records the operations. Under torch.compile and torch.func, autograd functions fail."""
-    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+    """Whether plain autograd records the operations.
+
+    Autograd functions fail under torch.compile, under torch.func, and in forward mode.
+    """
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return forward_ad._current_level < 0
 
 
 def per_item(total: Tensor, count: int | Tensor) -> Tensor:

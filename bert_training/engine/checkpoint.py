@@ -428,9 +428,9 @@ def _events_before(run: Run[SharedArguments], folder: Path, saved: dict[str, Any
     path, whole = _records_of(run, folder, saved)
     if not path.exists():
         return []
-    if whole or _is_own(run, folder):
+    if whole:
         return read_events(path, saved["metrics_bytes"])
-    return [event for event in read_events(path) if event.get("step", 0) <= saved["step"]]
+    return [event for event in read_events(path) if _is_before(event, saved)]
 
 
 def _cut_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
@@ -439,12 +439,19 @@ def _cut_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any])
     if path != own:
         with path.open("rb") as source, atomic.whole_file(own) as draft:
             draft.write_bytes(source.read(saved["metrics_bytes"]))
-    elif whole or _is_own(run, folder) or not own.exists():
+    elif whole or not own.exists():
         _cut(own, saved["metrics_bytes"])
     else:  # how many bytes are from before the checkpoint is not known
-        kept = [line for line in event_lines(own) if json.loads(line).get("step", 0) <= saved["step"]]
+        kept = [line for line in event_lines(own) if _is_before(json.loads(line), saved)]
         with atomic.whole_file(own) as draft:
             draft.write_bytes(b"".join(kept))
+
+
+def _is_before(event: dict, saved: dict[str, Any]) -> bool:
+    """Whether an event is from before a checkpoint, by its step; the last evaluation follows the last checkpoint."""
+    is_last = event["event"] != "train" and saved["step"] == saved["total_steps"]
+    step: int = event.get("step", 0)
+    return step < saved["step"] or (step == saved["step"] and not is_last)
 
 
 def _is_own(run: Run[SharedArguments], checkpoint: Path) -> bool:

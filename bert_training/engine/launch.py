@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from bert_training.engine.finished import is_finished
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
-from bert_training.engine.precision import Settled, is_asked_for, no_device, settle
+from bert_training.engine.precision import CHOSEN, Settled, is_asked_for, no_device, settle
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
@@ -122,6 +122,7 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
         starts = earlier.get("earlier", [])
         starts = starts if isinstance(starts, list) else []
         facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]
+        facts |= {CHOSEN: earlier[CHOSEN]} if CHOSEN in earlier else {}
     return facts
 
 
@@ -145,7 +146,7 @@ def keep_process_group() -> None:
 
 def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
     """The type that the machine chooses, with the arguments of ``settle``; None if flag or launcher name it."""
-    if not is_asked_for(args):
+    if not is_asked_for(args, folders):
         return None
     keep_few_primitives("bf16")  # oneDNN makes the first ones for the products that are timed
     # An Accelerator takes these processes over.

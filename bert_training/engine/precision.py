@@ -60,11 +60,18 @@ class Settled:
         return {CHOSEN: self.first or {"why": self.why, "ratio": self.ratio and round(self.ratio, 2)}}
 
 
-def is_asked_for(args: SharedArguments) -> bool:
-    """Whether the run leaves the type to the machine: by its flag, or by default, which is for CPUs alone."""
+def is_asked_for(args: SharedArguments, folders: Sequence[str] = ()) -> bool:
+    """Whether the run leaves the type to the machine: by its flag, by default on a CPU, or because it began so.
+
+    Args:
+        folders: see ``settle``.
+    """
     if args.mixed_precision or LAUNCHER in os.environ:
         return args.mixed_precision == AUTO
-    return args.leaves_type_to_cpu and no_device()
+    if args.leaves_type_to_cpu and no_device():
+        return True
+    began = _first_start(folders)
+    return began is not None and CHOSEN in began[1]
 
 
 def no_device() -> bool:
@@ -90,18 +97,26 @@ def settle(args: SharedArguments, state: PartialState, folders: Sequence[str]) -
 def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
     """The type that earlier starts of the run had, or else the faster one of this machine."""
     best = _of_this_machine(args)
+    if began := _first_start(folders):
+        precision, facts = began
+        why, first = f"as the run began; for this machine, auto would choose {best.why}", facts.get(CHOSEN)
+        return Settled(precision, why, first=first if isinstance(first, dict) else None)
+    for folder in folders:
+        if Path(folder, "run.json").is_file():  # and is written again
+            best = replace(best, why=f"{best.why}; {Path(folder, 'run.json')} is damaged and does not say how it began")
+    return best
+
+
+def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | None:
+    """The type of the first start of the run in one of the folders, and its run.json, where that can be read."""
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            try:
+            with contextlib.suppress(ValueError, LookupError, TypeError):
                 facts = read_facts(folder)
-            except ValueError:  # which is written again
-                best = replace(best, why=f"{best.why}; {folder / 'run.json'} is damaged and does not say how it began")
-                continue
-            recorded, first = facts.get("mixed_precision"), facts.get(CHOSEN)
-            if isinstance(recorded, str) and recorded in get_args(Precision):
-                why = f"as the run began; for this machine, auto would choose {best.why}"
-                return Settled(cast("Precision", recorded), why, first=first if isinstance(first, dict) else None)
-    return best
+                recorded = [*facts.get("earlier", []), facts][0]["mixed_precision"]
+                if recorded in get_args(Precision):
+                    return cast("Precision", recorded), facts
+    return None
 
 
 def _of_this_machine(args: SharedArguments) -> Settled:

@@ -86,10 +86,11 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
             count = _divisor(num_items_in_batch, lambda: is_labelled(labels["labels"]).sum())
             outputs.loss = _loss(logits, labels["labels"], count)
             if "next_sentence_label" in labels:
-                outputs.mlm_loss = outputs.loss
+                outputs["mlm_loss"] = outputs.loss  # as items, which Accelerate copies
                 count = _divisor(num_sequences_in_batch, lambda: len(labels["next_sentence_label"]))
-                outputs.nsp_loss = _cross_entropy(outputs.seq_relationship_logits, labels["next_sentence_label"], count)
-                outputs.loss = outputs.mlm_loss + outputs.nsp_loss
+                of_pairs = _cross_entropy(outputs.seq_relationship_logits, labels["next_sentence_label"], count)
+                outputs["nsp_loss"] = of_pairs
+                outputs.loss = outputs["mlm_loss"] + of_pairs
         return outputs
 
     model.forward = forward

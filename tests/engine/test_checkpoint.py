@@ -366,8 +366,11 @@ def test_auto_does_not_go_on_from_a_branch_that_was_left_for_longer_records(gone
     # Records that somebody has edited are no other branch, and none of their lines is taken for a broken one.
     os.utime(run.output_dir / "checkpoint-3" / "training_state.pt", None)
     assert find_checkpoint(run).name == "checkpoint-3"
-    load_checkpoint(run, run.output_dir / "checkpoint-3", state)
+    taken: list[dict] = []
+    load_checkpoint(run, run.output_dir / "checkpoint-3", state, taken.extend)
     assert "records that were written before checkpoint-3 have changed since" in capsys.readouterr().out
+    left = read_events(run.output_dir / "metrics.jsonl")
+    assert [event["step"] for event in left] == [1, 2, 2, 2, 2, 2] and taken == left
 
 
 def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
@@ -378,6 +381,19 @@ def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
     load_checkpoint(run, folder, state)
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"event": "train", "step": 6}]
+
+
+def test_the_last_evaluation_is_made_again_where_earlier_records_were_edited(make_run, new_state):
+    """It follows the checkpoint of its step, while that of any other step precedes it."""
+    run, state = make_run(), replace(new_state(), total_steps=7)
+    records = run.output_dir / "metrics.jsonl"
+    run.log(event="eval", step=3, note="a line that somebody shortens")
+    run.log(event="train", step=7)
+    folder = save_checkpoint(run, 7, state)
+    run.log(event="eval", step=7)
+    records.write_text(records.read_text().replace("a line that somebody shortens", "short"))
+    load_checkpoint(run, folder, state)
+    assert [(event["event"], event["step"]) for event in read_events(records)] == [("eval", 3), ("train", 7)]
 
 
 @pytest.mark.parametrize("asked", ["auto", None])

@@ -184,6 +184,21 @@ def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
     assert choose(flags(), [str(tmp_path)]).precision == "bf16"
 
 
+def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(cpu, monkeypatch, tmp_path):
+    cpu(1.0)
+    first = {"why": "measured", "ratio": 2.0}
+    facts = {"flags": {}, "mixed_precision": "no", "earlier": [{"mixed_precision": "bf16"}, {"mixed_precision": "no"}]}
+    (tmp_path / "run.json").write_text(json.dumps(facts | {"precision_chosen": first}))
+    found = choose(flags(), [str(tmp_path)])
+    assert found.precision == "bf16" and found.facts() == {"precision_chosen": first}
+    monkeypatch.delenv(precision.LAUNCHER)
+    monkeypatch.setattr(precision, "no_device", lambda: False)
+    silent = GlueArguments(output_dir="x", config_name="tiny", tokenizer_name="t")
+    assert precision.is_asked_for(silent, [str(tmp_path)])
+    (tmp_path / "run.json").write_text(json.dumps(facts))  # nothing was chosen when it began
+    assert not precision.is_asked_for(silent, [str(tmp_path)])
+
+
 def test_a_damaged_record_decides_nothing(cpu, tmp_path):
     """The run goes on from its checkpoint, and writes run.json again."""
     cpu(2.0)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from modeling_bert_repro import fast_dropout, losses
@@ -84,6 +85,17 @@ def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
         found.append(torch.autograd.grad(penalty, parameters))
     for first, second in zip(*found):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own use of it
+def test_derivatives_in_forward_mode(in_small_blocks):
+    """torch's own operations are taken, which have such derivatives; that along the logits is the sum of products."""
+    logits, direction = draw(7, 10).detach(), draw(10, 7).detach().T
+    with forward_ad.dual_level():
+        dual = losses.cross_entropy(forward_ad.make_dual(logits, direction), LABELS, 3)
+        found = forward_ad.unpack_dual(dual).tangent
+    slope = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
+    torch.testing.assert_close(found, (slope * direction).sum())
 
 
 def test_the_transforms_of_torch_func_work(in_small_blocks):

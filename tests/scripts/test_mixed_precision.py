@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from accelerate.state import AcceleratorState
 
 import run_glue
 from bert_training.engine import precision
@@ -20,6 +21,13 @@ def cpu(monkeypatch):
     return lambda ratio: monkeypatch.setattr(precision, "speed_ratio", lambda width: ratio)
 
 
+def unfinish(folder):
+    """As if the run had been killed just before its end."""
+    for name in ("all_results.json", "model.safetensors", "config.json"):
+        (folder / name).unlink()
+    AcceleratorState._reset_state(reset_partial_state=True)  # the next start may have another type
+
+
 @pytest.mark.parametrize(("first", "later"), [(2.0, 0.5), (0.5, 2.0)])
 def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_path, capsys, first, later):
     began, other = ("bf16", "no (float32)") if first > 1 else ("no", "bf16")
@@ -31,8 +39,9 @@ def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_pat
     assert (facts["flags"]["mixed_precision"], facts["mixed_precision"]) == ("auto", began)
     assert facts["precision_chosen"]["ratio"] == first
     cpu(later)
-    for name in ("all_results.json", "model.safetensors", "config.json"):
-        (tmp_path / "run" / name).unlink()
+    unfinish(tmp_path / "run")
+    pretrain([*argv, "--resume_from_checkpoint", "auto", "--mixed_precision", "no"])  # of this start alone
+    unfinish(tmp_path / "run")
     pretrain([*argv, "--resume_from_checkpoint", "auto"])
     out = capsys.readouterr().out
     assert f"--mixed_precision auto: {began}; as the run began; for this machine, auto would choose {other}" in out
