@@ -140,7 +140,7 @@ def run_one(
             answers.write_lines(run.output_dir / "test_answers.jsonl")
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
-        save_folder(run, tuned, tokenizer, data.name)
+    save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -48,6 +48,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _open_and_serve(args: argparse.Namespace) -> None:
+    from bert_training.app.service_requests import reads_single_rows
+
     local = _is_local(args.host)
     opened = open_folder(args.folder, args.backend, args.dtype)
     with _listening(args.host, args.port) as listener:
@@ -61,8 +63,9 @@ def _open_and_serve(args: argparse.Namespace) -> None:
         print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/docs (SIGTERM or Ctrl-C ends it)", flush=True)
         for line in _notes(args, opened):
             print(line, file=sys.stderr)
+        side_by_side = reads_single_rows(opened)
         del opened  # every worker opens its own
-        _serve(args, listener, (*LOCAL, args.host) if local else None)
+        _serve(args, listener, (*LOCAL, args.host) if local else None, side_by_side)
 
 
 @contextlib.contextmanager
@@ -151,7 +154,9 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None) -> None:
+def _serve(
+    args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, ...] | None, side_by_side: bool
+) -> None:
     import torch
     import uvicorn
 
@@ -162,7 +167,7 @@ def _serve(args: argparse.Namespace, listener: socket.socket, hosts: tuple[str, 
     settings = Settings(
         args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers, threads
     )
-    settings = dataclasses.replace(settings, backend=args.backend, dtype=args.dtype)
+    settings = dataclasses.replace(settings, backend=args.backend, dtype=args.dtype, side_by_side=side_by_side)
     config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
         Workers(config, [listener]).run()

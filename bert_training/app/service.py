@@ -30,7 +30,7 @@ from bert_training.app.service_limits import (
 )
 from bert_training.app.service_log import Log, take_over
 from bert_training.app.service_readers import Full, Readers
-from bert_training.app.service_requests import BODIES, Asked, Vectors
+from bert_training.app.service_requests import Asked, Vectors, bodies_of
 from bert_training.networks.number_types import FLOAT32
 from tokenization.errors import UserError
 
@@ -46,6 +46,9 @@ class Settings:
         batch_size, wait_s, most: as of ``Readers``.
         threads: of one worker.
         backend, dtype: as of ``open_folder``.
+        side_by_side: whether each thread computes a batch of its own, see ``reads_single_rows``; otherwise all threads
+            compute one batch together. It is known before the folder is opened, because a session of onnxruntime keeps
+            the number of threads that it was made with.
     """
 
     folder: str
@@ -57,25 +60,27 @@ class Settings:
     threads: int = 1
     backend: str = TORCH
     dtype: str = FLOAT32
+    side_by_side: bool = True
 
     def __call__(self) -> App:
         """The application, made in the process that serves it."""
         forget_tokens()
         transformers.utils.logging.disable_progress_bar()
-        # Batches are computed side by side, each by one thread: two threads together do less than twice as much.
-        torch.set_num_threads(1 if self.batch_size > 1 else self.threads)
+        # Of batches side by side, each has one thread: two threads together do less than twice as much.
+        torch.set_num_threads(1 if self.batch_size > 1 and self.side_by_side else self.threads)
         return make_service(open_folder(self.folder, self.backend, self.dtype), self)
 
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     """The application for an opened model."""
-    readers = Readers(opened, settings.batch_size, settings.wait_s, settings.most, settings.threads)
+    threads = settings.threads if settings.side_by_side else 1  # the one has all cores, also for /embed
+    readers = Readers(opened, settings.batch_size, settings.wait_s, settings.most, threads)
     metrics, log = Metrics(), Log()
     take_over(log)
     # The page that FastAPI makes for its /docs would load its scripts from another host.
     app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
     app.add_exception_handler(HTTPException, _http)
-    bodies = list(dict.fromkeys(BODIES[ability] for ability in opened.abilities)) or [Vectors]
+    bodies = bodies_of(opened)
     kinds: dict[str, Any] = {
         "/predict": reduce(or_, bodies),
         "/embed": Vectors,

@@ -3,8 +3,8 @@
 With ``batch_size`` 1, one thread reads one text after another, and every answer has the digits that it has elsewhere.
 With more, texts that are one row of the network each go through ``service_batches.py``. For all others, such as
 questions with their windows, as many threads read at the same time, and ``SharedNetwork`` puts what they ask the
-network into one forward pass; the functions of ``readings.py`` know nothing of that. Floating-point sums then depend
-on what else is in the batch: probabilities differ by less than 0.00001.
+network into one forward pass, which has all cores; the functions of ``readings.py`` know nothing of that.
+Floating-point sums then depend on what else is in the batch: probabilities differ by less than 0.00001.
 """
 
 import asyncio

@@ -48,6 +48,11 @@ class Asked(BaseModel):
         """What answers it: a function of the opened model for every answer."""
         raise NotImplementedError
 
+    @classmethod
+    def is_one_row(cls, opened: OpenedModel) -> bool:
+        """Whether each text of such a request is one row of this network, so that it may share a batch."""
+        return False
+
     def singles(self, opened: OpenedModel) -> list[Single]:
         """The same as texts that may share a batch; none if they are not each one row of this network."""
         return []
@@ -94,9 +99,14 @@ class Classes(Asked):
         """One for each text or pair."""
         return (partial(_classes, text=text, second=second) for text, second in self._all())
 
+    @classmethod
+    def is_one_row(cls, opened: OpenedModel) -> bool:
+        """Unless long texts are read in a way of their own."""
+        return opened.reading.long_texts == "cut"
+
     def singles(self, opened: OpenedModel) -> list[Single]:
         """One for each text or pair, unless long texts are read in a way of their own."""
-        if opened.reading.long_texts != "cut":
+        if not self.is_one_row(opened):
             return []
         return [
             Single(len(text) + len(second or ""), partial(readings.labels_row, text=text, second=second), _classes_of)
@@ -218,6 +228,11 @@ class Vectors(_Texts):
         """One for each text."""
         return (partial(_vector, text=text) for text in self._all())
 
+    @classmethod
+    def is_one_row(cls, opened: OpenedModel) -> bool:
+        """Always."""
+        return True
+
     def singles(self, opened: OpenedModel) -> list[Single]:
         """One for each text."""
         options = (("output_hidden_states", True),)
@@ -250,3 +265,13 @@ BODIES: dict[str, type[Asked]] = {
     NEXT_SENTENCE: Followers,
     CHOICE: Endings,
 }
+
+
+def bodies_of(opened: OpenedModel) -> list[type[Asked]]:
+    """What /predict can be asked: a body for each ability of the head, and vectors of an encoder without one."""
+    return list(dict.fromkeys(BODIES[ability] for ability in opened.abilities)) or [Vectors]
+
+
+def reads_single_rows(opened: OpenedModel) -> bool:
+    """Whether every text that /predict is asked for is one row of the network."""
+    return all(body.is_one_row(opened) for body in bodies_of(opened))

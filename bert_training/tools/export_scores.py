@@ -23,10 +23,14 @@ from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAtte
 
 from bert_training.cards.metrics import percent_factor
 from bert_training.engine.batches import IGNORED, Features
+from bert_training.engine.best import goodness
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.hashing import sha256
+from bert_training.files.json_files import read_object
 from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
+from bert_training.tasks.squad.threshold import FIELD
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
 from bert_training.tools.openvino_files import OpenVinoFile
 from bert_training.tools.verify_scores import Source, divides, evaluation_flags, sources, split_flags
@@ -221,8 +225,8 @@ class Validation:
         watch, metric = _Watch(file, self.state, self.recorded), ""
         for path in [one.path for one in self.parts] or [None]:
             called = self._call([] if path is None else self._data_flags(path), watch)
-            metric = called["metric"]
-            value, factor = called["results"].get(metric), percent_factor(called["results"])
+            metric = self._metric(called["results"], called["metric"])
+            value, factor = value_of(called["results"], metric), percent_factor(called["results"])
             scores[path.name if path else "built-in"] = None if value is None else float(value) * factor
         return Evaluation(metric, scores, watch.agreement, watch.difference, watch.rows)
 
@@ -248,11 +252,32 @@ class Validation:
         held_out = next((one.path for one in self.parts if one.path), path)
         return self._call([f"--train_file={path}", f"--validation_file={held_out}"], None)["train"]
 
+    def _metric(self, results: Mapping[str, Any], usual: str) -> str:
+        """The key of the score: that of --metric_for_best_model if higher is better, otherwise the task's usual one.
+
+        In place of SQuAD 2.0's best score of all thresholds stands that with the stored one, which the model applies.
+        """
+        asked = (self.run or {}).get("flags", {}).get("metric_for_best_model")
+        name = f"eval_{str(asked or '').removeprefix('eval_').removeprefix('best_')}"
+        known = name in results or value_of(results, name) is not None
+        return name if known and goodness(name, 1.0) > 0 else usual
+
     def _data_flags(self, path: Path) -> list[str]:
         """The flags by which the script finds its validation data in one of the files of it."""
         if not self.divided or self.run is None:
             return [f"--validation_file={path}"]
         return [f"--train_file={path}", *split_flags(self.run)]
+
+    def _evaluation_flags(self) -> list[str]:
+        """The flags of the run's evaluation, with the no-answer threshold that is stored with the model.
+
+        run.json has the one of the training, 0 as a rule; whoever asks the finished model applies the stored one.
+        """
+        assert self.run is not None
+        flags = self.run["flags"]
+        if flags.get("version_2_with_negative"):
+            flags = flags | {FIELD: read_object(self.folder / "config.json").get(FIELD)}
+        return evaluation_flags(self.run | {"flags": flags})
 
     def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
         """Let the script read its data and, with a watch, evaluate; return what was seen."""
@@ -272,7 +297,7 @@ class Validation:
 
         with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, _captured() as said:
             words = [f"--model_name_or_path={self.folder}", f"--output_dir={place}/run", "--save_steps=0"]
-            words += [*evaluation_flags(self.run), "--mixed_precision=no", "--unpad_inputs=false", *flags]
+            words += [*self._evaluation_flags(), "--mixed_precision=no", "--unpad_inputs=false", *flags]
             try:
                 script(recorded["script"]).main(words, tune)
             except _Done:

@@ -17,13 +17,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
 
 from bert_training.__main__ import main  # noqa: E402
-from bert_training.app import readings, serve, service, service_limits, service_log  # noqa: E402
+from bert_training.app import (  # noqa: E402
+    readings,
+    serve,
+    service,
+    service_limits,
+    service_log,
+    service_readers,
+    service_workers,
+)
 from bert_training.app.folder import open_folder  # noqa: E402
 from bert_training.app.service import Settings, make_service, server_config  # noqa: E402
 from bert_training.app.service_limits import LARGEST_BODY  # noqa: E402
@@ -53,6 +62,12 @@ HEADS = {
     "choice": ("BertForMultipleChoice", {}),
     "encoder": ("BertModel", {}),
 }
+LONG = {
+    "windows": (
+        "BertForSequenceClassification",
+        LABELS | {"fine_tuning": {"script": "run_glue.py", "long_texts": "windows", "max_seq_length": 24}},
+    )
+}
 LSTMS = {
     "names with an LSTM": ("BertBiLSTMForTokenClassification", {"id2label": NAMES}),
     "answers with an LSTM": ("BertBiLSTMForQuestionAnswering", WINDOWS),
@@ -78,8 +93,8 @@ def opened(tmp_path_factory, pretrained):
 
     def of(name):
         if name not in made:
-            cls, fields = (HEADS | LSTMS)[name]
-            library = transformers if name in HEADS else lstm_heads
+            cls, fields = (HEADS | LONG | LSTMS)[name]
+            library = lstm_heads if name in LSTMS else transformers
             made[name] = open_folder(str(save_model(folder / name, pretrained, cls, library, **fields)))
         return made[name]
 
@@ -527,10 +542,27 @@ def test_mistakes_of_the_command(opened, tmp_path, capsys, monkeypatch):
     assert 'pip install ".[train,serve]"' in error_of(capsys, folder)
 
 
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("head", [*HEADS, *LONG])
+def test_a_thread_for_each_batch_or_all_for_one(opened, monkeypatch, head, batch_size):
+    """Batches are computed side by side, by one thread each, only where texts are single rows of the network."""
+    served, threads, side_by_side = [], [], []
+    monkeypatch.setattr(service_workers, "serve_until_signal", lambda server, _: served.append(server.config.app))
+    monkeypatch.setattr(service_readers, "Batches", lambda openeds, size: side_by_side.append(len(openeds)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    assert main(["serve", str(opened(head).folder), "--port", "0", "--batch_size", str(batch_size)]) == 0
+    monkeypatch.setattr(service, "open_folder", lambda *_: threads.append("opened") or opened(head))
+    served[0]()
+    single = head in ("classes", "several labels", "score", "last token", "encoder")
+    assert threads == [1 if single and batch_size > 1 else 3, "opened"]  # a session keeps the number that it finds
+    assert side_by_side == ([3 if single else 1] if batch_size > 1 else [])
+
+
 @pytest.mark.parametrize(("host", "hosts"), [("127.0.0.1", serve.LOCAL), ("127.0.0.2", serve.LOCAL), ("0.0.0.0", None)])
 def test_other_machines_are_let_in_with_a_warning_alone(opened, capsys, monkeypatch, host, hosts):
     let_in = []
-    monkeypatch.setattr(serve, "_serve", lambda args, listener, hosts: let_in.append(hosts))
+    monkeypatch.setattr(serve, "_serve", lambda args, listener, hosts, _: let_in.append(hosts))
     assert main(["serve", str(opened("classes").folder), "--port", "0", "--host", host]) == 0
     assert let_in == [hosts and (*hosts, host)] and ("no password" in capsys.readouterr().err) == (hosts is None)
 

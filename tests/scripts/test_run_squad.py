@@ -6,6 +6,8 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
@@ -105,6 +107,20 @@ def test_the_answers_are_those_of_the_best_weights(squad_checkpoint, squad_files
                 squad_checkpoint, squad_files, tmp_path / "no", "--metric_for_best_model", "loss", "--seeds", "2"
             )
         )
+
+
+@pytest.mark.parametrize("flag", ["--validation_file", "--test_file"])
+def test_a_model_that_only_answers_is_saved_as_it_was(finished_squad, squad_files, tmp_path, capsys, flag):
+    """The folder holds what docs/checkpoints.md lists for all scripts, so that it can be uploaded."""
+    argv = ["--model_name_or_path", str(finished_squad), "--output_dir", str(tmp_path / "run"), *LENGTHS]
+    argv += [flag, str(squad_files / "dev.json")]
+    run_squad.main([*argv, "--push_to_hub", "--hub_model_id", "someone/small", "--hub_dry_run"])
+    assert "model.safetensors" in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (finished_squad, tmp_path / "run"))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert read(tmp_path / "run", "config.json") == read(finished_squad, "config.json")
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "## Evaluation\n" in card and not (tmp_path / "run" / "training_curves.png").exists()
 
 
 @pytest.mark.slow

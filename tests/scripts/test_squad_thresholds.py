@@ -95,6 +95,7 @@ def test_evaluation_alone_applies_the_stored_threshold_unless_another_is_given(
     origin = "stored with the model" if given is None else "--null_score_diff_threshold"
     assert f"no-answer threshold: {used:g}, {origin}\n" in capsys.readouterr().out
     assert read(tmp_path / "run", "run.json")["null_score_diff_threshold"] == used
+    assert read(tmp_path / "run", "config.json")["null_score_diff_threshold"] == stored
 
 
 def test_a_model_without_a_stored_threshold_is_evaluated_at_zero(finished_squad, squad_files, tmp_path, capsys):

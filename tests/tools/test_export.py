@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
+from bert_training.tasks.classification.by_class import value_of
 from bert_training.tools import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
 from tests.helpers.model_folders import edit_json
@@ -76,18 +78,68 @@ SCORES = {"run_glue": "eval_accuracy", "run_squad": "eval_f1", "run_ner": "eval_
 
 @pytest.mark.parametrize("script", SCORES)
 def test_a_file_is_scored_as_the_run_was(finished_runs, torch_as_file, tmp_path, script, capsys):
-    """The score is that of all_results.json, and all decisions are torch's."""
+    """The score is that of all_results.json, of SQuAD 2.0 at the stored threshold, and all decisions are torch's."""
     assert not status(finished_runs[script], "--quantize", "dynamic", "--output_dir", tmp_path / "out")
     record = json.loads((tmp_path / "out/export.json").read_text())
     results = json.loads((finished_runs[script] / "all_results.json").read_text())
     assert record["metric"] == SCORES[script] and record["forced"] == []
+    recorded = results["eval_at_best_f1" if script == "run_squad" else SCORES[script]]
     for one in (record["torch"], *record["files"].values()):
         (score,) = one["scores"].values()
-        assert score == pytest.approx(results[SCORES[script]] * (1 if script == "run_squad" else 100))
+        assert score == pytest.approx(recorded * (1 if script == "run_squad" else 100))
     assert {one["agreement"] for one in record["files"].values()} == {1.0}
     assert "| onnx/model_quantized.onnx | " in capsys.readouterr().out
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert "auto_map" not in config and (tmp_path / "out/tokenizer.json").is_file()
+
+
+def scored(folder: Path, metric: str | None = None, **flags) -> tuple[str, float]:
+    """The metric of an evaluation, and the score, of a run that was told to choose the best weights by a metric."""
+    run = json.loads((folder / "run.json").read_text())
+    run["flags"] |= {"metric_for_best_model": metric, **flags}
+    state = load_file(folder / "model.safetensors")
+    found = export_scores.Validation(folder, run, state, []).evaluate(None)
+    (score,) = found.scores.values()
+    return found.metric, score
+
+
+@pytest.mark.parametrize("threshold", [-1000.0, 1000.0])
+def test_answers_are_scored_at_the_threshold_that_the_model_applies(copy_of_run, threshold):
+    """Without answers, the score is the share of the questions that have none; that flag of the training has no say."""
+    folder = copy_of_run("run_squad")
+    edit_json(folder / "config.json", null_score_diff_threshold=threshold)
+    results = json.loads((folder / "all_results.json").read_text())
+    none = 100 * results["eval_NoAns_total"] / results["eval_total"]
+    for metric in ("best_f1", "exact", "eval_best_exact", None):
+        name, score = scored(folder, metric, null_score_diff_threshold=-threshold)
+        assert name == {"best_f1": "eval_f1", None: "eval_f1"}.get(metric, "eval_exact")
+        assert (score == pytest.approx(none)) == (threshold < 0)
+
+
+METRICS = {
+    "f1_macro": "eval_f1_macro",
+    "eval_recall_macro": "eval_recall_macro",
+    "recall:x": "eval_recall:x",
+    "loss": "eval_accuracy",
+    "ece": "eval_accuracy",
+    "no_such": "eval_accuracy",
+    None: "eval_accuracy",
+}
+
+
+def test_the_metric_is_that_by_which_the_best_weights_were_chosen(pretrained, tmp_path, monkeypatch):
+    """One that is lower for better weights, or that is not among the results, leaves the usual one of the task."""
+    short_runs.no_pictures(monkeypatch)
+    rows = "".join(f"the old house {'. ' * number},{'xyz'[number % 3]}\n" for number in range(8))
+    (tmp_path / "own.csv").write_text("text,label\n" + rows)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
+    short_runs.start(
+        "run_glue", [*flags.split(), "--max_seq_length=24", "--max_steps=1", f"--output_dir={tmp_path}/run"]
+    )
+    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    for metric, name in METRICS.items():
+        expected = 100 * value_of(results, name)
+        assert scored(tmp_path / "run", metric) == (name, pytest.approx(expected)), metric
 
 
 def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrained, tmp_path, monkeypatch):
