@@ -34,6 +34,7 @@ COMMANDS = {
     ),
     "upload": ("bert_training.files.hub_upload", "upload a finished folder to the Hub"),
 }
+OWN = ("bert_training", "modeling_bert_repro", "tokenization")  # a missing module of these is a mistake of ours
 
 
 def overview() -> str:
@@ -44,7 +45,7 @@ def overview() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit status, see `report_errors`; 2 for an unknown command."""
+    """Run a command and return its exit status, see `report_errors`; 2 for an unknown command or a missing package."""
     name, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help", "help"):
         print(overview())
@@ -57,7 +58,15 @@ def main(argv: list[str] | None = None) -> int:
     # Imported here because it imports torch, which the list of commands does not need.
     from bert_training.engine.errors import report_errors
 
-    module = importlib.import_module(COMMANDS[name][0])
+    try:
+        module = importlib.import_module(COMMANDS[name][0])
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", *OWN, *sys.stdlib_module_names):
+            raise
+        needed = f'needs the package {package}, which is not installed; run pip install ".[train]"'
+        print(f"bert-repro {name}: error: {needed}", file=sys.stderr)
+        return 2
     sys.argv[0] = f"bert-repro {name}"  # error messages begin with it
     return report_errors(lambda: module.main(words))
 

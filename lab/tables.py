@@ -39,7 +39,7 @@ WORDS = (
 )
 IN_WORDS = {"cola": "CoLA, Matthews correlation", "mrpc": "MRPC, F1", "novels": "which novel, accuracy"}
 IN_WORDS_OF_STUDENTS = {"mrpc": "MRPC, F1", "sst2": "SST-2, accuracy", "stsb": "STS-B, Spearman"}
-TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
+TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "stsb": "STS-B", "squad": "SQuAD"}
 
 
 def in_words(workload: str) -> str:
@@ -355,12 +355,12 @@ def controls(record: dict) -> str:
 METRICS = {
     "eval_loss": "loss, nats",
     "eval_mlm_loss": "loss of masked words, nats",
-    "eval_nsp_accuracy": "accuracy of next sentences",
-    "eval_accuracy": "accuracy",
-    "eval_f1": "F1",
-    "eval_exact_match": "exact match",
-    "eval_pearson": "Pearson's r",
-    "eval_spearmanr": "Spearman's rho",
+    "eval_nsp_accuracy": "accuracy of next sentences, %",
+    "eval_accuracy": "accuracy, %",
+    "eval_f1": "F1, %",
+    "eval_exact_match": "exact match, %",
+    "eval_pearson": "Pearson's r x 100",
+    "eval_spearmanr": "Spearman's rho x 100",
 }
 
 
@@ -370,10 +370,14 @@ def two_types(record: dict) -> str:
     for task, row in record.items():
         for metric, found in row["metrics"].items():
             full, half = (found["types"][of_type] for of_type in ("no", "bf16"))
-            low, high = found["compared"]["interval"]
-            between = f"{found['compared']['mean_difference']:+.4f} ({low:+.4f} to {high:+.4f})"
-            numbers = [f"{number:.4f}" for number in (full["mean"], half["mean"], full["std"])]
-            rows.append([IN_WORDS.get(task, task), METRICS[metric], str(full["n"]), *numbers, between])
+            is_loss = metric.endswith("loss")
+            factor, places = 1 if is_loss or task == "squad" else 100, 4 if is_loss else 2  # of SQuAD: per cent already
+            mean, low, high = (
+                factor * end for end in (found["compared"]["mean_difference"], *found["compared"]["interval"])
+            )
+            between = f"{mean:+.{places}f} ({low:+.{places}f} to {high:+.{places}f})"
+            numbers = [f"{factor * number:.{places}f}" for number in (full["mean"], half["mean"], full["std"])]
+            rows.append([TASKS.get(task, task), METRICS[metric], str(full["n"]), *numbers, between])
     heads = ("what", "", "seeds", "float32", "bfloat16", "deviation over seeds", "difference, seed by seed")
     return markdown(heads, rows, 2)
 

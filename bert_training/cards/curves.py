@@ -105,7 +105,8 @@ def draw_curves(folder: str | Path) -> Path | None:
     check_unchanged(folder / "metrics.jsonl")
     events = read_events(folder / "metrics.jsonl")
     by_label = scores(events)
-    part = "mlm_" if curve_of(events, "eval", "eval_mlm_loss")[0] else ""
+    entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
+    part = "mlm_" if entropy or any({"mlm_loss", "eval_mlm_loss"} & event.keys() for event in events) else ""
     train = training_losses(events) if part else curve_of(events, "train", "loss")
     held_out = curve_of(events, "eval", f"eval_{part}loss")
     if not (train[0] or held_out[0] or by_label):
@@ -118,7 +119,6 @@ def draw_curves(folder: str | Path) -> Path | None:
         label: (steps, [100 * value for value in values]) for label, (steps, values) in probe_curves(events).items()
     }
     figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words) + bool(probes))
-    entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
@@ -271,4 +271,5 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bert-repro curves", description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER")
     for folder in parser.parse_args(argv).runs:
-        print(draw_curves(folder))
+        if path := draw_curves(folder):
+            print(path)

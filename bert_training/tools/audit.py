@@ -281,14 +281,12 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
 
 
 def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None) -> None:
-    """Draw lengths, labels, mask mix and token frequencies as one PNG. Raises ValueError if matplotlib is missing.
+    """Draw lengths, labels, mask mix and token frequencies as one PNG.
 
     Args:
         arrays: as `audit` returned them.
         pairs: the task of the pairs, whose labels are drawn.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -427,6 +425,9 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
+    if importlib.util.find_spec("matplotlib") is None:
+        print("the picture is not drawn because matplotlib is missing: pip install matplotlib")
+        return
     draw_audit(arrays, path, instances.settings.pairs)
     print(f"picture: {path}")
 

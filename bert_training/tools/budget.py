@@ -18,10 +18,11 @@ With --words, it says what the vocabulary, the corpus and an epoch need of time,
     bert-repro plan --words 3.3e9
 
 Without both, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
-network, the optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to
-the script. In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of
-the others counts. The result has two errors: real text fills instances a little more or less than made-up text does,
-and evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
+network, the optimiser, the batches and the flags are those of the planned training; the flags after `--` are passed to
+the script, except those of its text and its vocabulary, of weights that are given and of an upload, which only the
+printed flags have. In each phase the first step is ignored, because it allocates memory and loads kernels, and the
+median of the others counts. The result has two errors: real text fills instances a little more or less than made-up
+text does, and evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
 import argparse
@@ -40,11 +41,15 @@ from typing import Any
 import numpy as np
 from transformers import BertTokenizer
 
+from bert_training.files.json_files import read_object
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
+from bert_training.flags.pretraining import CONFIG_SIZES
 from bert_training.flags.recipes import FAST, short_to_long
 from bert_training.flags.scripts import path_of
-from bert_training.tools.corpus_costs import print_costs
+from bert_training.networks.config_checks import check_claims, sizes_of
+from bert_training.networks.pretrained import load_tokenizer
+from bert_training.tools.corpus_costs import ROWS, print_costs
 from bert_training.tools.launches import print_launch
 from tokenization.errors import UserError
 
@@ -56,16 +61,42 @@ SHORT = 0.01  # a plan for less than this share of them is short: for it, the fa
 PAPER_PHASES = "128:0.9,512:0.1"
 ADAPT_BATCH = 32  # the default of run_pretraining.py
 PIECES_A_WORD = 1.3  # of English, with Google's vocabulary
+# Flags of the script that are left out of the timed run: it has made-up text, mostly a made-up vocabulary, and new
+# weights, and it must neither be uploaded nor reported.
+UNTIMED = (
+    *("train_file", "validation_file", "validation_split", "dataset_name", "dataset_config_name", "streaming"),
+    *("text_column", "corpus_dir", "mixture", "max_train_documents", "deduplicate"),
+    *("limit_alphabet", "cased", "do_lower_case", "strip_accents"),
+    *("extend_vocab", "max_position_embeddings", "new_weights"),
+    *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_dry_run", "report_to"),
+)
+# Flags of the script that this command has as well, and those that it decides.
+OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
+_STEPS = "the plan says how many steps fit into --hours; leave it out"
+NOT_PLANNED = {
+    "max_steps": _STEPS,
+    "num_train_epochs": _STEPS,
+    "max_seq_length": "the lengths are those of the plan's own --phases; give these before --, such as --phases 512:1",
+    "model_name_or_path": "the plan times new weights; give --recipe adapt and, as --config_name, the size or the "
+    "folder of the model before --",
+    "keep_layers": "the plan times new weights; give --config_name before --, a folder whose config.json has as many "
+    "layers",
+}
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
 
 
-def write_inputs(folder: Path, vocab_size: int) -> None:
-    """Write a vocabulary of `vocab_size` words to `vocabulary/`, and made-up documents of these words to `text.txt`."""
+def write_vocabulary(folder: Path, vocab_size: int) -> list[str]:
+    """Write a vocabulary of `vocab_size` rows to `vocabulary/`; return its words."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(vocab_size - len(specials))]
     vocab = {word: number for number, word in enumerate([*specials, *words])}
     BertTokenizer(vocab=vocab).save_pretrained(folder / "vocabulary")
+    return words
+
+
+def write_text(folder: Path, words: Sequence[str]) -> None:
+    """Write made-up documents of these words to `text.txt`."""
     rng = np.random.default_rng(0)
     lines = []
     for _document in range(60):
@@ -96,23 +127,26 @@ def timed_run(
     phases: Sequence[Phase],
     script_flags: Sequence[str],
     run_script: Callable[..., None],
+    words: Sequence[str] = (),
 ) -> tuple[Records, Facts, Facts]:
     """Train a few steps of each phase; returns (training records, all_results.json, run.json).
 
     Args:
         script_flags: flags for the script; those of the timing come after them.
         run_script: runs the script with the flags that it is given; the function of this name, or what a test gives.
+        words: those of the text if ``script_flags`` name the vocabulary; otherwise one of ``vocab_size`` rows is made.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_inputs(folder, vocab_size)
+        vocabulary = {} if words else {"tokenizer_name": folder / "vocabulary"}
+        write_text(folder, words or write_vocabulary(folder, vocab_size))
         share = 1 / len(phases)
         parts = ",".join(f"{phase.length}:{share:.9f}:{phase.size}x{phase.accumulation}" for phase in phases)
         timing = {
             "output_dir": folder / "run",
             "train_file": folder / "text.txt",
             "validation_file": folder / "text.txt",
-            "tokenizer_name": folder / "vocabulary",
+            **vocabulary,
             "config_name": config_name,
             "phases": parts,
             "max_steps": TIMED_STEPS * len(phases),
@@ -142,7 +176,8 @@ def plan_text(
     facts: Facts,
     recipe: str = "paper",
     script_flags: Sequence[str] = (),
-    vocab_size: int | None = None,
+    vocab_size: int = ROWS,
+    learns_vocabulary: bool = False,
 ) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
@@ -151,7 +186,8 @@ def plan_text(
         records, results, facts: as `timed_run` returns them.
         recipe: of the planned training.
         script_flags: further flags of the planned training.
-        vocab_size: of the network that was timed; None if the planned training has a vocabulary already.
+        vocab_size: of the network that was timed.
+        learns_vocabulary: whether the planned training has no vocabulary yet and makes one of this size.
 
     Raises:
         ValueError: not even one step of each phase fits.
@@ -171,29 +207,37 @@ def plan_text(
         sequences_of_phase = (phase.stop - phase.start) * phase.size * phase.accumulation * world
         sequences += sequences_of_phase
         tokens += sequences_of_phase * phase.length
+    size = vocab_size if learns_vocabulary else None
     parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
     lines = [
         f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}",
-        f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process",
+        f"{facts['parameters']:,} parameters, with a vocabulary of {vocab_size:,} rows; peak memory "
+        f"{results['peak_memory_gb']:.1f} GB in a process",
         "",
         *table,
         "",
         f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
         f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
         "models' 256 million sequences.",
-        _flags(facts["flags"]["config_name"], total_steps, parts, recipe, script_flags, vocab_size),
+        _flags(facts["flags"]["config_name"], total_steps, parts, recipe, script_flags, size),
+        *_advice(recipe, sequences, tokens),
     ]
+    return "\n".join(lines)
+
+
+def _advice(recipe: str, sequences: int, tokens: int) -> list[str]:
+    """What else to know of a training of so many sequences and tokens: a line, or none."""
     if recipe == "adapt":
         words = round(tokens / PIECES_A_WORD)
-        lines.append(
+        return [
             f"They hold about {words:,} words: your text once if it has so many, three times if it has {words // 3:,}."
-        )
-    elif sequences < SHORT * PUBLISHED and recipe != "fast":
-        lines.append(
+        ]
+    if sequences < SHORT * PUBLISHED and recipe != "fast":
+        return [
             f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
             "(lab/notes/speedrun.md); give it to this command, too, to plan with it."
-        )
-    return "\n".join(lines)
+        ]
+    return []
 
 
 def _flags(
@@ -246,7 +290,11 @@ def _parser() -> argparse.ArgumentParser:
         default=shlex.quote(sys.executable),
         help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
     )
-    parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
+    parser.add_argument(
+        "--vocab_size",
+        type=int,
+        help=f"the size of the vocabulary (that of --tokenizer_name after --, or of the config.json; otherwise {ROWS})",
+    )
     parser.add_argument(
         "--recipe",
         choices=("paper", "fast", "adapt"),
@@ -275,7 +323,7 @@ def _parser() -> argparse.ArgumentParser:
     costs.add_argument(
         "--words_per_second", type=float, help="words that one core encodes in a second (measured in a few seconds)"
     )
-    costs.add_argument("--cores", type=int, help="cores that count words and encode (those of this machine)")
+    costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
     costs.add_argument(
         "--train_tokens_per_second",
         type=float,
@@ -333,8 +381,6 @@ def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_
     """Time a few steps and print the plan."""
     if not arguments.hours > 0:
         raise UserError(f"--hours is {arguments.hours}; expected above 0")
-    if arguments.vocab_size < 16:
-        raise UserError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
     if arguments.phases is None:
         arguments.phases = {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(arguments.recipe, PAPER_PHASES)
     if arguments.per_device_train_batch_size is None:
@@ -345,11 +391,60 @@ def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_
             f"--phases {arguments.phases}: no mixture changes the time of a step; leave out @ and its weights"
         )
     phases = phases_of(vars(arguments))
+    given = _by_name(script_flags)
+    _check_flags(given)
+    vocab_size, words = _vocabulary(arguments, given)
+    untimed = UNTIMED if words else (*UNTIMED, "tokenizer_name")
+    passed = [word for name, group in given if name not in untimed for word in group]
     launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
     # A step of new weights of the same shape takes as long as one of the model that is to be adapted.
     timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
-    flags = ["--recipe", *timed, *script_flags]
-    records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, flags, launched)
-    has_vocabulary = {"--tokenizer_name", "--teacher"} & {word.partition("=")[0] for word in script_flags}
-    size = None if has_vocabulary else arguments.vocab_size
-    print(plan_text(arguments.hours, phases, records, results, facts, arguments.recipe, script_flags, size))
+    flags = ["--recipe", *timed, *passed]
+    records, results, facts = timed_run(arguments.config_name, vocab_size, phases, flags, launched, words)
+    learns = not {"tokenizer_name", "teacher"} & {name for name, _ in given}
+    recipe = arguments.recipe
+    print(plan_text(arguments.hours, phases, records, results, facts, recipe, script_flags, vocab_size, learns))
+
+
+def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The flags of the script in their order: the name of each, and its words."""
+    given: list[tuple[str, list[str]]] = []
+    for word in script_flags:
+        if word.startswith("--") or not given:
+            given.append((word.partition("=")[0].removeprefix("--").replace("-", "_"), []))
+        given[-1][1].append(word)
+    return given
+
+
+def _check_flags(given: Sequence[tuple[str, list[str]]]) -> None:
+    """Refuse the flags of the script that the plan would contradict."""
+    for name, _ in given:
+        if name in OWN:
+            raise UserError(f"--{name} stands after --, but it is a flag of the plan itself; give it before --")
+        if name in NOT_PLANNED:
+            raise UserError(f"--{name} stands after --, but {NOT_PLANNED[name]}")
+
+
+def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
+    """The rows of the vocabulary of the planned training; with a teacher, also words, as its own vocabulary is timed.
+
+    Raises:
+        ValueError: the vocabulary or the config cannot be read, has too few rows, or two of them are given.
+    """
+    values = {name: group[0].partition("=")[2] if "=" in group[0] else group[-1] for name, group in given}
+    chosen, config = values.get("tokenizer_name", values.get("teacher")), Path(arguments.config_name) / "config.json"
+    rows, words = arguments.vocab_size, []
+    if "teacher" in values and rows is not None:
+        raise UserError(f"--vocab_size {rows} has no effect with --teacher, whose vocabulary is taken; leave it out")
+    if rows is None and chosen is not None:
+        tokenizer = load_tokenizer(chosen, quiet=True)
+        rows = len(tokenizer)
+        words = sorted(filter(str.isalnum, tokenizer.get_vocab())) if "teacher" in values else []
+    elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
+        fields = read_object(config)
+        check_claims(config, fields)
+        rows = sizes_of(fields)["vocab_size"]
+    rows = ROWS if rows is None else rows
+    if rows < 16:
+        raise UserError(f"the vocabulary has {rows} rows; expected at least 16; give another --vocab_size")
+    return rows, words

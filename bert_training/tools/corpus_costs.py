@@ -17,7 +17,6 @@ lab/benchmarks/corpus_scale.py compares these predictions with what really happe
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from bert_training.builtin_data import documentation
+from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import sha256
 from bert_training.files.open_files import ALONE, EACH
 from bert_training.pretraining.build_corpus import build_corpus
@@ -43,6 +43,7 @@ PIECES = 4_000  # of the vocabulary that is learnt from the sample
 DISTINCT_WORD_BYTES = 200  # of a string and its entry in a dictionary
 PLAN_BYTES = 33  # of an instance: 25 in the plan, 8 in the order
 LENGTH = 128
+ROWS = 30522  # of Google's English vocabulary
 CORPUS_FILES = ("tokens.bin", "sentences.bin", "documents.bin", "unigrams.bin", "manifest.json")
 MAPPED_FILES = 4  # which every process keeps open
 Documents = Sequence[Sequence[str]]
@@ -113,7 +114,7 @@ def costs_of(
     words: float,
     rates: Rates,
     cores: int = 1,
-    vocab_size: int = 30522,
+    vocab_size: int = ROWS,
     epochs: float = 1.0,
     training_rate: float | None = None,
 ) -> Costs:
@@ -312,12 +313,12 @@ def print_costs(arguments: argparse.Namespace) -> None:
     source = f"measured in {time.perf_counter() - started:.0f} seconds on the built-in corpus"
     if arguments.words_per_second:
         rates, source = replace(rates, building=arguments.words_per_second), source + "; words/s built: as given"
-    cores = arguments.cores or os.cpu_count() or 1
+    cores = arguments.cores or usable_cores()
     costs = costs_of(
         arguments.words,
         rates,
         cores,
-        arguments.vocab_size,
+        ROWS if arguments.vocab_size is None else arguments.vocab_size,
         arguments.epochs,
         arguments.train_tokens_per_second,
     )

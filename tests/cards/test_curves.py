@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from bert_training.cards.curves import curve_of, draw_curves, running_mean, scores, word_curves
+from bert_training.cards.curves import curve_of, draw_curves, main, running_mean, scores, word_curves
 from bert_training.cards.metrics import held_out_files, metrics_of
 from bert_training.cards.probes import probe_table
 from bert_training.files.records import read_events
@@ -112,6 +112,14 @@ def test_the_entropy_line_and_the_labels(monkeypatch, tmp_path):
     assert min(b - a for a, b in itertools.pairwise(heights)) > 6  # The axis has 100 units; labels do not overlap.
 
 
+def test_before_its_first_evaluation_a_pre_training_shows_the_masked_loss(monkeypatch, tmp_path):
+    """The sum with the loss of pairs would lie above the entropy, and above the reference, for another reason."""
+    (losses,) = texts_and_lines(monkeypatch, write(tmp_path, [e for e in PRETRAINING if e["event"] != "eval"]))
+    assert losses.lines[0].get_ydata()[0] == pytest.approx(8.28)
+    assert {text.get_text().split()[0] for text in losses.texts} == {"training", "unigram"}
+    assert losses.get_title(loc="left") == "Masked-piece loss, nats per prediction"
+
+
 def test_the_state_of_pyplot_is_not_changed(tmp_path):
     import matplotlib.pyplot
 
@@ -124,6 +132,9 @@ def test_without_matplotlib_there_is_no_picture_but_advice(monkeypatch, tmp_path
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert draw_curves(write(tmp_path, SQUAD)) is None
     assert "pip install matplotlib" in capsys.readouterr().out and not list(tmp_path.glob("*.png"))
+    main([str(tmp_path), str(tmp_path)])
+    advice = "the curves are not drawn because matplotlib is missing: pip install matplotlib"
+    assert capsys.readouterr().out.splitlines() == [advice, advice]
 
 
 def test_bad_records_are_named_with_their_line(tmp_path):

@@ -17,7 +17,7 @@ def test_a_scheduler_may_grant_fewer_cores_than_there_are(monkeypatch):
     assert usable_cores() == 1
 
 
-@pytest.mark.parametrize("room", ["engine", "networks", "pretraining", "tasks", "app"])
-def test_nothing_that_a_run_does_counts_the_cores_of_the_machine(room):
+@pytest.mark.parametrize("room", ["engine", "networks", "pretraining", "tasks", "app", "tools"])
+def test_nothing_that_a_run_or_a_command_does_counts_the_cores_of_the_machine(room):
     found = [path for path in ROOT.glob(f"bert_training/{room}/**/*.py") if re.search(r"cpu_count", path.read_text())]
     assert not found

@@ -25,7 +25,7 @@ NASTY = [
 ]
 ROOTS = ["/", "/home/anna/", "~/", "../", "./", "", "C:\\Users\\", "\\\\host\\", "file:///", "hf://"]
 NO_PATHS = ("objective", "hub_model_id", "dataset_config_name", "text_column", "label_column", "phases", "task_name")
-NO_PATHS += ("id_column", "weight_column", "group_column")
+NO_PATHS += ("id_column", "weight_column", "group_column", "label_separator", "metric_for_best_model")
 METRICS = {"eval_loss": 1.0, "eval_accuracy": 0.5, "eval_f1": 0.5, "train_steps": 2}
 
 
@@ -132,9 +132,11 @@ def test_names_on_the_hub_stay_whole(tmp_path, monkeypatch):
     (tmp_path / "runs/base").mkdir(parents=True)
     flags = {"model_name_or_path": "google-bert/bert-base-uncased", "tokenizer_name": "runs/base", "output_dir": "a/b"}
     flags |= {"dataset_name": "/data/x", "text_column": ["and/or"], "hub_model_id": "you/name", "train_file": "me/x"}
+    flags |= {"label_separator": " / ", "metric_for_best_model": "eval_f1:Drama/Comedy"}
     assert names_on_hub(flags) == ["google-bert/bert-base-uncased"]
     assert names_on_hub({"model_name_or_path": "../x", "dataset_name": "x" * 5000, "tokenizer_name": None}) == []
     command = ["run_glue.py", "--model-name-or-path=google-bert/bert-base-uncased", "--text_column", "and/or", "x/y"]
+    command[1:1] = ["--label_separator", " / ", "--metric_for_best_model=eval_f1:Drama/Comedy"]
     run = published({"flags": flags, "command": command, "hub_names": names_on_hub(flags)})
     assert published(run) == run
     assert run["command"] == [*command[:-1], "x/y"]  # one more name of a column

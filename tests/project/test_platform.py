@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from bert_training.__main__ import COMMANDS as COMMANDS_BY_NAME
+from bert_training.__main__ import main as command
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
@@ -33,6 +35,20 @@ def test_every_script_and_command_refuses_in_the_same_sentence(script):
     assert len(SCRIPTS) > 5
     done = hidden("fcntl", f"import runpy; runpy.run_module({script!r}, run_name='__main__')")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal("fcntl"))
+
+
+def test_a_command_names_the_package_that_it_lacks():
+    """As after a plain `pip install .`."""
+    done = hidden("accelerate", "import bert_training.__main__ as m; sys.exit(m.main(['verify', '--help']))")
+    text = 'needs the package accelerate, which is not installed; run pip install ".[train]"'
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bert-repro verify: error: {text}\n")
+
+
+@pytest.mark.parametrize("module", ["bert_training.absent", "tokenization.absent", "_bz2.absent"])
+def test_a_module_that_no_package_would_add_keeps_its_traceback(monkeypatch, module):
+    monkeypatch.setitem(COMMANDS_BY_NAME, "ask", (module, ""))
+    with pytest.raises(ModuleNotFoundError):
+        command(["ask"])
 
 
 def test_tokenization_works_without_both_modules():

@@ -2,6 +2,7 @@
 docs/pretrain.md.
 """
 
+import importlib.util
 import json
 import re
 import sys
@@ -181,6 +182,19 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
     printed = capsys.readouterr().out
     for length in (16, 32):
         assert f"instances of {length} tokens" in printed and (run_folder / f"data_audit_{length}.png").exists()
+
+
+def test_without_matplotlib_all_lengths_are_measured_and_none_is_drawn(run_folder, monkeypatch, capsys):
+    facts = json.loads((run_folder / "run.json").read_text())
+    facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    before = set(run_folder.glob("*.png"))
+    main([str(run_folder)])
+    printed = capsys.readouterr().out
+    assert "instances of 16 tokens" in printed and "instances of 32 tokens" in printed
+    assert printed.count("the picture is not drawn because matplotlib is missing: pip install matplotlib\n") == 2
+    assert set(run_folder.glob("*.png")) == before
 
 
 @pytest.mark.parametrize(

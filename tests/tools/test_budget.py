@@ -1,7 +1,10 @@
 """bert_training/tools/budget.py: the steps that it measures, and the plan that it makes of them."""
 
+import dataclasses
+import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from transformers import BertConfig
@@ -9,9 +12,13 @@ from transformers import BertConfig
 import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.flags.phases import phases_of
+from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools import budget
+from tokenization import build_tokenizer
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+HOUR = ["--hours", "1", "--"]
 FACTS = {
     "device": "cpu",
     "processes": 2,
@@ -105,6 +112,82 @@ def shape(tmp_path) -> str:
     return str(tmp_path / "shape")
 
 
+@pytest.fixture
+def vocabulary(tmp_path) -> str:
+    """The folder of a tokenizer of 21 rows."""
+    build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"αβγδεζηθικλμνξοπ"]).save_pretrained(
+        tmp_path / "vocabulary"
+    )
+    return str(tmp_path / "vocabulary")
+
+
+def timed(flags: list[str]) -> tuple[list[str], int | None, set[str]]:
+    """The flags of the timed run of a plan, the rows of its own vocabulary and the words of its text."""
+    seen: list[tuple[list[str], int | None, set[str]]] = []
+
+    def start(words, launcher):
+        folder = Path(words[words.index("--output_dir") + 1]).parent
+        own = folder / "vocabulary"
+        rows = len(load_tokenizer(str(own), quiet=True)) if own.is_dir() else None
+        seen.append((words, rows, set((folder / "text.txt").read_text(encoding="utf-8").split())))
+        (folder / "run").mkdir()
+        lengths = [int(phase.split(":")[0]) for phase in words[words.index("--phases") + 1].split(",")]
+        events = [event | {"event": "train"} for length in lengths for event in records(**{f"_{length}": 1.0})]
+        (folder / "run" / "metrics.jsonl").write_text("\n".join(map(json.dumps, events)))
+        (folder / "run" / "all_results.json").write_text('{"peak_memory_gb": 1}')
+        (folder / "run" / "run.json").write_text(json.dumps(FACTS))
+
+    budget.main(flags, start)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "rows", "printed"),
+    [
+        ([], 30522, True),
+        (["--config_name", "SHAPE"], 500, True),
+        (["--config_name", "SHAPE", "--vocab_size", "70"], 70, True),
+        (["--config_name", "SHAPE", "--recipe", "adapt"], 500, False),
+        (["--config_name", "SHAPE", "--", "--tokenizer_name", "VOCABULARY"], 21, False),
+        (["--vocab_size", "70", "--", "--tokenizer-name=VOCABULARY"], 70, False),
+    ],
+)
+def test_the_timed_vocabulary_is_as_large_as_that_of_the_training(shape, vocabulary, capsys, flags, rows, printed):
+    """Otherwise the embeddings and the matrix before the loss would have another size, and the plan another speed."""
+    flags = [flag.replace("SHAPE", shape).replace("VOCABULARY", vocabulary) for flag in flags]
+    words, found, _ = timed(["--hours", "1", *flags])
+    assert found == rows and words.count("--tokenizer_name") == 1
+    text = capsys.readouterr().out
+    assert f"parameters, with a vocabulary of {rows:,} rows; peak memory 1.0 GB" in text
+    assert (f"--vocab_size {rows} " in text) == printed
+
+
+def test_with_a_teacher_its_own_vocabulary_is_timed(vocabulary, capsys):
+    words, rows, text = timed([*HOUR, "--teacher", vocabulary])
+    assert rows is None and "--tokenizer_name" not in words and words[2:4] == ["--teacher", vocabulary]
+    assert text == set("αβγδεζηθικλμνξοπ")
+    assert "with a vocabulary of 21 rows" in capsys.readouterr().out
+
+
+def test_flags_of_the_text_are_printed_and_not_timed(capsys):
+    """The made-up text is no mixture, has no columns and is held out as a whole; the timed run is not published."""
+    left_out = "--train_file a.jsonl b.jsonl --mixture 0.9 0.1 --text_column body --validation_split 0.1 --cased"
+    left_out += " --limit_alphabet 500 --deduplicate=lines --extend-vocab 2000 --push_to_hub --report_to tensorboard"
+    words, *_ = timed(["--hours", "1", "--vocab_size", "50", "--", *left_out.split(), "--whole_word_mask", "--seed=3"])
+    assert words[: words.index("--output_dir")] == ["--recipe", "paper", "--whole_word_mask", "--seed=3"]
+    names = {word.partition("=")[0] for word in words}
+    assert not names & {"--mixture", "--text_column", "--validation_split", "--cased", "--push_to_hub"}
+    assert words.count("--train_file") == 1
+    assert capsys.readouterr().out.splitlines()[-2].endswith(f" {left_out} --whole_word_mask --seed=3")
+
+
+def test_every_flag_that_is_left_out_or_refused_is_one_of_the_script():
+    known = {field.name for field in dataclasses.fields(PretrainingArguments)}
+    assert {*budget.UNTIMED, *budget.OWN, *budget.NOT_PLANNED} <= known
+    plan = {action.dest for action in budget._parser()._actions}
+    assert set(budget.OWN) == (plan & known) - {"config", "output_dir"}  # which a launch has
+
+
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.slow
 def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
@@ -134,8 +217,15 @@ def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
     ("flags", "message"),
     [
         (["--hours", "0"], "--hours is 0.0; expected above 0"),
-        (["--hours", "1", "--vocab_size", "5"], "--vocab_size is 5; expected at least 16"),
+        (["--hours", "1", "--vocab_size", "5"], "the vocabulary has 5 rows; expected at least 16; give"),
         (["--hours", "1", "--phases", "128"], "is not a phase"),
+        ([*HOUR, "--max_steps", "9"], "--max_steps stands after --, but the plan says how many steps fit into --hours"),
+        ([*HOUR, "--num-train-epochs=2"], "--num_train_epochs stands after --, but the plan says how many steps fit"),
+        ([*HOUR, "--max_seq_length", "512"], "the plan's own --phases; give these before --, such as --phases 512:1"),
+        ([*HOUR, "--model_name_or_path", "x"], "--model_name_or_path stands after --, but the plan times new weights;"),
+        ([*HOUR, "--teacher", "x", "--keep_layers", "0"], "--keep_layers stands after --, but the plan times new"),
+        ([*HOUR, "--vocab_size", "99"], "--vocab_size stands after --, but it is a flag of the plan itself; give it"),
+        (["--vocab_size", "99", *HOUR, "--teacher", "x"], "--vocab_size 99 has no effect with --teacher"),
     ],
 )
 def test_wrong_arguments_are_refused(flags, message, capsys):

@@ -88,6 +88,14 @@ def test_the_command_prints_costs_and_where_they_come_from(monkeypatch, capsys):
     assert "measured in 0 seconds on the built-in corpus" in text
 
 
+def test_the_costs_are_those_of_the_cores_that_the_command_may_use(monkeypatch, capsys):
+    monkeypatch.setattr(corpus_costs, "measured_rates", lambda documents: RATES)
+    monkeypatch.setattr(corpus_costs.documentation, "documents", lambda: [["a b c."]])
+    monkeypatch.setattr(corpus_costs, "usable_cores", lambda: 77)
+    budget.main(["--words", "1e9"])
+    assert "77 core(s)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
