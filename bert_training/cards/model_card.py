@@ -8,6 +8,7 @@ that no card names a folder of the machine.
 import math
 import re
 import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second i
 OWN_DATA = ("train_file", "validation_file", "test_file", "data_dir", "dataset_name")
 PICTURE = f"\n\n![training curves]({CURVES})"
 PAPER = "Devlin et al. 2018"
+TEST = "test_"  # how the names of results of test data begin
+NO_TEST = " Nothing was measured on a test set."
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 
 
@@ -260,19 +263,28 @@ def tags_explained(scheme: str) -> str:
 
 
 def results_table(card: Card) -> str:
-    """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
+    """The table of those results that METRICS names, or a sentence if there are none; the last rows are of test data.
+
+    "not defined" stands for results that are not finite.
+    """
     metrics = card.metrics
-    if card.not_evaluated and not set(METRICS) & set(metrics):
-        return "None: it was trained without validation data."
+    tested = {"eval_" + name.removeprefix(TEST): value for name, value in metrics.items() if name.startswith(TEST)}
+    rows = [*_rows(metrics), *_rows(tested, ", test data")]
+    if not rows:
+        why = "it was trained without validation data" if card.not_evaluated else "nothing was scored"
+        return f"None: {why}."
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if card.only_evaluated else ", last step" if best in (None, last) else f", step {best} of {last}"
-    rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key, metric in metrics_of(metrics).items():
-        value = metrics[key]
-        name = card_name_of(key, percent_factor(metrics)) if key in METRICS else plain(metric.card_name)
+    return "\n".join([f"| on held-out data{when} | |", "|---|---|", *rows])
+
+
+def _rows(results: Mapping[str, Any], of: str = "") -> Iterator[str]:
+    """Yield the row of each result that METRICS names; ``of`` follows its name."""
+    for key, metric in metrics_of(results).items():
+        value = results[key]
+        name = card_name_of(key, percent_factor(results)) if key in METRICS else plain(metric.card_name)
         finite = isinstance(value, int | float) and math.isfinite(value)
-        rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
-    return "\n".join(rows)
+        yield f"| {name}{of} | {value:.4g} |" if finite else f"| {name}{of} | not defined |"
 
 
 def sequences_seen(run: dict) -> int | None:
@@ -324,17 +336,20 @@ def limits(card: Card) -> str:
         lines.append("How the weights were trained, and on what: see the card of the source model.")
     else:
         lines.append("It was trained once, with one seed; on small data sets, results vary by points between seeds.")
-        untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."
+        tested = any(name.startswith(TEST) for name in metrics)
         best = metrics.get("best_step")
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
         if averaged := metrics.get("averaged_evaluations"):
             when = f"with the mean of the weights at the last {averaged} evaluations"
-        if card.not_evaluated:
-            lines.append(f"Nobody knows how good it is: it was trained without validation data.{untested}")
+        if card.not_evaluated and tested:
+            lines.append(f"It was trained without validation data. The results were measured on test data, {when}.")
+        elif card.not_evaluated:
+            lines.append(f"Nobody knows how good it is: it was trained without validation data.{NO_TEST}")
         else:
-            lines.append(f"The results were measured on validation data, {when}.{untested}")
+            which, end = ("Apart from those of test data, the", "") if tested else ("The", NO_TEST)
+            lines.append(f"{which} results were measured on validation data, {when}.{end}")
         if not card.flags.get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append(

@@ -438,6 +438,7 @@ class SquadArguments(TaughtArguments, FineTuningArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at_least(self, 1, "max_answer_length", "n_best_size")
         # 0 has no effect either, but it is accepted, because the records of all runs on SQuAD 1.1 have it.
         idle = self.null_score_diff_threshold and not self.version_2_with_negative
         refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))

@@ -179,6 +179,47 @@ def test_the_best_step_is_not_called_the_last(tmp_path):
     assert "after step 6, which was chosen as the best on the same data" in text and "last step" not in text
 
 
+def test_the_scores_of_test_data_are_on_the_card(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/first", validation_split=0)
+    scored = {"test_accuracy": 0.875, "test_f1_macro": 0.75, "test_loss": 0.5, "test_by_class": {}}
+    text = card(tmp_path, "glue", {**scored, "train_steps": 9}, ["custom"], facts).text
+    assert "| on held-out data, last step | |" in text and "Nobody knows" not in text and "None:" not in text
+    assert "| Loss, test data | 0.5 |\n| Accuracy, test data | 0.875 |\n| Macro F1, the mean over the cl" in text
+    assert "It was trained without validation data. The results were measured on test data, after the last" in text
+    facts = records("run_glue.py", model_name_or_path="runs/first")
+    text = card(tmp_path, "glue", {"eval_accuracy": 1.0, **scored, "train_steps": 9}, ["custom"], facts).text
+    assert "| Accuracy | 1 |\n| Loss, test data | 0.5 |" in text and "Nothing was measured on a test" not in text
+    assert "Apart from those of test data, the results were measured on validation data, after the last" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics", "rows"),
+    [
+        (
+            "squad",
+            {"test_exact_match": 50.0, "test_f1": 60.0},
+            ["Exact match, per cent, test data", "F1, per cent"],
+        ),
+        ("ner", {"test_f1": 0.5, "test_PER_f1": 0.7}, ["F1, test data"]),
+        ("swag", {"test_accuracy": 0.5}, ["Accuracy, test data"]),
+        ("glue", {"test_pearson": None}, ["Pearson correlation, test data | not defined"]),
+        ("glue", {"test_f1_micro": 0.5}, ["F1, micro average, test data"]),
+    ],
+)
+def test_a_model_that_was_only_tested_has_these_scores_on_its_card(tmp_path, kind, metrics, rows):
+    facts = records(f"run_{kind}.py", model_name_or_path="runs/own")
+    text = card(tmp_path, kind, {**metrics, "train_steps": 0}, ["custom"], facts).text
+    results = text[text.index("## Results") :].split("\n\n")[1].split("\n")
+    assert results[:2] == ["| on held-out data | |", "|---|---|"] and len(results) == 2 + len(rows)
+    assert all(result.startswith(f"| {row}") for result, row in zip(results[2:], rows))
+
+
+def test_a_card_of_a_prediction_alone_has_no_empty_table(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/own")
+    text = card(tmp_path, "glue", {"train_steps": 0}, ["custom"], facts).text
+    assert "## Results\n\nNone: nothing was scored.\n\n" in text and "on held-out data" not in text
+
+
 def test_epochs_that_max_steps_overrides_are_not_told(tmp_path):
     facts = records(max_steps=1000, num_train_epochs=3.0)
     text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text

@@ -111,6 +111,13 @@ def test_a_flag_that_would_be_ignored_is_refused(cls, flags, message, capsys):
     assert f"{flags.split()[0]} {message}" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("name", ["n_best_size", "max_answer_length"])
+def test_limits_of_answers_are_refused_before_the_training(name, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", f"--{name}", "0"])
+    assert f"--{name} must be at least 1; got 0" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("flags", ["--load_best_model_at_end", "--seeds 2", "--paper"])
 def test_a_metric_that_decides_is_accepted(flags):
     given = ["--output_dir", "x", "--model_name_or_path", "m", "--metric_for_best_model", "loss", *flags.split()]

@@ -57,10 +57,10 @@ def find_columns(task: Task, header: list[str], labelled: bool, training: bool =
     """
     named, everything = task.named, header
     hot = _hot(task, header, labelled)
-    own_texts = set(task.text_columns[0]) if task.text_columns is not OWN_TEXTS else set()
-    others = {*named.columns, *hot} - ({named.group} & own_texts)  # the rows of one text may belong together
+    others = {*named.columns, *hot}
     header = [name for name in everything if name not in others]
     label = None if hot else _label(task, header, labelled)
+    header = [name for name in everything if name not in others - _group_of_texts(task)]
     texts = _texts(task, header, label)
     guessed = texts is None
     if texts is None:
@@ -73,6 +73,12 @@ def find_columns(task: Task, header: list[str], labelled: bool, training: bool =
                 raise _no_such_column(flag, name, everything)
     weight, group = (named.weight, named.group) if training else (None, None)
     return Columns(texts, label, index, categories, guessed, weight, group, hot)
+
+
+def _group_of_texts(task: Task) -> set[str | None]:
+    """The column of the group if it may be a text as well: the rows of one text may belong together."""
+    own_texts = {name for names in task.text_columns for name in names}
+    return ({task.named.group} & own_texts) - {task.named.id}
 
 
 def _hot(task: Task, header: list[str], labelled: bool) -> tuple[str, ...]:
@@ -139,7 +145,8 @@ def _texts(task: Task, header: list[str], label: str | None) -> tuple[str, ...] 
         ValueError: several columns of the user's own data have usual names.
     """
     there = [names for names in task.text_columns if set(names) <= set(header)]
-    if task.text_columns is not OWN_TEXTS:
+    first = task.text_columns[0]  # of the flag or of the model's training; others by their usual names only if certain
+    if task.files or (task.text_columns is not OWN_TEXTS and first in there):
         return there[0] if there else None
     # "question" and "sentence" are a pair, and not a single "sentence" as well.
     there = [names for names in there if label not in names and not any(set(names) < set(other) for other in there)]
@@ -153,8 +160,9 @@ def _texts(task: Task, header: list[str], label: str | None) -> tuple[str, ...] 
 
 
 def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, ...]:
-    """The only column of the user's own data that is neither label nor index. ValueError if there is no such one."""
-    left = [name for name in header if name != label and name.lower() not in INDEX_COLUMNS]
+    """The only column of the user's own data that is no label, index or group. ValueError if there is no such one."""
+    neither = (label, task.named.group)
+    left = [name for name in header if name not in neither and name.lower() not in INDEX_COLUMNS]
     own = task.text_columns is OWN_TEXTS
     if own and len(left) == 1 and not _looks_like_an_example(left):
         return (left[0],)

@@ -72,6 +72,7 @@ class Task:
         several_labels: whether a text may have any number of the labels.
         may_have_lists: of the user's own data, whether lists in the label column make it one of several labels.
         label_separator: what stands between the labels of a cell, if these are no lists.
+        separator_of_training: whether that is the one of the model's training; a table may have lists instead.
         hot_columns: the columns of 0 and 1 that flags name, one for each label.
         trained_hot: those that the model was trained on.
         named: of the user's own data, what flags say of the other columns and of the files.
@@ -96,6 +97,7 @@ class Task:
     several_labels: bool = False
     may_have_lists: bool = False
     label_separator: str | None = None
+    separator_of_training: bool = False
     hot_columns: tuple[str, ...] = ()
     trained_hot: tuple[str, ...] = ()
     named: Named = Named()

@@ -378,7 +378,8 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
     """The numbers of the labels of data to predict; None if they are placeholders.
 
     They are if no row has a label that the task knows; or, in the layout of GLUE, if all rows have the same. Labels
-    that differ from each other may be real ones in another spelling, so a note says that nothing is scored.
+    that differ from each other may be real ones in another spelling, so a note says that nothing is scored. Of the
+    user's own data, one known label in all rows is scored, and a note says so.
 
     Raises:
         ValueError: some rows have a known label, and others do not.
@@ -399,5 +400,10 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
         raise UserError(
             f"{examples.where(row)}: this row {has}, but {examples.where(other)} has {values[other]!r:.60}; expected "
             f"{expected} in all rows: correct it, or leave out the column of the labels, and nothing is scored"
+        )
+    if len(values) > 1 and len(set(values)) == 1:
+        examples.notes.append(
+            f"all {len(values):,} rows have the label {values[0]!r:.60}, by which they are scored; if it is a "
+            "placeholder, leave out the column of the labels, and nothing is scored"
         )
     return encode_labels(examples, task)

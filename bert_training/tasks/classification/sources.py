@@ -141,6 +141,7 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         several_labels=several,
         may_have_lists=several or lists,
         label_separator=separator,
+        separator_of_training=bool(separator and not args.label_separator),
         hot_columns=hot,
         trained_hot=trained_hot,
         named=Named(
@@ -376,7 +377,8 @@ def _labels(
     if cells is None or columns.label is None:
         return None
     if task.several_labels or (task.may_have_lists and any(map(multi_label.is_list, cells))):
-        return multi_label.from_cells(cells, columns.label, task.label_separator, where, labelled)
+        lists = task.separator_of_training and any(map(multi_label.is_list, cells))
+        return multi_label.from_cells(cells, columns.label, None if lists else task.label_separator, where, labelled)
     check_cells(cells, columns.label, where, may_be_null=not labelled)
     return cells
 

@@ -42,8 +42,9 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     if len(lines) > 1 and all(len(words) == 2 for words in fields):
         return False  # words with their tags, whatever these are
     tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
-    if len({*map(len, fields)}) == 1:  # columns, if the last one has tags
-        tagged = [words for words in several if words in tagged or words[-1] in known]
+    if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
+        tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
+        tagged = [words for words in several if words in tagged or words[-1] in tags]
     return 2 * len(tagged) < len(several)
 
 

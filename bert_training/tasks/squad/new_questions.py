@@ -73,6 +73,7 @@ def _from_table(path: str | Path) -> dict[str, Any]:
     table = read_table(path, choose, may_be_null=("answers",), has_flag=False)
     ids = as_ids(table.columns.get("id") or range(len(table)))
     check_ids(ids, table.where, "id" if "id" in table.columns else None, in_columns=False)
+    given = table.columns.get("answers") or [None] * len(table)
     paragraphs = []
     for row, (id_, question, context) in enumerate(zip(ids, *(table.columns[name] for name in NEEDED))):
         if not isinstance(question, str) or not isinstance(context, str):
@@ -80,7 +81,7 @@ def _from_table(path: str | Path) -> dict[str, Any]:
                 f"{table.where(row)}: expected texts as question and context, got another value; correct it"
             )
         entry = {"id": id_, "question": question}
-        if (answers := table.columns.get("answers", [None] * len(table))[row]) is not None:
+        if (answers := given[row]) is not None:
             entry["answers"] = gold_answers(answers, table.where(row))
         paragraphs.append({"context": context, "qas": [entry]})
     return {"data": [{"title": "", "paragraphs": paragraphs}]}

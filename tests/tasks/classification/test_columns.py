@@ -224,6 +224,16 @@ def test_without_training_data_the_columns_are_those_of_the_training(tmp_path):
     assert data.splits["train"].columns.texts == ("text",)
 
 
+def test_usual_names_are_not_guessed_among_in_place_of_the_columns_of_the_training(tmp_path):
+    path = table(tmp_path, "sentence,text", 2, 1)
+    with pytest.raises(ValueError, match="2 candidates for the text: 'sentence', 'text'; name the text with"):
+        load_data(glue_arguments(test_file=path), ("a", "b"), ONE)
+    data = load_data(glue_arguments(test_file=path, text_column=["text"]), ("a", "b"), ONE)
+    assert data.splits["test"].texts == (["good film", "bad film"],)
+    path = table(tmp_path, "sentence,review,text", 2, 1, 0)
+    assert load_data(glue_arguments(test_file=path), ("a", "b"), ONE).splits["test"].columns.texts == ("review",)
+
+
 def test_a_model_of_pairs_takes_pairs_only_and_the_other_way_round(tmp_path):
     pairs = TrainedFor(("a", "b"), 2, texts=2, text_columns=("sentence1", "sentence2"))
     with pytest.raises(ValueError, match="trained on pairs of texts, expected pairs of texts, got single texts"):
@@ -308,6 +318,25 @@ def test_flags_name_every_column_and_the_delimiter(tmp_path):
     assert (train.weights, train.groups) == ([2.0, 0.5, 0.0], ["ann", "bob", "ann"])
     assert (data.splits["validation"].weights, data.splits["validation"].groups) == (None, None)
     assert (data.stored_facts()["id_column"], data.stored_facts()["delimiter"]) == ("ticket", ";")
+
+
+@pytest.mark.parametrize(
+    ("header", "given", "texts"),
+    [
+        ("premise,hypothesis,label", {"group_column": "premise"}, ("premise", "hypothesis")),
+        ("text,comment,label", {"group_column": "text"}, ("text",)),
+        ("question,reply,label", {"group_column": "question"}, ("reply",)),
+        ("text,mail,label", {"group_column": "text", "id_column": "text"}, ("mail",)),
+        ("review,mail,label", {"group_column": "mail", "text_column": ["mail", "review"]}, ("mail", "review")),
+    ],
+)
+def test_a_text_may_be_the_group_of_its_rows(tmp_path, header, given, texts):
+    """A flag that names a group does not change which columns are the text."""
+    path = table(tmp_path, header, 2, 1, 3)
+    train = load_data(glue_arguments(train_file=path, validation_split=0.5, **given)).splits["train"]
+    assert train.columns.texts == texts and train.groups == [
+        ROWS[row][(2, 1)[header.split(",").index(given["group_column"])]] for row in range(2)
+    ]
 
 
 @pytest.mark.parametrize(

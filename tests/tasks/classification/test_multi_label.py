@@ -128,6 +128,11 @@ def test_without_training_the_model_says_how_labels_are_spelled(tmp_path):
     mixed = own(tmp_path, piped(["a", "e|d", "b", ""]), "mixed.csv")
     with pytest.raises(ValueError, match=r"mixed.csv:3: this row has the labels 'e, d'; as others have labels that"):
         load_data(glue_arguments(test_file=mixed), None, model)
+    lists = own(tmp_path, listed(CELLS.values()), "lists.jsonl")
+    data = load_data(glue_arguments(validation_file=lists, test_file=lists), None, model)
+    assert data.splits["test"].labels == data.splits["validation"].labels == [(c, a, b) for a, b, c in ROWS]
+    with pytest.raises(ValueError, match=r"lists.jsonl:1: .* lists need .jsonl and no --label_separator"):
+        load_data(glue_arguments(validation_file=lists, label_separator="|"), None, model)
     unnamed = TrainedFor(None, 3, several_labels=True)
     numbers = own(tmp_path, listed([[0, 1], [2], [], [1]]), "n.jsonl")
     data = load_data(glue_arguments(validation_file=numbers), None, unnamed)

@@ -135,6 +135,11 @@ def test_words_of_plain_sentences(text, words):
         ("Ada\nslept\n", False),
         ('{"tokens": ["Ada", "slept"]}\n', False),
         ("1 Ada NNP\n2 slept VBD\n", False),
+        ("1 Ada NN\n2 . .\n", False),
+        ("The king walked .\n", True),
+        ("Go .\n", True),
+        ("What is an NN\n", True),
+        ("The king walked .\nThe queen smiled .\n", True),
     ],
 )
 def test_which_files_are_plain_sentences(tmp_path, text, raw):

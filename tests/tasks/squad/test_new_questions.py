@@ -5,6 +5,7 @@ import json
 import pytest
 
 import run_squad
+from bert_training.files.tables import Table
 from bert_training.tasks.squad.lost_answers import count_lost
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.new_questions import read_new_questions
@@ -49,6 +50,14 @@ def test_files_of_questions(tmp_path, name, text, version_2, ids, scored):
     questions, found = read_new_questions(tmp_path / name, version_2)
     assert ([one.id for one in questions], found) == (ids, scored)
     assert all(one.context == CONTEXT and bool(one.answers) <= scored for one in questions)
+
+
+def test_the_time_for_a_table_is_that_of_its_rows(tmp_path, monkeypatch):
+    """A column of answers that is missing is made once, and not again for every row."""
+    made = []
+    monkeypatch.setattr(Table, "__len__", lambda table: made.append(1) or len(table.columns["question"]))
+    (tmp_path / "q.csv").write_text("question,context\n" + f"where ?,{CONTEXT}\n" * 50)
+    assert len(read_new_questions(tmp_path / "q.csv")[0]) == 50 and len(made) < 10
 
 
 @pytest.mark.parametrize(
