@@ -1,8 +1,8 @@
 """``--mixed_precision auto``: bfloat16 where the machine computes with it, float32 elsewhere.
 
 On a CPU it is the default of fine-tuning and of ``--recipe fast``, where neither a flag nor a launcher names a type.
-lab/records/two_types.json compares losses of both types. The main process decides for all. A run that goes on keeps
-the type that it began with, on another machine too: a training that changed it halfway could not be repeated.
+lab/records/two_types.json compares losses and scores of both types. The main process decides for all. A run that goes
+on keeps the type that it began with, on another machine too: a training that changed it halfway could not be repeated.
 """
 
 import contextlib
