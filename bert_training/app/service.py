@@ -73,7 +73,7 @@ class Settings:
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:
     """The application for an opened model."""
-    threads = settings.threads if settings.side_by_side else 1  # the one has all cores, also for /embed
+    threads = settings.threads if settings.side_by_side else 1  # one thread at a time has all cores, also for /embed
     readers = Readers(opened, settings.batch_size, settings.wait_s, settings.most, threads)
     metrics, log = Metrics(), Log()
     take_over(log)

@@ -42,8 +42,6 @@ class Best:
         Raises:
             ValueError: an evaluation lacks the metric, or the weights of the best one cannot be used.
         """
-        if not self.wanted:
-            return
         evaluations = [event for event in events if event.pop("event") == "eval"]
         for event in evaluations:
             if not isinstance(event.get(self.metric), int | float | None) or self.metric not in event:

@@ -101,21 +101,24 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
         precision, facts = began
         why, first = f"as the run began; for this machine, auto would choose {best.why}", facts.get(CHOSEN)
         return Settled(precision, why, first=first if isinstance(first, dict) else None)
-    for folder in folders:
-        if Path(folder, "run.json").is_file():  # and is written again
-            best = replace(best, why=f"{best.why}; {Path(folder, 'run.json')} is damaged and does not say how it began")
+    for path in (Path(folder, "run.json") for folder in folders):
+        if path.is_file():  # the run goes on from its checkpoint, and writes this file again
+            best = replace(best, why=f"{best.why}; {path} is damaged, or does not say in which type the run began")
     return best
 
 
 def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | None:
-    """The type of the first start of the run in one of the folders, and its run.json, where that can be read."""
+    """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it.
+
+    Of several starts, it is the first one whose type is recorded: earlier versions did not record that of all.
+    """
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            with contextlib.suppress(ValueError, LookupError, TypeError):
+            with contextlib.suppress(ValueError, AttributeError, TypeError):  # a damaged file has any form
                 facts = read_facts(folder)
-                recorded = [*facts.get("earlier", []), facts][0]["mixed_precision"]
-                if recorded in get_args(Precision):
-                    return cast("Precision", recorded), facts
+                for start in (*facts.get("earlier", []), facts):
+                    if (recorded := start.get("mixed_precision")) in get_args(Precision):
+                        return cast("Precision", recorded), facts
     return None
 
 

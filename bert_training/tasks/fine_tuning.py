@@ -232,7 +232,7 @@ def fine_tune(
     state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
     best, done = Best(run, metric), 0
     if train:
-        done = resume(run, state, take=best.go_on)
+        done = resume(run, state, take=best.go_on if best.wanted else None)
     else:
         run.only_main(lambda: refuse_training(run.output_dir))
         run.write_facts()

@@ -70,8 +70,9 @@ UNTIMED = (
     *("extend_vocab", "max_position_embeddings", "new_weights"),
     *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_dry_run", "report_to"),
 )
-# Flags of the script that this command has as well, and those that it decides.
+# Flags of the script that this command has as well.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
+# What the script's flag would contradict, and what to do instead.
 _STEPS = "the plan says how many steps fit into --hours; leave it out"
 NOT_PLANNED = {
     "max_steps": _STEPS,
