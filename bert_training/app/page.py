@@ -44,7 +44,9 @@ atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True
 # Cuts what is far too long before it is sent; the functions of `readings` then refuse it with a sentence. A character
 # of Python has up to two units in JavaScript.
 CUT = f"(...values) => values.map(v => typeof v === 'string' ? v.slice(0, {2 * readings.CHARACTERS + 2}) : v)"
-ONE = "model"  # of all functions together, one computes at a time: they share a tokenizer, which keeps settings
+# Each answer is the response to its question. Gradio's queue has two requests for each, whose order is a race.
+EVENT: dict[str, Any] = {"js": CUT, "queue": False, "api_visibility": "private"}
+ONE = threading.Lock()  # one function computes at a time: they share a tokenizer, which keeps settings
 LOOK_FROM_ALL = -1  # the choice of all pieces instead of one
 
 
@@ -85,7 +87,7 @@ def launch(
     """
     forget_tokens()
     token = None if hosts is None else secrets.token_urlsafe(32)
-    page.queue(default_concurrency_limit=1, max_size=32, api_open=False)
+    page.queue(api_open=False)
     app = gr.mount_gradio_app(
         fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
         page,
@@ -127,7 +129,8 @@ def _refusing(draw: Callable[..., str]) -> Callable[..., str]:
 
     def drawn(*inputs: Any) -> str:
         try:
-            return draw(*inputs)
+            with ONE:
+                return draw(*inputs)
         except ValueError as error:
             return drawing.notice(str(error))
 
@@ -143,10 +146,7 @@ def _ask(
     output.value = _refusing(draw)(*(box.value for box in inputs))
     events = [pressed.click, *(box.submit for box in inputs if isinstance(box, gr.Textbox))]
     events += [choice.change for choice in listen or []]
-    return gr.on(
-        events, _refusing(draw), inputs, output, js=CUT, show_progress="minimal", api_visibility="private",
-        trigger_mode="always_last", concurrency_id=ONE,
-    )  # fmt: skip
+    return gr.on(events, _refusing(draw), inputs, output, show_progress="minimal", trigger_mode="always_last", **EVENT)
 
 
 @contextmanager
@@ -207,9 +207,7 @@ def _gap_tab(opened: OpenedModel, label: str, example: str, button: str) -> None
         )
         looked = _refusing(look_back)
         earlier = _html(looked(example))
-        asked.then(
-            looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private", concurrency_id=ONE
-        )
+        asked.then(looked, [box], earlier, show_progress="minimal", **EVENT)
 
 
 def _next_sentence(opened: OpenedModel) -> None:
@@ -310,7 +308,8 @@ def _attention(opened: OpenedModel) -> None:
 
     def places(text: str, second: str) -> list[tuple[str, int]]:
         try:
-            tokens, _ = readings.attention(opened, text, second, 1)
+            with ONE:
+                tokens, _ = readings.attention(opened, text, second, 1)
         except ValueError:
             tokens = []  # the notice below says it
         return [("all pieces", LOOK_FROM_ALL), *((f"{place}: {token}", place) for place, token in enumerate(tokens))]
@@ -332,7 +331,7 @@ def _attention(opened: OpenedModel) -> None:
     for box in (text, second):
         box.blur(
             lambda a, b: gr.Dropdown(choices=places(a, b), value=LOOK_FROM_ALL),
-            [text, second], place, js=CUT, show_progress="hidden", api_visibility="private", concurrency_id=ONE,
+            [text, second], place, show_progress="hidden", **EVENT,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ creates storage on the Hub with the token of whoever started it. ``Guard`` passe
 
 import hmac
 import http.cookies
+import json
 import os
 import re
 import socket
@@ -39,11 +40,11 @@ HEADERS = [
 POLICY_VIOLATION = 1008  # the code with which a websocket is closed (RFC 6455)
 LOCAL = ("127.0.0.1", "localhost")
 # Everything that the page asks for. The files below the two folders are those of Gradio's package.
-PAGE, ASK, HEAR = ("GET", "/"), ("POST", "/gradio_api/queue/join"), ("GET", "/gradio_api/queue/data")
-ROUTES = {PAGE, ("GET", "/theme.css"), ("GET", "/favicon.ico"), ASK, HEAR}
+PAGE = ("GET", "/")
+ROUTES = {PAGE, ("GET", "/theme.css"), ("GET", "/favicon.ico")}
 FOLDERS = ("/assets/", "/static/")
-SESSION = re.compile(r"[0-9a-zA-Z]{1,32}")  # the name that a page in the browser gives itself
-MOST_SESSIONS = 1000  # that have asked and not yet heard
+ASK = re.compile(r"/gradio_api/run/\w+")  # the number of the function is in the body
+MOST_WAITING = 32  # questions; Gradio's threads are 40
 
 
 def forget_tokens() -> None:
@@ -72,7 +73,7 @@ class Guard:
     ) -> None:
         self.app = app
         self.inputs = inputs
-        self.asked: dict[str, None] = {}  # the sessions that have asked and not yet heard, in their order
+        self.waiting = 0  # questions that have no answer yet
         self.hosts = hosts
         self.token = token
 
@@ -90,15 +91,26 @@ class Guard:
         cookies = []
         if self.token is not None and (scope["method"], scope["path"]) == PAGE:
             cookies = [(b"set-cookie", f"{_cookie(scope)}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode())]
-        if (scope["method"], scope["path"]) == ASK:
-            body = await _body(receive)
-            if body is None or not self._note_question(body):
-                await _refuse(
-                    send, 400, "This page has no such function, or it takes other texts, numbers and choices."
-                )
-                return
-            receive = _again(body, receive)
-        await self.app(scope, receive, _with_headers(send, [*HEADERS, *cookies]))
+        passed_on = _with_headers(send, [*HEADERS, *cookies])
+        if _is_question(scope):
+            await self._pass_on_question(scope, receive, passed_on)
+        else:
+            await self.app(scope, receive, passed_on)
+
+    async def _pass_on_question(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = await _body(receive)
+        question = None if body is None else self._question(body)
+        if question is None:
+            await _refuse(send, 400, "This page has no such function, or it takes other texts, numbers and choices.")
+        elif self.waiting >= MOST_WAITING:
+            busy = {"error": f"{MOST_WAITING} questions are waiting for an answer; ask again later."}
+            await _refuse(send, 503, json.dumps(busy), "application/json")  # the page shows what is under "error"
+        else:
+            self.waiting += 1
+            try:
+                await self.app(scope, _again(question, receive), send)
+            finally:
+                self.waiting -= 1
 
     def _refusal(self, scope: Message) -> tuple[int, str] | None:
         """Status and sentence for a request that is not passed on."""
@@ -109,7 +121,8 @@ class Guard:
             return 421, "This page answers to 127.0.0.1 only."
         if not length.isdigit() or int(length) > LARGEST_REQUEST or b"transfer-encoding" in headers:
             return 413, f"A request may have at most {LARGEST_REQUEST:,} bytes."
-        if route not in ROUTES and not (scope["method"] == "GET" and scope["path"].startswith(FOLDERS)):
+        file = scope["method"] == "GET" and scope["path"].startswith(FOLDERS)
+        if route not in ROUTES and not file and not _is_question(scope):
             return 404, "This page has no such address."
         if self.token is not None and route == PAGE and self._is_token(_in_address(scope, "token")):
             return None
@@ -117,36 +130,33 @@ class Guard:
             return 403, "Another web page asked for this; open the page itself."
         if self.token is not None and not self._is_token(_token_in_cookie(scope, headers)):
             return 403, "Open the address that the command printed, with its token."
-        # For a session that it does not know, Gradio would print a traceback.
-        if route == HEAR and self.asked.pop(_in_address(scope, "session_hash"), self) is self:
-            return 404, "Nothing was asked; reload the page."
         return None
 
-    def _note_question(self, body: bytes) -> bool:
-        """Whether a function of the page is asked with plain values, as many as it takes; note who asks.
+    def _question(self, body: bytes) -> bytes | None:
+        """The body of a question to a function of the page, without what it does not need; None if it is not one.
 
-        For an object, Gradio may fetch the address in it; for other values, it prints a traceback.
+        A question has plain values, as many as the function takes. For an object, Gradio may fetch the address in it;
+        for other values, it prints a traceback.
         """
         try:
             asked = parse_json(body.decode("utf-8"))
         except (ValueError, RecursionError):
-            return False
+            return None
         if not isinstance(asked, dict):
-            return False
-        number, session, values = (asked.get(name) for name in ("fn_index", "session_hash", "data"))
-        if not isinstance(session, str) or not SESSION.fullmatch(session):
-            return False
+            return None
+        number, values = asked.get("fn_index"), asked.get("data")
         if type(number) is not int or not isinstance(values, list) or len(values) != self.inputs.get(number):
-            return False
+            return None
         if not all(isinstance(value, str | int | float | None) for value in values):
-            return False
-        self.asked[session] = None
-        if len(self.asked) > MOST_SESSIONS:
-            del self.asked[next(iter(self.asked))]
-        return True
+            return None
+        return json.dumps({"fn_index": number, "data": values}).encode()
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), (self.token or "").encode())
+
+
+def _is_question(scope: Message) -> bool:
+    return scope["method"] == "POST" and ASK.fullmatch(scope["path"]) is not None
 
 
 def _host(headers: dict[bytes, bytes]) -> str:
@@ -211,10 +221,10 @@ def _with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
     return sending
 
 
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS]
+async def _refuse(send: Send, status: int, content: str, kind: str = "text/plain; charset=utf-8") -> None:
+    headers = [(b"content-type", kind.encode("ascii")), *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": sentence.encode("utf-8")})
+    await send({"type": "http.response.body", "body": content.encode("utf-8")})
 
 
 def start(app: App, host: str, port: int) -> threading.Thread:

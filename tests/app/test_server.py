@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from bert_training.app.server import LARGEST_REQUEST, MOST_SESSIONS, Guard, free_port
+from bert_training.app.server import LARGEST_REQUEST, MOST_WAITING, Guard, free_port
 
 
 def ask(
@@ -28,7 +28,7 @@ def ask(
     return start["status"], {key.decode(): value.decode() for key, value in start["headers"]}, body["body"]
 
 
-JOIN, HEAR = ("POST", "/gradio_api/queue/join"), ("GET", "/gradio_api/queue/data")
+ASK = ("POST", "/gradio_api/run/drawn_1")
 INPUTS = {0: 4, 1: 1}  # how many values the functions of the page take
 
 
@@ -75,6 +75,11 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
         ("HEAD", "/", 404),
         ("POST", "/assets/index.js", 404),
         ("POST", "/gradio_api/upload", 404),
+        ("GET", "/gradio_api/run/drawn", 404),
+        ("POST", "/gradio_api/run/", 404),
+        ("POST", "/gradio_api/run/drawn/../../upload", 404),
+        ("POST", "/gradio_api/queue/join", 404),
+        ("GET", "/gradio_api/queue/data", 404),
         ("GET", "/gradio_api/file=http://a.example/", 404),
         ("GET", "/gradio_api/run-history/buckets", 404),
         ("GET", "//theme.css", 404),
@@ -123,18 +128,21 @@ def test_the_token_of_the_address_becomes_a_cookie():
     assert "set-cookie" not in ask(guarded(), host="localhost")[1]
 
 
-def test_the_body_that_was_checked_is_passed_on_once():
+def test_what_was_checked_is_passed_on_and_nothing_else():
     received = []
 
     async def echo(scope, receive, send):
         received.extend([await receive(), await receive()])
         await page(scope, receive, send)
 
-    body = b'{"data": ["a", 1, null, true], "fn_index": 0, "session_hash": "x1"}'
-    assert ask(Guard(echo, INPUTS), *JOIN, sent_body=body, host="localhost")[0] == 200
-    assert [message["body"] for message in received] == [body, body]  # the second is the sender's
+    needed = {"fn_index": 0, "data": ["a", 1, None, True]}
+    others = {"batched": True, "event_data": {"path": "http://a.example"}, "oauth_token": "x", "session_hash": 5}
+    body = json.dumps(needed | others).encode()
+    assert ask(Guard(echo, INPUTS), *ASK, sent_body=body, host="localhost")[0] == 200
+    assert json.loads(received[0]["body"]) == needed
+    assert received[1]["body"] == body  # what the sender sends after it
     for refused in (b"{}", b"[1]", b"\xff", b"", b"[" * 100_000):
-        assert ask(guarded(), *JOIN, sent_body=refused, host="localhost")[0] == 400, refused
+        assert ask(guarded(), *ASK, sent_body=refused, host="localhost")[0] == 400, refused
 
 
 @pytest.mark.parametrize(
@@ -147,34 +155,56 @@ def test_the_body_that_was_checked_is_passed_on_once():
         {"data": []},
         {"data": ["a", "b"]},
         *({"fn_index": number} for number in (0, 2, -1, 10**400, 1.0, True, "1", None, [1])),
-        *({"session_hash": name} for name in (None, "", 5, "\ud800", "a b", "x" * 33, "é", ["a"])),
     ],
 )
 def test_a_question_that_the_page_does_not_ask(changed):
-    asked = {"data": ["a"], "fn_index": 1, "session_hash": "x1"}
-    assert ask(guarded(), *JOIN, sent_body=json.dumps(asked).encode(), host="localhost")[0] == 200
-    status, _, body = ask(guarded(), *JOIN, sent_body=json.dumps(asked | changed).encode(), host="localhost")
+    asked = {"data": ["a"], "fn_index": 1}
+    assert ask(guarded(), *ASK, sent_body=json.dumps(asked).encode(), host="localhost")[0] == 200
+    status, _, body = ask(guarded(), *ASK, sent_body=json.dumps(asked | changed).encode(), host="localhost")
     assert (status, body) == (
         400, b"This page has no such function, or it takes other texts, numbers and choices."
     )  # fmt: skip
 
 
-def test_only_who_has_asked_hears_an_answer():
-    guard = guarded()
+def test_more_questions_than_can_wait_are_refused_with_a_sentence_that_the_page_shows():
+    """Those that wait are answered, and the next one is taken again, also after one that failed."""
+    body = json.dumps({"data": ["a"], "fn_index": 1}).encode()
+    place = {"path": ASK[1], "query_string": b"", "headers": [(b"host", b"localhost")]}
+    statuses, sentences = [], []
 
-    def hears(name: str) -> int:
-        return ask(guard, *HEAR, query=f"session_hash={name}", host="localhost")[0]
+    async def everyone() -> None:
+        answering = asyncio.Event()
 
-    def asks(name: str) -> None:
-        body = json.dumps({"data": ["a"], "fn_index": 1, "session_hash": name}).encode()
-        assert ask(guard, *JOIN, sent_body=body, host="localhost")[0] == 200
+        async def slow(scope, receive, send):
+            await answering.wait()
+            await page(scope, receive, send)
+            raise RuntimeError("the model failed")
 
-    assert [hears(name) for name in ("", "x1", "%00")] == [404, 404, 404]
-    asks("x1")
-    assert [hears("x1"), hears("x1")] == [200, 404]
-    for number in range(MOST_SESSIONS + 1):
-        asks(f"x{number}")
-    assert [hears("x0"), hears("x1"), len(guard.asked)] == [404, 200, MOST_SESSIONS - 1]
+        guard = Guard(slow, INPUTS)
+
+        async def receive():
+            return {"type": "http.request", "body": body}
+
+        async def send(message):
+            if "status" in message:
+                statuses.append(message["status"])
+            elif message["body"] != b"the page":
+                sentences.append(json.loads(message["body"]))
+
+        async def asks():
+            await guard({"type": "http", "method": "POST", **place}, receive, send)
+
+        waiting = [asyncio.create_task(asks()) for _ in range(MOST_WAITING)]
+        await asyncio.sleep(0)
+        await asks()
+        answering.set()
+        failed = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(error) for error in failed] == ["the model failed"] * MOST_WAITING
+        await asyncio.gather(asks(), return_exceptions=True)
+
+    asyncio.run(everyone())
+    assert statuses == [503] + [200] * (MOST_WAITING + 1)
+    assert sentences == [{"error": "32 questions are waiting for an answer; ask again later."}]
 
 
 def test_the_start_and_the_end_of_the_server_are_passed_on():
