@@ -159,8 +159,8 @@ def run_one(
     lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
     tuned = tune(run, model, origin, train, evaluated, metric, arguments, lesson)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
-    if args.calibrate:
-        # The best evaluation may be one of before the flag was given, in a run that is resumed with it.
+    # In a run that is resumed, the best evaluation may be one of before the flag was given, or left out.
+    if args.calibrate or (temperature and not stored):
         temperature = temperature or data.temperature(tuned.outcome)
         store_facts(model.config, temperature=temperature)
         run.say(calibration.remark(temperature))

@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> None:
     total_steps = phases[-1].stop
     streams = phase_streams(phases, train, run.world_size)
     origin = record_origin(run, text, corpora, model, initial_weights, phases)
-    useful = probes.tokenised(probed, tokenizer)
+    useful = probes.tokenised(probed, tokenizer, model.config.max_position_embeddings)
     probes.record_probes(run, useful)
     record_used_tokens(run, train)
     record_mixture(run, text, phases, train)

@@ -149,6 +149,8 @@ def card_text(card: Card) -> str:
 
 def calibrated(card: Card) -> list[str]:
     """The passage about the temperature of the probabilities; [] if the model has none."""
+    if card.script.pretrains:  # its config may still have that of the classifier which it began from
+        return []
     path = card.folder / "config.json"
     stored = read_object(path).get("fine_tuning") if path.is_file() else None
     temperature = stored.get("temperature") if isinstance(stored, dict) else None

@@ -130,6 +130,18 @@ def linear_schedule(
     Raises:
         ValueError: the warm-up, or warm-up and decay together, are longer than the run.
     """
+    warmup, decay = warmup_and_decay(warmup_steps, total_steps, decay_steps)
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return step / warmup
+        return min(1.0, max(0.0, (total_steps - step) / max(1, decay)))
+
+    return LambdaLR(optimizer, factor)
+
+
+def warmup_and_decay(warmup_steps: float, total_steps: int, decay_steps: float | None = None) -> tuple[int, int]:
+    """The steps of both; arguments and errors are those of ``linear_schedule``."""
     warmup = _warmup(warmup_steps, total_steps)
     decay = total_steps - warmup if decay_steps is None else _steps_of(decay_steps, total_steps)
     if decay_steps and max(warmup_steps, decay_steps) < 1 and warmup_steps + decay_steps <= 1:
@@ -138,13 +150,7 @@ def linear_schedule(
         raise UserError(
             f"--warmup_steps {warmup} and --decay_steps {decay} add up to more than the {total_steps} steps of the run"
         )
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return step / warmup
-        return min(1.0, max(0.0, (total_steps - step) / max(1, decay)))
-
-    return LambdaLR(optimizer, factor)
+    return warmup, decay
 
 
 def create_schedule(name: str, optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:

@@ -44,7 +44,9 @@ def without_folders(text: str) -> str:
 def names_on_hub(flags: Mapping[str, Any]) -> list[str]:
     """The values of flags that are names on the Hub and not, at this moment, folders or files here."""
     values = {flags.get(name) for name in MAY_BE_ON_THE_HUB}
-    return sorted(name for name in values if isinstance(name, str) and _is_repo_id(name) and not os.path.exists(name))
+    names = (name for name in values if isinstance(name, str) and _is_repo_id(name))
+    # Of a checkpoint of TensorFlow, the common beginning of its files is given.
+    return sorted(name for name in names if not (os.path.exists(name) or os.path.exists(f"{name}.index")))
 
 
 def _is_repo_id(name: str) -> bool:

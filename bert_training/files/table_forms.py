@@ -43,7 +43,9 @@ def json_objects(path: Path) -> Iterator[tuple[int, Any]] | None:
             lists[name] = start
     if len(lists) == 1:
         return _numbered(path, text, next(iter(lists.values())))
-    if not any(isinstance(value, list | dict) for value in fields.values()):
+    of_lines = "\n" not in text[begin:end] and _skip(text, end) == len(text)
+    nested = (list, dict) if not of_lines or lists else dict  # a row may have lists, of words and tags for example
+    if not any(isinstance(value, nested) for value in fields.values()):
         return None  # one row
     found = f"the lists {', '.join(lists)}" if lists else f"the fields {', '.join(map(repr, fields))}"[:200]
     raise UserError(

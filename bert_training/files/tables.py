@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,12 @@ def read_table(
     table = _collect(path, rows, header, names, ragged_share, may_be_null, delimiter if kind == ".csv" else "")
     table.delimiter = delimiter
     return table
+
+
+def check_delimiter(delimiter: str | None, paths: Iterable[str | Path]) -> None:
+    """Refuse --delimiter where no file has delimiters."""
+    if delimiter and not any(kind_of(path).lower() in (".csv", ".tsv") for path in paths):
+        raise UserError("--delimiter has no effect without a .csv file; leave it out")
 
 
 def _chosen(header: list[str], choose: Callable[[list[str]], list[str]]) -> list[str]:

@@ -340,6 +340,10 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
             ),
             (no_masks, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (no_masks, ("whole_word_mask", "max_predictions_per_seq")),
+            (
+                all("x" in phase for phase in (self.phases or "").split(",")) and "with --phases that all have one",
+                ("gradient_accumulation_steps",),
+            ),
         )
 
     def _check_prepared(self) -> None:

@@ -104,8 +104,11 @@ def adapt_rate(hidden_size: int) -> float:
 
 
 def width_of(checkpoint: str | None) -> int:
-    """The hidden size of a checkpoint; of one that is no folder here, such as a name on the Hub, that of BERT-Base."""
-    config = _config(Path(checkpoint) / "config.json") if checkpoint else {}
+    """The hidden size of a checkpoint, also of one in Google's layout; of a name on the Hub, that of BERT-Base."""
+    path = Path(checkpoint or "")
+    is_file = path.is_file() or bool(path.name and path.with_name(f"{path.name}.index").is_file())
+    folder = path.parent if is_file else path
+    config = _config(folder / "config.json") or _config(folder / "bert_config.json") if checkpoint else {}
     return _size(config.get("hidden_size"), BASE_WIDTH)
 
 

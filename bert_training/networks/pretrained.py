@@ -122,7 +122,10 @@ def exported_config(folder: Path) -> BertConfig:
 
 def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
     """The config at a path, and its fields that were made plain."""
-    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    if "model_type" in read_object(path):
+        config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    else:  # of before 2020; AutoConfig refuses it
+        config = accepted(path, lambda: BertConfig.from_pretrained(name))
     if not isinstance(config, BertConfig):
         raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config, set_plain_outputs(config)

@@ -10,10 +10,11 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
+from bert_training.engine.optimizer import warmup_and_decay
 from bert_training.files.links import refuse_links
 from bert_training.files.text_paths import entries_of
 from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import phases_of
+from bert_training.flags.phases import phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
@@ -35,9 +36,9 @@ OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accent
 def check_early(args: PretrainingArguments) -> dict[str, Any]:
     """Check the flags and files that do not depend on the vocabulary.
 
-    They are the flags that an unfinished run in the folder was started with, the shape of the network, the length of
-    its inputs, the checkpoint to start or resume from, the tokenizer if one is given, the folders of corpora that are
-    still to be written, and the held-out text if it is in files of its own.
+    They are the flags that an unfinished run in the folder was started with, the steps of phases, warm-up and decay,
+    the shape of the network, the length of its inputs, the checkpoint to start or resume from, the tokenizer if one is
+    given, the folders of corpora that are still to be written, and the held-out text if it is in files of its own.
 
     Returns:
         What run.json says of the run that is resumed; {} if none is.
@@ -46,6 +47,9 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
         ValueError: one of them is wrong.
     """
     begun = check_unfinished(args)
+    if args.max_steps > 0:
+        with_steps(phases_of(vars(args)), args.max_steps)
+        warmup_and_decay(args.warmup_steps, args.max_steps, args.decay_steps)
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)
     else:

@@ -25,7 +25,7 @@ from bert_training.engine.batches import Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.tables import read_table
+from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
@@ -36,7 +36,7 @@ from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
-INDEX = ("", "id", "index", "ind")
+INDEX = ("id", "index", "ind", "")  # pandas writes its own index without a name, also beside an id
 GIVE_FILES = "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
 
 
@@ -135,6 +135,7 @@ def load_data(args: SwagArguments) -> SwagData:
     """
     files = files_or_hub(args, GIVE_FILES, "examples")
     if files:
+        check_delimiter(args.delimiter, files.values())
         splits = {
             split: read_swag(path, labelled=split != "test", delimiter=args.delimiter) for split, path in files.items()
         }
@@ -173,7 +174,7 @@ def read_swag(path: str | Path, labelled: bool = True, delimiter: str | None = N
 
 def find_columns(header: list[str], labelled: bool) -> list[str]:
     """The names of the columns to read. Raises ValueError if one is missing."""
-    numbers = sorted(int(name[6:]) for name in header if re.fullmatch(r"ending\d+", name))
+    numbers = sorted(int(name[6:]) for name in header if re.fullmatch("ending(0|[1-9][0-9]*)", name))
     if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
         raise UserError(
             f"expected the columns {CONTEXT!r}, 'ending0', 'ending1' and so on{f', {LABEL!r}' if labelled else ''}; "

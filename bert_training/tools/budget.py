@@ -75,6 +75,8 @@ OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_
 # What the script's flag would contradict, and what to do instead.
 _STEPS = "the plan says how many steps fit into --hours; leave it out"
 NOT_PLANNED = {
+    "config": "the plan does not read the file; give the flags in it by themselves: --config_name, --recipe and the "
+    "others of the plan before --, the rest after it",
     "max_steps": _STEPS,
     "num_train_epochs": _STEPS,
     "max_seq_length": "the lengths are those of the plan's own --phases; give these before --, such as --phases 512:1",

@@ -325,6 +325,12 @@ def test_the_program_for_long_pairs_says_what_it_cuts():
     assert "the same probabilities, if the pair is not cut:" in calibration_section({}, facts, 2.0)
 
 
+def test_a_pretraining_that_began_from_a_calibrated_classifier_is_not_calibrated(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text(json.dumps({"fine_tuning": {"temperature": 2.0}}))
+    assert "calibrated" not in card(tmp_path / "model", "pretraining", PRETRAINING).text
+
+
 def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected run\.json"):
         write_model_card(tmp_path, datasets=["x"], metrics={})

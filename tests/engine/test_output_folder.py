@@ -129,3 +129,16 @@ def test_links_below_the_folder_are_refused_before_the_run_begins(make_run, tmp_
     (run.output_dir / "corpus").symlink_to(tmp_path / "precious")
     check_output_dir(run.args)
     check_early(PretrainingArguments(train_file=["a"], output_dir=run.args.output_dir))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"warmup_steps": 11.0}, "--warmup_steps 11 is more than the 10 steps of the run"),
+        ({"warmup_steps": 5.0, "decay_steps": 6.0}, "--warmup_steps 5 and --decay_steps 6 add up to more than the 10"),
+        ({"phases": "64:0.99,128:0.01"}, "--phases: a share of 0.01 of 10 steps leaves none of length 128"),
+    ],
+)
+def test_steps_that_do_not_fit_are_refused_before_the_text_is_read(tmp_path, flags, message):
+    with pytest.raises(ValueError, match=message):
+        check_early(PretrainingArguments(train_file=["none"], output_dir=str(tmp_path / "run"), max_steps=10, **flags))

@@ -134,6 +134,9 @@ def test_names_on_the_hub_stay_whole(tmp_path, monkeypatch):
     flags |= {"dataset_name": "/data/x", "text_column": ["and/or"], "hub_model_id": "you/name", "train_file": "me/x"}
     flags |= {"label_separator": " / ", "metric_for_best_model": "eval_f1:Drama/Comedy"}
     assert names_on_hub(flags) == ["google-bert/bert-base-uncased"]
+    (tmp_path / "google").mkdir()
+    (tmp_path / "google/bert_model.ckpt.index").touch()
+    assert names_on_hub({"model_name_or_path": "google/bert_model.ckpt"}) == []
     assert names_on_hub({"model_name_or_path": "../x", "dataset_name": "x" * 5000, "tokenizer_name": None}) == []
     command = ["run_glue.py", "--model-name-or-path=google-bert/bert-base-uncased", "--text_column", "and/or", "x/y"]
     command[1:1] = ["--label_separator", " / ", "--metric_for_best_model=eval_f1:Drama/Comedy"]

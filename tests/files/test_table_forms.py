@@ -83,6 +83,15 @@ def test_malformed_files_are_refused_with_their_line(tmp_path, name, content, ex
     assert expected in str(caught.value)
 
 
+def test_one_object_on_one_line_is_a_row_also_with_lists(tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text('{"tokens": ["Ada", "slept"], "label": []}\n')
+    assert read_table(path, lambda header: header).columns == {"tokens": [["Ada", "slept"]], "label": [[]]}
+    path.write_text('{"tokens": [["Ada"],\n ["Bob"]]}')  # a table by columns
+    with pytest.raises(ValueError, match="got an object with the fields 'tokens'; save the table in this form"):
+        read_table(path, lambda header: header)
+
+
 def test_a_missing_value_of_a_parquet_file_is_named_by_its_row(tmp_path):
     write_parquet(tmp_path / "a.parquet", [{"text": "a"}, {"text": None}])
     with pytest.raises(ValueError, match=r"a\.parquet row 1: field 'text' is missing or null; fill it in"):

@@ -75,6 +75,10 @@ def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
         (["--max_train_documents", "-1"], "--max_train_documents must be at least 1; got -1"),
         (["--validation_split", "0"], "must leave text on both sides"),
         (["--static_shapes", "--unpad_inputs", "true"], "--static_shapes computes all padding"),
+        (
+            ["--phases", "64:0.5:8x2,128:0.5:8x1", "--gradient_accumulation_steps", "4"],
+            "--gradient_accumulation_steps has no effect with --phases that all have one; leave it out",
+        ),
         (["--streaming"], "--streaming has no effect without --dataset_name; leave it out"),
         (["--dataset_config_name", "en"], "--dataset_config_name has no effect without --dataset_name"),
         (["--tokenizer_name", "t", "--vocab_size", "100"], "--vocab_size has no effect with a tokenizer that is given"),

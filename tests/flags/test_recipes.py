@@ -50,6 +50,12 @@ def test_the_recipe_to_adapt_a_model(tmp_path):
     args = parse("--recipe", "adapt", "--model_name_or_path", str(tmp_path))
     assert (args.objective, args.whole_word_mask, args.warmup_steps, args.learning_rate) == ("mlm", True, 0.06, 1e-4)
     assert args.dropout is None
+    google = tmp_path / "google"  # whose checkpoints are named by the folder or by the beginning of the files
+    google.mkdir()
+    (google / "bert_config.json").write_text(json.dumps({"hidden_size": 128}))
+    (google / "bert_model.ckpt.index").touch()
+    for name in (google, google / "bert_model.ckpt", google / "bert_config.json"):
+        assert parse("--recipe", "adapt", "--model_name_or_path", str(name)).learning_rate == 2e-4
     given = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "mlm_nsp")
     assert (given.objective, given.learning_rate) == ("mlm_nsp", 5e-5)
     unmasked = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "ltr")

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, BertConfig
 import modeling_bert_repro
 from bert_training.networks.config_checks import PLAIN_OUTPUTS, parameters_of, sizes_of
 from bert_training.networks.configuration import bert_config, check_fit
+from bert_training.networks.initial_weights import load_network
 from bert_training.networks.pretrained import checkpoint_config
 
 
@@ -67,6 +68,14 @@ def test_what_a_network_returns_is_not_for_the_config_to_say(folder, field, caps
     assert f"config.json: {field} as in a new config" in capsys.readouterr().out
     output = modeling_bert_repro.BertModel.from_pretrained(folder, config=config)(torch.tensor([[1, 2]]))
     assert set(output) == {"last_hidden_state", "pooler_output"}
+
+
+def test_a_config_of_before_2020_does_not_name_its_kind_of_network(folder):
+    path = folder / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in fields.items() if name != "model_type"}))
+    assert checkpoint_config(str(folder)).hidden_size == fields["hidden_size"]
+    assert not load_network(modeling_bert_repro.BertModel, str(folder)).new
 
 
 def test_the_config_of_a_new_network_is_checked(folder):

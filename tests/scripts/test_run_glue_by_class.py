@@ -16,7 +16,11 @@ from bert_training.files.hub_upload import files_to_upload
 from bert_training.tasks.seeds import Series, summarise
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
-from tests.helpers.script_checks import resumed_equals_uninterrupted, series_is_what_each_would_be_alone
+from tests.helpers.script_checks import (
+    resumed_equals_uninterrupted,
+    series_is_what_each_would_be_alone,
+    stopped_after_saving,
+)
 from tests.helpers.torchrun import torchrun
 
 WORDS = {"very angry": "red", "id": "blue", "label": "old"}
@@ -178,6 +182,20 @@ def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp
 def test_a_resumed_run_has_the_same_temperature_scores_and_predictions(starts, tmp_path):
     names = ("config.json", "confusion.json", *(f"predictions_{split}.csv" for split in ("validation", "test")))
     resumed_equals_uninterrupted(starts, tmp_path, names)
+
+
+def test_the_temperature_of_the_best_evaluation_is_stored_if_the_run_goes_on_without_the_flag(
+    own, pretrained, tmp_path
+):
+    files = [f"--{split}_file={own / name}.csv" for split, name in (("train", "train"), ("validation", "valid"))]
+    saving = (f"--model_name_or_path={pretrained}", *files, "--max_steps=4", "--eval_steps=2", "--save_steps=2")
+    best = ("--load_best_model_at_end", "--metric_for_best_model=accuracy", "--learning_rate=0")
+    with stopped_after_saving(step=2):
+        run(tmp_path / "run", *saving, *best, "--calibrate")
+    results = run(tmp_path / "run", *saving, *best, "--resume_from_checkpoint=auto")
+    assert results["best_step"] == 2
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["fine_tuning"]["temperature"] == results["eval_temperature"]
 
 
 def test_statistics_over_seeds_include_the_macro_f1(starts, tmp_path):

@@ -54,6 +54,11 @@ def test_the_official_layout_is_read(tmp_path):
     assert len(examples.facts["sha256"]) == 64
 
 
+def test_an_id_wins_over_the_index_that_pandas_writes(tmp_path):
+    path = write(tmp_path, ",id,sent1,ending0,ending1,label\n0,7,a,b,c,1\n1,8,a,b,c,0\n", "own.csv")
+    assert swag.read_swag(path).index == ["7", "8"]
+
+
 def test_hidden_labels_and_other_kinds_of_files(tmp_path):
     rows = list(csv.reader(io.StringIO(SWAG)))
     hidden = "".join(",".join(f'"{x}"' for x in row[:-1]).replace('"no"', "no") + "\n" for row in rows)
@@ -82,6 +87,7 @@ def test_hidden_labels_and_other_kinds_of_files(tmp_path):
         ("falls over it.", " ", ":3: expected text in 'ending1', got ' '"),
         ("ending1", "ending7", ":1: expected the columns 'sent1', 'ending0', 'ending1' and so on, 'label'; got ''"),
         (",label", ",answer", ":1: expected the columns"),
+        ("ending1", "ending01", ":1: expected the columns"),
         ("sent1", "sentence", ":1: expected the columns"),
         ('"The child runs.",She', '"The child runs.,She', ":3: expected CSV with fields quoted"),
         ("Two teams meet. One", "Two \udcff", ":4: expected UTF-8 text, got byte 0xff"),
@@ -208,3 +214,5 @@ def test_a_flag_names_what_separates_the_cells(tmp_path):
         swag.load_data(flags(validation_file=path))
     part = swag.load_data(flags(validation_file=path, delimiter=";")).splits["validation"]
     assert (part.contexts, part.endings, part.labels) == (["It, there"], [["a, b", "c"]], [1])
+    path = write(tmp_path, '{"sent1": "a", "ending0": "b", "ending1": "c", "label": 1}\n', "own.jsonl")
+    assert message(validation_file=path, delimiter=";").startswith("--delimiter has no effect without a .csv file")

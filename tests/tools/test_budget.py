@@ -224,6 +224,10 @@ def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
         ([*HOUR, "--max_seq_length", "512"], "the plan's own --phases; give these before --, such as --phases 512:1"),
         ([*HOUR, "--model_name_or_path", "x"], "--model_name_or_path stands after --, but the plan times new weights;"),
         ([*HOUR, "--teacher", "x", "--keep_layers", "0"], "--keep_layers stands after --, but the plan times new"),
+        (
+            [*HOUR, "--config", "run.yaml"],
+            "--config stands after --, but the plan does not read the file; give the flags",
+        ),
         ([*HOUR, "--vocab_size", "99"], "--vocab_size stands after --, but it is a flag of the plan itself; give it"),
         (["--vocab_size", "99", *HOUR, "--teacher", "x"], "--vocab_size 99 has no effect with --teacher"),
     ],

@@ -84,11 +84,14 @@ def test_the_former_command_names_the_new_one_and_is_quiet_where_there_is_no_ter
     assert "reading" not in rest and "Compute merges" not in done.stdout + rest
 
 
-@pytest.mark.parametrize("name", ["n" * 300, "file/vocab"])
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text, name):
-    (tmp_path / "file").touch()
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
+    flags = ["--vocab_size", "80", "--output_dir"]
     with pytest.raises(OSError, match=r"could not be written \(.+\); give another folder"):
-        main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / name)])
+        main(["--train_file", str(text), *flags, str(tmp_path / ("n" * 300))])
+    (tmp_path / "file").touch()
+    for place, message in (("file", "is a file; give"), ("file/vocab", "cannot be made, because .* is a file; give")):
+        with pytest.raises(ValueError, match=message):  # before the text is read
+            main(["--train_file", "none.txt", *flags, str(tmp_path / place)])
 
 
 def test_the_field_of_the_text_has_a_flag(tmp_path, text):

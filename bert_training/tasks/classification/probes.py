@@ -135,19 +135,20 @@ def _source_of(data: ClassificationData) -> dict[str, Any]:
     return {part: facts[part] for part in ("source", "sha256", "file_sha256") if part in facts}
 
 
-def tokenised(tables: Tables, tokenizer: PreTrainedTokenizerBase) -> list[Probe]:
-    """The probes of these tables."""
-    return [_probe(name, data, tokenizer) for name, data in tables]
+def tokenised(tables: Tables, tokenizer: PreTrainedTokenizerBase, positions: int = MOST_TOKENS) -> list[Probe]:
+    """The probes of these tables; ``positions`` are those of the network."""
+    max_length = min(MOST_TOKENS, int(tokenizer.model_max_length), positions)
+    return [_probe(name, data, tokenizer, max_length) for name, data in tables]
 
 
-def _probe(name: str, data: ClassificationData, tokenizer: PreTrainedTokenizerBase) -> Probe:
+def _probe(name: str, data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Probe:
     train, held_out = data.splits["train"], data.splits["validation"]
     count = len(train) + len(held_out)
     facts = _source_of(data)
     held_out = _spread(held_out, MOST_HELD_OUT)
     train = _spread(train, MOST_ROWS - len(held_out))
     used = replace(data, splits={"train": train, "validation": held_out})
-    rows = features(used, tokenizer, min(MOST_TOKENS, int(tokenizer.model_max_length)))
+    rows = features(used, tokenizer, max_length)
     inputs = ("input_ids", "token_type_ids")
     columns = {part: [*rows["train"].columns[part], *rows["validation"].columns[part]] for part in inputs}
     labels = np.array([*(train.labels or []), *(held_out.labels or [])])

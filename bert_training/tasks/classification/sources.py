@@ -15,7 +15,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
-from bert_training.files.tables import read_table
+from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import GlueArguments, names_in
 from bert_training.tasks.classification import multi_label
@@ -422,8 +422,7 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     """
     if task.files and "train" not in task.files and "train" in files:
         raise UserError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
-    if task.named.delimiter and not any(kind_of(path).lower() in (".csv", ".tsv") for path in files.values()):
-        raise UserError("--delimiter has no effect without a .csv file; leave it out")
+    check_delimiter(task.named.delimiter, files.values())
     splits: dict[str, Examples] = {}
     for split, path in files.items():
         examples = read_examples(task, path, split != "test", split == "test", training=split == "train")

@@ -7,6 +7,7 @@ names have it. Punctuation within a word stays (``U.S.A``, ``don't``).
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from bert_training.tasks.ner.other_layouts import looks_like_sentences, other_th
 from bert_training.tasks.ner.schemes import like_a_span, plain_labels
 from bert_training.tasks.ner.tagged_text import DOCUMENT, Sentence, Split, one_document_each
 from tokenization.wordpiece import _is_chinese_char, _is_punctuation
+
+KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa]")
 
 
 def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
@@ -34,7 +37,9 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     fields = [line.split() for line in lines]
     if not lines or 2 * sum("\t" in line for line in lines) > len(lines) or other_than_text(lines):
         return False
-    if looks_like_sentences([line[begin:end] for line in lines for begin, end in words_of(line)]):
+    pieces = [line[begin:end] for line in lines for begin, end in words_of(line)]
+    japanese = [word for words in fields for word in words if KANA.search(word)]  # its characters are in no piece
+    if looks_like_sentences(pieces) or (2 * len(japanese) > len(lines) and looks_like_sentences(japanese)):
         return False  # of a script without spaces, whose words are not found here
     several = [words for words in fields if len(words) > 1]
     if 2 * len(several) <= len(lines):
@@ -44,7 +49,7 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if words in tagged or words[-1] in tags]
+        tagged = [words for words in several if words[-1] in tags or words[-1] == "O" or like_a_span(words[-1])]
     return 2 * len(tagged) < len(several)
 
 

@@ -191,6 +191,8 @@ def _line_problem(line: str, fields: list[str], separator: str, columns: int, fi
             line_problem(line, max(columns, len(fields)), tagged) or "correct the line (a blank line ends a sentence)"
         )
         return f"expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; {remedy}"
+    if separator == "\t" and word in ('","', '""""'):  # no word is written so
+        return f"expected a word, got {word} with a spreadsheet's quotation marks; save the file without them"
     if not word.strip() or not tag.strip():
         return f"expected a word and its tag, got an empty field in {line[:60]!r}"
     return ""  # whether the tag is right, all tags together decide
@@ -382,7 +384,7 @@ def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> list[s
         for split, part in rows.items()
         if part.unknown_words
     ]
-    if tokenizer.tokenize("A") == tokenizer.tokenize("a"):
+    if tokenizer.tokenize("A") == tokenizer.tokenize("a") != [tokenizer.unk_token]:
         lines.append("this tokenizer lower-cases; names are found better with a cased model")
     return lines
 

@@ -106,6 +106,12 @@ def test_large_tables_are_read_in_part(tmp_path, monkeypatch, tokenizer_folder):
     assert (probe.train_rows, len(probe.labels), probe.facts["rows"]) == (16, 20, 60)
 
 
+def test_rows_are_no_longer_than_the_network_can_read(tmp_path, tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    (probe,) = probes.tokenised(probes.read_tables([str(table(tmp_path / "a.csv"))]), tokenizer, 4)
+    assert max(map(len, probe.rows.columns["input_ids"])) == 4
+
+
 def test_builtin_probes_are_the_tasks_of_the_documentation(monkeypatch):
     monkeypatch.setattr(probes, "load_data", lambda args: args.task_name)
     monkeypatch.setattr(probes, "divided", lambda data, args: {None: data})

@@ -253,3 +253,25 @@ def test_comments_and_single_tabs_do_not_change_what_a_text_file_is(tmp_path):
     assert not is_raw_text(tagged, {"DT", "NN"})
     text = write(tmp_path, "Ada slept in London .\nBob\twoke up .\nNobody saw him .\n", "text.txt")
     assert is_raw_text(text, {"O", "B-PER"})
+
+
+def test_japanese_sentences_are_not_cut_at_their_chinese_characters(tmp_path):
+    sentences = "私は昨日トヨタに行きました。\n彼は東京でソニーの社長に会った。\n"
+    assert SENTENCE in error_of_test_file(tmp_path, sentences, "new.txt")
+    cut = write(tmp_path, "私 は 昨日 トヨタ に 行き ました 。\n彼 は 東京 で 会っ た 。\n", "cut.txt")
+    assert is_raw_text(cut, MODEL)
+    one_name = write(tmp_path, "安倍先生说。\n他去了东京。\n公司叫トヨタ自動車株式会社です。\n", "chinese.txt")
+    assert is_raw_text(one_name, MODEL)
+
+
+def test_the_quotation_marks_of_a_spreadsheet_are_no_words(tmp_path):
+    for word in ('","', '""""'):
+        told = error_of_test_file(tmp_path, f"Ada\tB-PER\n{word}\tO\nslept\tO\n", "sheet.tsv")
+        assert told.startswith(f":2: expected a word, got {word} with a spreadsheet's quotation marks; save")
+    assert read_conll(write(tmp_path, 'Ada B-PER\n"," O\n', "spaces.txt")).sentences[0].words == ["Ada", '","']
+
+
+def test_a_long_file_with_several_columns_is_looked_at_once(tmp_path):
+    """A look at every line for every line would take minutes."""
+    path = write(tmp_path, "a b DT\nc d NN\n" * 50_000, "columns.txt")
+    assert not is_raw_text(path, {"DT", "NN"})

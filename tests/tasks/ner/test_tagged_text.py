@@ -336,3 +336,5 @@ def test_rows_that_are_too_short_are_refused_and_uncased_tokenizers_warned_of(to
         "train: the tokenizer drops 2 words; [UNK] replaces them",
         "this tokenizer lower-cases; names are found better with a cased model",
     ]
+    hindi = build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "राम"], do_lower_case=False)
+    assert tagged_text.remarks({}, hindi) == []
