@@ -222,7 +222,8 @@ def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> to
     if args.optimizer == "muon":
         check_muon(run)
         return create_muon(model, args.learning_rate, args.muon_learning_rate, args.weight_decay)
-    return create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
+    own = args.embedding_learning_rate
+    return create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer, embedding_learning_rate=own)
 
 
 def record_origin(

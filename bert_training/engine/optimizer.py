@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
-from transformers import get_scheduler
+from transformers import PreTrainedModel, get_scheduler
 from transformers.utils import is_torch_xla_available
 
 from tokenization.errors import UserError
@@ -102,16 +102,32 @@ def layer_groups(model: nn.Module, weight_decay: float, learning_rate: float, la
     return [group for _, group in sorted(groups, key=lambda pair: pair[0])]
 
 
+def with_own_rate(groups: list[dict], weight: object, learning_rate: float) -> list[dict]:
+    """``groups``, and one more of ``weight`` alone, which has a learning rate of its own."""
+    (home,) = (group for group in groups if any(one is weight for one in group["params"]))
+    rest = {**home, "params": [one for one in home["params"] if one is not weight]}
+    return [*(rest if group is home else group for group in groups), {**home, "params": [weight], "lr": learning_rate}]
+
+
 def create_optimizer(
-    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw", layer_decay: float | None = None
+    model: nn.Module,
+    learning_rate: float,
+    weight_decay: float,
+    name: str = "adamw",
+    layer_decay: float | None = None,
+    embedding_learning_rate: float | None = None,
 ) -> torch.optim.Optimizer:
     """torch's AdamW, or ``BertAdamW`` if ``name`` is "bert_adamw"; both with the betas and eps of google-research/bert.
 
     The parameters are in the two groups of ``parameter_groups`` or, with ``layer_decay``, in those of ``layer_groups``.
+    With ``embedding_learning_rate``, the word embeddings are a group of their own.
     """
     groups = parameter_groups(model, weight_decay)
     if layer_decay is not None:
         groups = layer_groups(model, weight_decay, learning_rate, layer_decay)
+    if embedding_learning_rate is not None:
+        assert isinstance(model, PreTrainedModel)
+        groups = with_own_rate(groups, model.get_input_embeddings().weight, embedding_learning_rate)
     if name == "bert_adamw":
         return BertAdamW(groups, lr=learning_rate)
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=not is_torch_xla_available())

@@ -89,6 +89,24 @@ def files_of(given: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return [path for entry in entries_of(given) for path in entry.files]
 
 
+def check_apart(given: Iterable[str | os.PathLike[str]], output_dir: str | os.PathLike[str]) -> None:
+    """Refuse an output folder below a folder of text: what is written there would be text for the next start."""
+    target = Path(os.path.realpath(output_dir))
+    for entry in [str(one) for one in given if not is_url(one)]:
+        parts = Path(entry).parts
+        if is_pattern(entry) and not os.path.lexists(entry):
+            if "**" not in parts:
+                continue
+            parts = parts[: next(number for number, part in enumerate(parts) if is_pattern(part))]
+        top = Path(os.path.realpath(Path(*parts)))
+        below = target.relative_to(top).parts if target.is_relative_to(top) else ()
+        if top.is_dir() and below and not any(map(LEFT_OUT.fullmatch, below)):
+            raise UserError(
+                f"--output_dir {output_dir} lies within {entry}, where all files are read as text, also those that "
+                "are written there; give a folder elsewhere"
+            )
+
+
 def without_query(entry: str) -> str:
     """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
     return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry

@@ -219,6 +219,11 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
 
     num_train_epochs: float = flag(1.0, "Passes over the training text.")
     learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    embedding_learning_rate: float | None = flag(
+        None,
+        "Peak learning rate of the word embeddings, which are the output layer as well. Default: that of all weights.",
+        FIXED | CARD,
+    )
     optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(  # type: ignore[assignment]  # one choice more
         "adamw",
         "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction. muon: torch's "
@@ -275,6 +280,8 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
         at_least(self, 0, "muon_learning_rate")
+        if self.embedding_learning_rate is not None:
+            at_least(self, 0, "embedding_learning_rate")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise UserError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
@@ -333,6 +340,7 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
             ),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
+            (self.optimizer == "muon" and "with --optimizer muon", ("embedding_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
             (
                 not self.model_name_or_path and "without --model_name_or_path",

@@ -12,7 +12,7 @@ from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.engine.optimizer import warmup_and_decay
 from bert_training.files.links import refuse_links
-from bert_training.files.text_paths import entries_of
+from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of, with_steps
 from bert_training.flags.pretraining import PretrainingArguments
@@ -46,6 +46,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
     Raises:
         ValueError: one of them is wrong.
     """
+    check_apart([*args.train_file, *args.validation_file], args.output_dir)
     begun = check_unfinished(args)
     if args.max_steps > 0:
         with_steps(phases_of(vars(args)), args.max_steps)

@@ -25,6 +25,7 @@ from bert_training.files.disk_errors import explained
 from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES
+from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.pretrained import load_tokenizer
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
     args = _parse(argv)
     target = Path(args.output_dir)
     refuse_links(target)
+    check_apart(args.train_file, target)
     files = check_entries(args.train_file, print)
     tokenizer = load_tokenizer(args.tokenizer_name, quiet=True)
     plan = plan_of(files, tokenizer, shards_folder(target), args.text_column)

@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from bert_training.files.text_files import read_texts
-from bert_training.files.text_paths import Entry, entries_of, expand, files_of
+from bert_training.files.text_paths import Entry, check_apart, entries_of, expand, files_of
 from bert_training.pretraining.documents import read_documents
 
 
@@ -192,3 +192,16 @@ def test_names_that_are_not_utf_8_are_refused_at_once(tmp_path):
 def test_the_query_of_an_address_is_in_no_name():
     entry = Entry("https://bucket.s3/private/corpus.txt?X-Amz-Credential=a%2Fb&X-Amz-Signature=c/d#e")
     assert entry.name.startswith("corpus.txt") and "Amz" not in entry.name
+
+
+def test_an_output_folder_below_its_own_text_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("a")
+    for entry in ("texts", "texts/**/*.txt", str(tmp_path), "./texts/../texts"):
+        with pytest.raises(ValueError, match=r"--output_dir texts/run lies within .*, where all files are read"):
+            check_apart(["s3://a/b", entry], "texts/run")
+    for entry in ("texts/*.txt", "texts/a.txt"):
+        check_apart([entry], "texts/run")
+    check_apart(["texts"], "texts/.run")
+    check_apart(["texts"], "textsrun")
