@@ -47,6 +47,23 @@ def test_frozen_parameters_are_left_out(small_config):
     assert not held & set(model.bert.embeddings.parameters())
 
 
+@pytest.mark.parametrize("name", ["adamw", "bert_adamw"])
+def test_word_embeddings_may_have_a_rate_of_their_own(small_config, name):
+    """Every weight is there once, with the decay that it has without; the schedule multiplies each rate."""
+    model = BertForPreTraining(small_config)
+    optimizer = create_optimizer(model, 1e-3, 0.01, name, embedding_learning_rate=3e-3)
+    assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [
+        *((1e-3, 0.01), (1e-3, 0.0), (3e-3, 0.01)),
+    ]  # fmt: skip
+    assert optimizer.param_groups[2]["params"][0] is model.cls.predictions.decoder.weight
+    held = [id(weight) for group in optimizer.param_groups for weight in group["params"]]
+    assert sorted(held) == sorted(map(id, model.parameters()))
+    schedule = linear_schedule(optimizer, 2, 10)
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5e-3, 0.5e-3, 1.5e-3]
+
+
 def test_biases_of_an_lstm_are_spared_too():
     groups = parameter_groups(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True), 0.01)
     assert [len(group["params"]) for group in groups] == [8, 8]

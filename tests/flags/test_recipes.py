@@ -187,6 +187,8 @@ def test_the_choices_can_be_told_from_the_flags_alone():
         ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range has no effect with weights that are"),
         ("--initial_weights counted --model_name_or_path m", "--initial_weights has no effect with weights that"),
         ("--muon_learning_rate 0.1", "--muon_learning_rate has no effect without --optimizer muon; leave it out"),
+        ("--optimizer muon --embedding_learning_rate 1e-3", "--embedding_learning_rate has no effect with --optimizer"),
+        ("--embedding_learning_rate -1", "--embedding_learning_rate must be at least 0"),
         ("--decay_steps -1", "--decay_steps must be at least 0"),
         ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),
         ("--recipe fast --max_seq_length 64 --phases 64:1", "give --phases or --max_seq_length, not both"),
