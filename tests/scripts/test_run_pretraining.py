@@ -216,8 +216,8 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     def learn(lines, size, output_dir, do_lower_case, strip_accents, limit_alphabet, count):
         raise Reached(size, do_lower_case, strip_accents, len(list(lines)) > 100, limit_alphabet)
 
-    def made(model, *settings):
-        raise Reached(settings)
+    def made(model, *settings, embedding_learning_rate):
+        raise Reached((*settings, embedding_learning_rate))
 
     monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
     with pytest.raises(Reached) as settings:
@@ -231,10 +231,10 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     compiled = []
     monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
     monkeypatch.setattr(run_pretraining, "create_optimizer", made)
-    more = {"optimizer": "bert_adamw", "weight_decay": 0.5, "torch_compile": "true"}
+    more = {"optimizer": "bert_adamw", "weight_decay": 0.5, "embedding_learning_rate": 2e-3, "torch_compile": "true"}
     with pytest.raises(Reached) as settings:
         pretrain(pretraining_flags("run", **more))
-    assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw") and len(compiled) == 1
+    assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw", 2e-3) and len(compiled) == 1
 
 
 def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(pretraining_flags, tmp_path):
