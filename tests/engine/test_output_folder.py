@@ -142,3 +142,9 @@ def test_links_below_the_folder_are_refused_before_the_run_begins(make_run, tmp_
 def test_steps_that_do_not_fit_are_refused_before_the_text_is_read(tmp_path, flags, message):
     with pytest.raises(ValueError, match=message):
         check_early(PretrainingArguments(train_file=["none"], output_dir=str(tmp_path / "run"), max_steps=10, **flags))
+
+
+def test_a_run_below_its_own_text_is_refused_before_it_has_written(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(ValueError, match=r"lies within .*, where all files are read as text"):
+        check_early(PretrainingArguments(train_file=[str(tmp_path)], output_dir=str(tmp_path / "run")))

@@ -71,6 +71,11 @@ def test_tasks_in_any_order_make_the_corpus_of_one_process(text, tmp_path, tasks
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
+def test_a_corpus_below_its_own_text_is_refused(text):
+    with pytest.raises(ValueError, match=r"--output_dir .*c lies within .*, where all files are read as text"):
+        main([*flags(text), "--train_file", str(text), "--output_dir", str(text / "c")])
+
+
 def test_a_task_that_is_started_again_makes_only_what_is_missing(text, tmp_path):
     for number in (0, 2):
         task(text, tmp_path / "c", number)
