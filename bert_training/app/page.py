@@ -87,7 +87,6 @@ def launch(
     """
     forget_tokens()
     token = None if hosts is None else secrets.token_urlsafe(32)
-    page.queue(api_open=False)
     app = gr.mount_gradio_app(
         fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
         page,

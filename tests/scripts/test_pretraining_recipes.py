@@ -148,7 +148,7 @@ def test_the_rate_of_the_word_embeddings_moves_them_alone(pretraining_flags, sha
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flags, shape_of_128, optimizer):
     settings = BY_RECIPE | {"config_name": shape_of_128, "max_steps": 6, "save_steps": 3, "decay_steps": 2}
-    settings |= {"optimizer": optimizer}
+    settings |= {"optimizer": optimizer} | ({"embedding_learning_rate": 2e-3} if optimizer == "adamw" else {})
     whole = pretrain(pretraining_flags("whole", **settings))
     stopped = whole.parent / "stopped"
     shutil.copytree(whole, stopped)  # The copy looks like a run that was stopped after step 3.
