@@ -106,10 +106,18 @@ def test_large_tables_are_read_in_part(tmp_path, monkeypatch, tokenizer_folder):
     assert (probe.train_rows, len(probe.labels), probe.facts["rows"]) == (16, 20, 60)
 
 
-def test_rows_are_no_longer_than_the_network_can_read(tmp_path, tokenizer_folder):
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    (probe,) = probes.tokenised(probes.read_tables([str(table(tmp_path / "a.csv"))]), tokenizer, 4)
-    assert max(map(len, probe.rows.columns["input_ids"])) == 4
+def test_rows_are_no_longer_than_the_network_can_read(tmp_path, text_file, tokenizer_folder, network_shape):
+    """A tokenizer may allow more."""
+    config = json.loads((network_shape / "config.json").read_text()) | {"max_position_embeddings": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    lines = [f"{('red', 'blue')[number % 2]} {'the old house ' * 5},{'xy'[number % 2]}" for number in range(30)]
+    (tmp_path / "long.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    run_pretraining.main(
+        f"--train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} --config_name {tmp_path} "
+        f"--max_seq_length 8 --max_steps 1 --save_steps 0 --output_dir {tmp_path / 'run'} "
+        f"--probe {tmp_path / 'long.csv'}".split()
+    )
+    assert "eval_probe_long_cls" in json.loads((tmp_path / "run/all_results.json").read_text())
 
 
 def test_builtin_probes_are_the_tasks_of_the_documentation(monkeypatch):
