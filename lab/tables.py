@@ -465,7 +465,9 @@ def beginnings(record: dict) -> str:
 
 def pretraining_steps(record: dict) -> str:
     """The table of ``steps`` with the steps of pre-training alone."""
-    return steps(record | {"results": [row for row in record["results"] if row["group"] == "pretraining"]})
+    return steps(
+        record | {"results": [row for row in record["results"] if row["group"] in ("pretraining", "compiled")]}
+    )
 
 
 def speed() -> str:

@@ -124,19 +124,21 @@ class BertSelfAttention(nn.Module):
             back-end is eager.
         """
         heads_shape = (*hidden_states.shape[:2], -1, self.head_size)  # there are fewer heads if some were pruned
-        query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
-        key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
-        value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
+        query, key, value = self.project(hidden_states)
         context, weights = self.attend(
-            query,
-            key,
-            value,
+            query.view(heads_shape).transpose(1, 2),  # (B, N, L, D)
+            key.view(heads_shape).transpose(1, 2),
+            value.view(heads_shape).transpose(1, 2),
             attention_mask,
             dropout=self.dropout.p if self.training else 0.0,
             scaling=self.scaling,
             **kwargs,
         )
         return context.flatten(2), weights
+
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value of every position, (B, L, H) each, with the heads side by side."""
+        return self.query(hidden_states), self.key(hidden_states), self.value(hidden_states)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any

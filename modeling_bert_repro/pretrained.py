@@ -38,6 +38,7 @@ class HeadReads(NamedTuple):
 
     labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
     other_positions: bool = True  # whether the head reads the positions without a label as well
+    rows: Tensor | None = None  # (M,) int64: the labelled positions, flattened, if the head reads no others
 
 
 POOLED_ONLY = HeadReads(other_positions=False)

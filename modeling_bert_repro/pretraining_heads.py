@@ -125,22 +125,31 @@ class BertLanguageModel(BertPreTrainedModel):
         return labels is not None and sparse_prediction
 
     def reads_of(self, labels: Tensor | None, sparse: bool) -> HeadReads:
-        """What the head reads from the encoder: the labelled positions, and unless sparse the others as well."""
-        return HeadReads(None if labels is None else labels != IGNORED, other_positions=not sparse)
+        """What the head reads from the encoder: the labelled positions, and unless sparse the others as well.
 
-    def to_predict(self, hidden_states: Tensor, labels: Tensor | None, sparse: bool) -> tuple[Tensor, Tensor | None]:
+        Finding the positions makes the host wait for a CUDA device. Call it before the encoder, whose work the device
+        has not been given yet.
+        """
+        if labels is None:
+            return HeadReads(other_positions=not sparse)
+        labelled = labels != IGNORED
+        return HeadReads(labelled, not sparse, labelled.flatten().nonzero().squeeze(1) if sparse else None)
+
+    def to_predict(
+        self, hidden_states: Tensor, labels: Tensor | None, reads: HeadReads
+    ) -> tuple[Tensor, Tensor | None]:
         """The states of the masked LM, (B, L, H) or (M, H), and their labels.
 
         Args:
             hidden_states: (B, L, H).
             labels: (B, L), token ids, or -100 for positions without a label.
-            sparse: take the M labelled positions only, in row-major order, so that their targets are
-                ``labels[labels != -100]``. Finding these positions makes the host wait for a CUDA device once.
+            reads: what ``reads_of`` returned. With ``rows``, the M labelled positions are taken only, in row-major
+                order, so that their targets are ``labels[labels != -100]``.
         """
-        if labels is None or not sparse:
+        if labels is None or reads.rows is None:
             return hidden_states, labels
-        labelled = labels != IGNORED
-        return hidden_states[labelled], labels[labelled]
+        rows = reads.rows.to(hidden_states.device)  # another one, if accelerate has spread the layers over devices
+        return hidden_states.flatten(0, 1).index_select(0, rows), labels.flatten().index_select(0, reads.rows)
 
 
 def masked_loss(logits: Tensor, labels: Tensor | None, count: Count) -> Tensor | None:
@@ -188,7 +197,7 @@ class BertForPreTraining(BertLanguageModel):
                 so that the weights of a step add up to 1; without ``labels``, num_items_in_batch counts sequences.
             sparse_prediction: return ``prediction_logits`` (M, V) of the labelled positions instead of (B, L, V).
         """
-        sparse = self.is_sparse(labels, sparse_prediction)
+        reads = self.reads_of(labels, self.is_sparse(labels, sparse_prediction))
         outputs = self.bert(
             input_ids,
             attention_mask,
@@ -196,11 +205,11 @@ class BertForPreTraining(BertLanguageModel):
             position_ids,
             inputs_embeds,
             unpad_inputs=unpad_inputs,
-            reads=self.reads_of(labels, sparse),
+            reads=reads,
             return_dict=True,
             **kwargs,
         )
-        states, targets = self.to_predict(outputs.last_hidden_state, labels, sparse)
+        states, targets = self.to_predict(outputs.last_hidden_state, labels, reads)
         logits, nsp_logits = self.cls(states, outputs.pooler_output)
         mlm_loss = masked_loss(logits, targets, num_items_in_batch)
         nsp_loss = None
@@ -254,7 +263,7 @@ class BertForMaskedLM(BertLanguageModel):
             labels: (B, L), token ids or -100.
             sparse_prediction: return the logits (M, V) of the labelled positions instead of (B, L, V).
         """
-        sparse = self.is_sparse(labels, sparse_prediction)
+        reads = self.reads_of(labels, self.is_sparse(labels, sparse_prediction))
         outputs = self.bert(
             input_ids,
             attention_mask,
@@ -264,11 +273,11 @@ class BertForMaskedLM(BertLanguageModel):
             encoder_hidden_states,
             encoder_attention_mask,
             unpad_inputs=unpad_inputs,
-            reads=self.reads_of(labels, sparse),
+            reads=reads,
             return_dict=True,
             **kwargs,
         )
-        states, targets = self.to_predict(outputs.last_hidden_state, labels, sparse)
+        states, targets = self.to_predict(outputs.last_hidden_state, labels, reads)
         logits = self.cls(states)
         loss = masked_loss(logits, targets, num_items_in_batch)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)

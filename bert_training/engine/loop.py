@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType
 
 from bert_training.engine.batches import first_position, is_labelled, num_examples, one_example
 from bert_training.engine.checkpoint import save_checkpoint
@@ -114,8 +115,8 @@ def training_steps(
             model.train()
             # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
-            micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             counts = step_counts(micro_batches, accelerator)
+            micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             arguments = {**counts.model_arguments(with_tokens), **loss_arguments}
             losses = _forward_backward(run, model, micro_batches, arguments)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
@@ -179,16 +180,20 @@ def _forward_backward(
 
 
 def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCounts:
-    """Count over the micro-batches of this process, and add up over all processes."""
-    device = micro_batches[0]["input_ids"].device
+    """Count over the micro-batches of this process, and add up over all processes.
+
+    Count before the batches are moved to a device, which the host would have to wait for.
+    """
     labelled = torch.stack([labelled_items(batch) for batch in micro_batches]).sum()
     counts = torch.stack(
         [
             labelled.long(),
-            torch.tensor(sum(map(num_examples, micro_batches)), device=device),
+            torch.tensor(sum(map(num_examples, micro_batches))),
             sum(batch["attention_mask"].sum() for batch in micro_batches),
         ]
     )
+    if accelerator.distributed_type != DistributedType.NO:
+        labelled, counts = labelled.to(accelerator.device), counts.to(accelerator.device)
     items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
     if labelled.is_floating_point():
         items = float(accelerator.reduce(labelled, "sum"))

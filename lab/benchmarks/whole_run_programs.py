@@ -178,6 +178,7 @@ def best_answers(rows: list[dict], windows: Any, outcome: Any) -> dict[str, str]
 
 def make_trainer(run: Run, network: Any, tokenizer: Any, data: Any, collator: Any, metrics: Any) -> Any:
     """A Trainer with the settings of this project's scripts."""
+    import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     class Marks(TrainerCallback):
@@ -206,7 +207,9 @@ def make_trainer(run: Run, network: Any, tokenizer: Any, data: Any, collator: An
         seed=run["seed"],
         report_to="none",
         disable_tqdm=True,
-        dataloader_pin_memory=False,
+        bf16=run.get("bf16", False),
+        use_cpu=not torch.cuda.is_available(),  # otherwise bf16 is refused there
+        dataloader_pin_memory=torch.cuda.is_available(),  # Trainer's default, which warns on a CPU
     )
     return Trainer(
         network,
@@ -218,6 +221,56 @@ def make_trainer(run: Run, network: Any, tokenizer: Any, data: Any, collator: An
         compute_metrics=metrics,
         callbacks=[Marks()],
     )
+
+
+def stock_pretraining(run: Run) -> None:
+    """Masked language modelling as transformers' run_mlm does it: packed blocks of tokens, new masks for each epoch."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorForLanguageModeling
+
+    from lab.benchmarks.contestants import packed_blocks
+
+    mark(run, "imports")
+    tokenizer = AutoTokenizer.from_pretrained(run["model"])
+    data = {}
+    for split in ("train", "validation"):
+        lines = Path(run[split]).read_text(encoding="utf-8").splitlines()
+        data[split] = packed_blocks(tokenizer, [line for line in lines if line], run["length"])
+    mark(run, "data")
+    options: Run = {"attn_implementation": run.get("attention", "sdpa")}
+    if options["attn_implementation"] == "varlen":
+        register_varlen()
+    if "dropout" in run:
+        options |= {f"{name}_dropout_prob": run["dropout"] for name in ("hidden", "attention_probs")}
+    network = AutoModelForMaskedLM.from_pretrained(run["model"], **options)
+    mark(run, "network")
+    trainer = make_trainer(run, network, tokenizer, data, DataCollatorForLanguageModeling(tokenizer), None)
+    trainer.train()
+    trainer.save_model()
+    tokenizer.save_pretrained(run["output"])
+    finish(run, {"metrics": trainer.evaluate()})
+
+
+def register_varlen() -> None:
+    """Let transformers' networks compute attention by torch's kernel for variable lengths, for rows without padding."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register("varlen", varlen_attention)
+    AttentionMaskInterface.register("varlen", lambda *_, **__: None)
+
+
+def varlen_attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: None, dropout: float = 0.0, **_: Any
+) -> tuple[Any, None]:
+    """(B, N, L, D) -> (B, L, N, D), scaled by 1 / sqrt(D)."""
+    import torch
+    from torch.nn.attention import varlen
+
+    assert attention_mask is None and not dropout
+    rows, heads, length, size = query.shape
+    limits = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device)
+    states = [one.transpose(1, 2).reshape(rows * length, heads, size) for one in (query, key, value)]
+    context = varlen.varlen_attn(*states, limits, limits, length, length)
+    return context.view(rows, length, heads, size), None
 
 
 def train_and_predict(run: Run, trainer: Any, tokenizer: Any, data: Any) -> Any:
@@ -261,6 +314,7 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
     "stock classifier": stock_classifier,
     "stock questions": stock_questions,
     "stock corpus": stock_corpus,
+    "stock pre-training": stock_pretraining,
 }
 
 

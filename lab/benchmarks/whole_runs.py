@@ -16,6 +16,12 @@ own; the sides take turns. What counts is wall-clock time and the peak of the re
 - Scoring only: the validation data of MRPC and of SQuAD.
 - Cold start: from the command to the end of the first optimiser step, with the seconds of each part.
 - Corpus: text to ids on the disk. Ours also finds documents and sentences, which next sentence prediction needs.
+- Pre-training on a GPU, only if named: 200 steps in bfloat16 on the text of the corpus. Ours has next sentence
+  prediction, too; the other side is transformers' run_mlm, with sdpa, or with torch's FlashAttention for variable
+  lengths ("varlen"), which has no dropout; there, both sides have none.
+
+    python lab/benchmarks/whole_runs.py --config_name base --repetitions 1 --output lab/records/whole_runs_cuda.json \
+        --only "pre-training 128" "pre-training 512" "pre-training 128, varlen" "pre-training 512, varlen"
 
 Every row of lab/records/whole_runs.json is written as soon as it is measured, with its own commit and load; rows
 that the command does not name stay as they were.
@@ -69,6 +75,7 @@ class Row(NamedTuple):
         max_steps: optimiser steps; -1 for all epochs.
         aim: how many times as fast ours should be.
         flags: more flags of ours.
+        more: more settings of the other side.
     """
 
     data: str
@@ -82,6 +89,7 @@ class Row(NamedTuple):
     max_steps: int = -1
     aim: float = 2.0
     flags: tuple[str, ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
 
 
 DEFAULTS = {
@@ -93,7 +101,28 @@ DEFAULTS = {
     "scoring squad": Row("squad", "run_squad", "stock questions", length=384, train=False, aim=1.3),
     "cold start": Row("mrpc", "run_glue", "stock classifier", max_steps=1),
 }
-ROWS = {
+PRETRAINING = Row(
+    "corpus",
+    "run_pretraining",
+    "stock pre-training",
+    batch=256,
+    rate=1e-4,
+    max_steps=200,
+    aim=1.4,
+    flags=("--mixed_precision", "bf16"),
+    more=(("bf16", True),),
+)
+WITHOUT_DROPOUT = {
+    "flags": (*PRETRAINING.flags, "--dropout", "0"),
+    "more": (*PRETRAINING.more, ("dropout", 0.0), ("attention", "varlen")),
+}
+GPU_ROWS = {
+    "pre-training 128": PRETRAINING,
+    "pre-training 512": PRETRAINING._replace(length=512, batch=64),
+    "pre-training 128, varlen": PRETRAINING._replace(**WITHOUT_DROPOUT),
+    "pre-training 512, varlen": PRETRAINING._replace(length=512, batch=64, **WITHOUT_DROPOUT),
+}
+CPU_ROWS = {
     **DEFAULTS,
     **{
         f"{name}, float32": row._replace(aim=min(row.aim, 1.6), flags=("--mixed_precision", "no"))
@@ -102,6 +131,7 @@ ROWS = {
     },
     "corpus": Row("corpus", "", "stock corpus", aim=1.3),
 }
+ROWS = {**CPU_ROWS, **GPU_ROWS}
 # The rows of each data set: for training, and for validation.
 SIZES = {"mrpc": (3668, 408), "rte": (2490, 277), "sst2": (10_000, 872), "squad": (10_000, 10_570)}
 
@@ -139,9 +169,10 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
             path = folder / f"{name}_{split}.{'json' if name == 'squad' else 'jsonl'}"
             write = write_questions if name == "squad" else write_texts
             write(path, name, split, count, data, words, generator)
-    lines = [" ".join(generator.choice(words, 25)) for _ in range(max(200, round(200_000 * scale)))]
-    text = "\n".join("\n".join(lines[start : start + 40]) + "\n" for start in range(0, len(lines), 40))
-    (folder / "corpus_train.txt").write_text(text, encoding="utf-8")
+    for split, count in (("train", 200_000), ("validation", 2_000)):
+        lines = [" ".join(generator.choice(words, 25)) for _ in range(max(200, round(count * scale)))]
+        text = "\n".join("\n".join(lines[start : start + 40]) + "\n" for start in range(0, len(lines), 40))
+        (folder / f"corpus_{split}.txt").write_text(text, encoding="utf-8")
     return "real data, and made-up pairs for rte-sized" if data else "made-up text with the lengths of the real data"
 
 
@@ -201,6 +232,11 @@ def write_questions(
 # --- runs --------------------------------------------------------------------------------------------------------
 
 
+def shortened(row: Row) -> Row:
+    """The row for --smoke."""
+    return row._replace(length=64, epochs=1, batch=min(row.batch, 32), max_steps=min(row.max_steps, 2))
+
+
 def commands(name: str, row: Row, data: Path, output: Path) -> dict[str, list[str] | dict[str, Any]]:
     """What each side is started with: a command line, or the description of a program."""
     kind = "json" if row.data == "squad" else "txt" if row.data == "corpus" else "jsonl"
@@ -209,7 +245,7 @@ def commands(name: str, row: Row, data: Path, output: Path) -> dict[str, list[st
     model = str(data / ("model" if row.train else f"{row.data}-scorer"))
     settings = {"length": row.length, "batch": row.batch, "epochs": row.epochs, "learning_rate": row.rate}
     shared = {"model": model, "max_steps": row.max_steps, "seed": SEED, **settings, **files}
-    stock = shared | {"program": row.stock, "output": str(output / "stock")}
+    stock = shared | dict(row.more) | {"program": row.stock, "output": str(output / "stock")}
     if not row.script:
         return {"ours": shared | {"program": "own corpus", "output": str(output / "ours")}, "stock": stock}
     flags = ["--output_dir", str(output / "ours"), "--model_name_or_path", model]
@@ -320,7 +356,9 @@ def read_records(path: Path, facts: dict[str, Any]) -> dict[str, dict[str, Any]]
 def main(argv: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=ROWS, nargs="+", default=[*ROWS], help="rows of the table; default: all")
+    parser.add_argument(
+        "--only", choices=ROWS, nargs="+", default=[*CPU_ROWS], help="rows of the table; default: all for CPUs"
+    )
     parser.add_argument("--config_name", default="mini", help="the size of the network (mini)")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each side (3)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/whole_runs"), help="data and runs")
@@ -340,7 +378,7 @@ def main(argv: list[str] | None = None) -> None:
     facts = {"threads": torch.get_num_threads(), "size": size, "data": data}
     records = read_records(output, facts)
     for name in args.only:
-        row = ROWS[name]._replace(length=64, epochs=1) if args.smoke else ROWS[name]
+        row = shortened(ROWS[name]) if args.smoke else ROWS[name]
         origin = provenance("lab/benchmarks/whole_runs.py", argv)
         origin |= idle.demand_idle_cores(args.busy or args.smoke)
         runs: dict[str, list[dict[str, Any]]] = {"ours": [], "stock": []}

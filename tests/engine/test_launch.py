@@ -6,11 +6,21 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives, start_run
 from bert_training.flags.fine_tuning import GlueArguments
 from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
+
+
+def test_cudnn_is_kept_from_attention(tmp_path, monkeypatch):
+    """A setting of torch that exists without a GPU, too."""
+    given = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", given.append)
+    shared = {"output_dir": str(tmp_path / "run"), "config_name": "tiny", "tokenizer_name": str(tmp_path)}
+    start_run(GlueArguments(task_name="mrpc", data_dir=str(tmp_path), mixed_precision="no", **shared))
+    assert given == [False]
 
 
 @pytest.fixture

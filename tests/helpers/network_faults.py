@@ -116,8 +116,8 @@ FAULTS = {
     "sparse without the labels' rows": _fault(
         file=LM_HEADS,
         places="BertLanguageModel.to_predict",
-        correct="(hidden_states[labelled], labels[labelled])",
-        faulty="(hidden_states, labels)",
+        correct="reads.rows is None",
+        faulty="True",
     ),
     "decoder bias not initialised": _fault(
         file=LM_HEADS,

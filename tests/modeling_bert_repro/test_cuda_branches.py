@@ -8,12 +8,22 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import Tensor
+import transformers
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils import parametrizations
+from transformers import BertConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from modeling_bert_repro import unpadding
-from modeling_bert_repro.fast_path import SMALLEST_SHARE, share_that_pays
+import modeling_bert_repro
+from modeling_bert_repro import fast_path, unpadding
+from modeling_bert_repro.fast_path import (
+    SMALLEST_SHARE,
+    FastSelfAttention,
+    is_plain,
+    project_together,
+    share_that_pays,
+)
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, fits_varlen_kernel
 
 AMPERE, TURING = (8, 0), (7, 5)
@@ -114,6 +124,88 @@ def test_everything_else_is_computed_in_blocks(gpu, case, monkeypatch):
     dropout = 0.1 if case == "dropout" else 0.0
     context, _ = attend_unpadded(sdpa_attention_forward, tokens, module, *states, None, dropout=dropout, scaling=1 / 8)
     assert context.shape == (1, 20, 2, 64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_one_product_gives_what_three_give(dtype):
+    """And the same gradients, of the states and of every layer."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(8, size, dtype=dtype) for size in (8, 8, 4)]
+    states = torch.randn(2, 5, 8, dtype=dtype, requires_grad=True)
+    learning = [states, *(weight for layer in layers for weight in layer.parameters())]
+    together, apart = project_together(states, *layers), [layer(states) for layer in layers]
+    rounding = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 0.05, "atol": 0.05}
+    for one, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(one, other, **rounding)
+    found, expected = (
+        torch.autograd.grad(sum(part.square().sum() for part in parts), learning) for parts in (together, apart)
+    )
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, **rounding)
+
+
+def test_query_key_and_value_are_one_product_on_a_gpu_only(monkeypatch):
+    """And three again if somebody watches one of them."""
+    monkeypatch.setattr(fast_path, "project_together", lambda states, *layers: layers)
+    attention = FastSelfAttention(BertConfig(hidden_size=8, num_attention_heads=2))
+    on_a_gpu = SimpleNamespace(is_cuda=True)
+    assert attention.project(on_a_gpu) == (attention.query, attention.key, attention.value)
+    assert all(isinstance(part, Tensor) for part in attention.project(torch.zeros(2, 5, 8)))
+    attention.value.register_forward_hook(lambda *_: None)
+    with pytest.raises(TypeError, match="linear"):  # called with the stub
+        attention.project(on_a_gpu)
+
+
+class Adapted(nn.Linear):
+    """A layer that somebody has put in the place of another."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: layer.register_forward_hook(lambda *_: None),
+        lambda layer: layer.register_forward_pre_hook(lambda *_: None),
+        lambda layer: layer.register_full_backward_hook(lambda *_: None),
+        lambda layer: setattr(layer, "forward", layer.forward),
+        lambda layer: setattr(layer, "bias", None),
+        lambda layer: setattr(layer, "__class__", Adapted),
+        lambda layer: parametrizations.orthogonal(layer),
+    ],
+    ids=["hook", "hook before", "hook backward", "Accelerate", "no bias", "adapter", "parametrisation"],
+)
+def test_a_layer_whose_call_matters_is_called(change):
+    layer = nn.Linear(8, 8)
+    assert is_plain(layer)
+    change(layer)
+    assert not is_plain(layer)
+
+
+def test_a_hook_on_all_modules_sees_the_layers():
+    hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert not is_plain(nn.Linear(8, 8))
+    finally:
+        hook.remove()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+def test_one_product_on_a_gpu_gives_what_transformers_gives():
+    """Outputs and gradients of the network in float32, as far as products of another shape round alike."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=100, hidden_size=64, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64
+    )
+    ours = modeling_bert_repro.BertModel(config).cuda().eval()
+    theirs = transformers.BertModel(config).cuda().eval()
+    theirs.load_state_dict(ours.state_dict())
+    ids = torch.randint(0, 100, (3, 20), device="cuda")
+    found = []
+    for model in (ours, theirs):
+        output = model(ids).last_hidden_state
+        found.append([output, *torch.autograd.grad(output.square().mean(), model.encoder.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(
