@@ -603,6 +603,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "speedrun": speedrun,
     "fixed_time": fixed_time,
     "whole_runs": whole_runs,
+    "whole_runs_cuda": whole_runs,
     "whole_demo": whole_demo,
     "faults": faults,
     "squad": squad,
