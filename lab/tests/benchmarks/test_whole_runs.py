@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoTokenizer
 
 from lab import tables
@@ -203,3 +206,20 @@ def test_the_picture_of_a_cold_start_shows_every_part_of_both_sides(tmp_path, mo
         for left, width in ((0, 4), (4, 1), (5, 0.5), (5.5, 0.5))
     }
     assert [text.get_text() for text in axes.texts] == ["3.1 s in all", "6.2 s in all"]
+
+
+def test_varlen_attention_of_the_other_side_is_attention(monkeypatch):
+    """A loop takes the kernel's place, which needs a GPU."""
+    from torch.nn.attention import varlen
+
+    def kernel(query, key, value, starts, stops, longest, longest_key):
+        assert torch.equal(starts, stops) and longest == longest_key == 5
+        rows = [slice(start, stop) for start, stop in pairwise(starts.tolist())]
+        heads_first = [[one[row].transpose(0, 1) for one in (query, key, value)] for row in rows]
+        return torch.cat([scaled_dot_product_attention(*states).transpose(0, 1) for states in heads_first])
+
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    states = torch.randn(3, 2, 4, 5, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    context, weights = whole_run_programs.varlen_attention(None, *states, None)
+    assert weights is None
+    torch.testing.assert_close(context, scaled_dot_product_attention(*states).transpose(1, 2))
