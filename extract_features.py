@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 import modeling_bert_repro
 from bert_training.engine.errors import report_errors
+from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release, sweep
 from bert_training.flags.feature_extraction import FeatureArguments
@@ -75,6 +76,7 @@ def main(argv: list[str] | None = None) -> None:
         release(lock)
         raise UserError(exists)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    keep_cudnn_from_attention()
     extracted = feature_extraction.extract(
         model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device
     )

@@ -3,7 +3,8 @@
 It computes real tokens only, computes the last layer only at the positions that a head reads, and has a faster dropout
 and, in bfloat16 on a CPU, a faster backward pass of attention.
 While no switch is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row
-is passed (``cu_seq_lens_q``), every subclass does what its base class does.
+is passed (``cu_seq_lens_q``), every subclass does what its base class does. The exception: on a GPU, in training, query,
+key and value are one matrix product, which gives the same up to rounding.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens, R rows that the last layer computes.
 """
@@ -78,12 +79,13 @@ class FastSelfAttention(BertSelfAttention):
     """Self-attention with ``config.fast_dropout`` (in training), and among the tokens of a layout."""
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of every position, (B, L, H) each; on a GPU by one product instead of three.
+        """Query, key and value of every position, (B, L, H) each; on a GPU, with gradients, by one product.
 
-        Under autocast, three products also cast the states three times, and add up three gradients of theirs.
+        Under autocast, three products also cast the states three times, and add up three gradients of theirs. The
+        three results are views of one tensor, and until the backward pass every layer keeps its weights side by side.
         """
         layers = (self.query, self.key, self.value)
-        if not (hidden_states.is_cuda and all(map(is_plain, layers))):
+        if not (multiplies_once(hidden_states) and all(map(is_plain, layers))):
             return super().project(hidden_states)
         query, key, value = project_together(hidden_states, *layers)
         return query, key, value
@@ -112,21 +114,27 @@ class FastSelfAttention(BertSelfAttention):
         return attend(self, query, key, value, attention_mask, **options)
 
 
+def multiplies_once(hidden_states: Tensor) -> bool:
+    """Whether one product instead of three is faster. On CPUs it is not (lab/notes/performance.md)."""
+    return hidden_states.is_cuda and torch.is_grad_enabled()
+
+
 def project_together(hidden_states: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     """What the layers compute from hidden_states (B, L, H), by one matrix product."""
     weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
-    return nn.functional.linear(hidden_states, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
+    return nn.functional.linear(hidden_states, weight, bias).split([layer.weight.shape[0] for layer in layers], dim=-1)
 
 
 def is_plain(layer: nn.Module) -> bool:
     """Whether a call of this layer only multiplies by its weight and adds its bias, and nobody watches the call.
 
-    Adapters and quantisation put other classes in its place. Hooks, and what Accelerate sets as ``forward``, must see
-    the call.
+    Adapters and quantisation put other classes in the place of the layer or of its tensors. Hooks, and what Accelerate
+    sets as ``forward``, must see the call.
     """
     watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    watched = watched or nn.modules.module._has_any_global_hook()
-    return type(layer) is nn.Linear and layer.bias is not None and not watched and "forward" not in vars(layer)
+    watched = watched or nn.modules.module._has_any_global_hook() or "forward" in vars(layer)
+    tensors = (nn.Parameter, Tensor)
+    return type(layer) is nn.Linear and not watched and type(layer.weight) in tensors and type(layer.bias) in tensors
 
 
 class FastAttention(BertAttention):

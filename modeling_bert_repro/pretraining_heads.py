@@ -124,14 +124,23 @@ class BertLanguageModel(BertPreTrainedModel):
             sparse_prediction = getattr(self.config, "sparse_prediction", False)
         return labels is not None and sparse_prediction
 
-    def reads_of(self, labels: Tensor | None, sparse: bool) -> HeadReads:
+    def reads_of(self, inputs: Tensor | None, labels: Tensor | None, sparse: bool) -> HeadReads:
         """What the head reads from the encoder: the labelled positions, and unless sparse the others as well.
 
         Finding the positions makes the host wait for a CUDA device. Call it before the encoder, whose work the device
         has not been given yet.
+
+        Args:
+            inputs: (B, L) or (B, L, H), token ids or embeddings.
+
+        Raises:
+            ValueError: sparse, and the labels are not (B, L).
         """
         if labels is None:
             return HeadReads(other_positions=not sparse)
+        if sparse and inputs is not None and labels.shape != inputs.shape[:2]:
+            shapes = f"expected labels of shape {tuple(inputs.shape[:2])}, like the inputs, got {tuple(labels.shape)}"
+            raise ValueError(f"{shapes}: give every position a token id or {IGNORED}")
         labelled = labels != IGNORED
         return HeadReads(labelled, not sparse, labelled.flatten().nonzero().squeeze(1) if sparse else None)
 
@@ -197,7 +206,8 @@ class BertForPreTraining(BertLanguageModel):
                 so that the weights of a step add up to 1; without ``labels``, num_items_in_batch counts sequences.
             sparse_prediction: return ``prediction_logits`` (M, V) of the labelled positions instead of (B, L, V).
         """
-        reads = self.reads_of(labels, self.is_sparse(labels, sparse_prediction))
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        reads = self.reads_of(inputs, labels, self.is_sparse(labels, sparse_prediction))
         outputs = self.bert(
             input_ids,
             attention_mask,
@@ -263,7 +273,8 @@ class BertForMaskedLM(BertLanguageModel):
             labels: (B, L), token ids or -100.
             sparse_prediction: return the logits (M, V) of the labelled positions instead of (B, L, V).
         """
-        reads = self.reads_of(labels, self.is_sparse(labels, sparse_prediction))
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        reads = self.reads_of(inputs, labels, self.is_sparse(labels, sparse_prediction))
         outputs = self.bert(
             input_ids,
             attention_mask,

@@ -59,7 +59,7 @@ def verify_invariance(
     demand_float32(run)
     share = max(1, min(SEQUENCES, run.global_batch_size) // run.world_size)
     batch = source.batch(0, share * run.world_size)
-    batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
+    on_device = {name: tensor.to(run.device) for name, tensor in batch.items()}
     dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
     rates = [module.p for module in dropouts]
     weights, state = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
@@ -77,7 +77,7 @@ def verify_invariance(
 
     for module in dropouts:
         module.p = 0.0  # dropout masks depend on how the batch is split
-    plain = outcome(lambda: _plain_step(run, model, optimizer, batch))
+    plain = outcome(lambda: _plain_step(run, model, optimizer, on_device))
     loss, norm, _ = plain
     run.say(f"invariance: {len(batch['input_ids'])} sequences on one process: loss {loss:.6f}, norm {norm:.6f}")
     worst = [0.0, 0.0, 0.0]

@@ -15,6 +15,7 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
 from bert_training.engine.finished import is_finished
+from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
 from bert_training.engine.precision import CHOSEN, Settled, is_asked_for, no_device, settle
 from bert_training.engine.run import Run
@@ -169,15 +170,6 @@ def keep_few_primitives(mixed_precision: str) -> None:
     if given in (None, os.environ.get(CHOSEN_CAPACITY)):
         capacity = "16" if mixed_precision == "no" else "64"
         os.environ[CACHE_CAPACITIES[0]] = os.environ[CHOSEN_CAPACITY] = capacity
-
-
-def keep_cudnn_from_attention() -> None:
-    """Let torch compute attention on GPUs by its other kernels, FlashAttention above all.
-
-    cuDNN makes a plan for every new shape, and batches differ in length. On an H100, 60 steps with 32 pairs of MRPC
-    take five times as long with these plans, and steps of one length no less time than with FlashAttention.
-    """
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def check_launch(accelerator: Accelerator) -> None:

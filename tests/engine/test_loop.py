@@ -9,6 +9,7 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
+from bert_training.engine import loop
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.loop import labelled_items, step_counts, training_steps
@@ -261,6 +262,18 @@ def test_counts_cover_all_micro_batches_of_a_step(make_run):
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert (counts.items, counts.sequences, counts.tokens) == (items, 6, 6 * 24)
     assert counts.model_arguments() == {"num_items_in_batch": items, "num_sequences_in_batch": 6}
+
+
+def test_counts_are_made_before_a_batch_is_moved(make_run, small_config, monkeypatch):
+    """The host would wait for the device."""
+    order = []
+    for name in ("step_counts", "_on_device"):
+        function = getattr(loop, name)
+        monkeypatch.setattr(
+            loop, name, lambda *given, name=name, function=function: order.append(name) or function(*given)
+        )
+    train(make_run(), new_model(small_config), LabelledTokens(), 1)
+    assert order == ["step_counts", "_on_device"]
 
 
 def test_every_score_is_a_label_and_minus_100_is_one_only_among_classes():

@@ -25,6 +25,7 @@ from modeling_bert_repro.fast_path import (
     share_that_pays,
 )
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, fits_varlen_kernel
+from tests.helpers.bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, padded_inputs, pair
 
 AMPERE, TURING = (8, 0), (7, 5)
 
@@ -156,8 +157,47 @@ def test_query_key_and_value_are_one_product_on_a_gpu_only(monkeypatch):
         attention.project(on_a_gpu)
 
 
+@pytest.fixture
+def one_product(monkeypatch):
+    """As on a GPU; the number of products is counted."""
+    made, together = [], fast_path.project_together
+    monkeypatch.setattr(fast_path, "multiplies_once", lambda states: torch.is_grad_enabled())
+    monkeypatch.setattr(fast_path, "project_together", lambda *given: (made.append(1), together(*given))[1])
+    return made
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("unpad", [False, True])
+def test_the_network_with_one_product_is_transformers(one_product, attention, unpad):
+    own, reference = pair("BertForPreTraining", attention)
+    own.config.update({"unpad_inputs": unpad, "sparse_prediction": True})
+    inputs = padded_inputs("BertForPreTraining", "right")
+    labels = make_labels("BertForPreTraining", inputs)
+    labels["labels"] = labels["labels"].masked_fill(inputs["attention_mask"] == 0, -100)
+    mine, theirs = own(**inputs, **labels), reference(**inputs, **labels)
+    assert len(one_product) == own.config.num_hidden_layers
+    torch.testing.assert_close(mine.loss, theirs.loss, rtol=0, atol=1e-9)
+    assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
+    with torch.no_grad():
+        own(**inputs)
+    assert len(one_product) == own.config.num_hidden_layers, "three products without gradients"
+
+
+def test_the_network_with_one_product_has_no_graph_breaks(monkeypatch):
+    monkeypatch.setattr(fast_path, "multiplies_once", lambda states: torch.is_grad_enabled())
+    model = ours("BertForPreTraining", "sdpa")
+    inputs = make_inputs("BertForPreTraining")
+    labels = make_labels("BertForPreTraining", inputs)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(**inputs, **labels).loss, model(**inputs, **labels).loss)
+
+
 class Adapted(nn.Linear):
     """A layer that somebody has put in the place of another."""
+
+
+class Quantised(Tensor):
+    """A weight that somebody has put in the place of another; torchao's have no concatenation."""
 
 
 @pytest.mark.parametrize(
@@ -170,8 +210,9 @@ class Adapted(nn.Linear):
         lambda layer: setattr(layer, "bias", None),
         lambda layer: setattr(layer, "__class__", Adapted),
         lambda layer: parametrizations.orthogonal(layer),
+        lambda layer: setattr(layer, "weight", nn.Parameter(layer.weight.detach().as_subclass(Quantised))),
     ],
-    ids=["hook", "hook before", "hook backward", "Accelerate", "no bias", "adapter", "parametrisation"],
+    ids=["hook", "hook before", "hook backward", "Accelerate", "no bias", "adapter", "parametrisation", "quantised"],
 )
 def test_a_layer_whose_call_matters_is_called(change):
     layer = nn.Linear(8, 8)

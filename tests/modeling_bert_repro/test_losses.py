@@ -203,6 +203,16 @@ def test_sparse_prediction_gives_the_dense_loss_and_gradients(name, by_config):
         assert model(**inputs, **labels, sparse_prediction=False)[logits].shape == (4, 9, 61)
 
 
+@HEADS_WITH_SPARSE
+@pytest.mark.parametrize("shape", [(4, 8), (1, 9), (36,)])
+def test_sparse_labels_of_another_shape_are_refused(name, shape):
+    """Their positions would be others of the inputs."""
+    labels = torch.full(shape, -100)
+    labels[0] = 3
+    with pytest.raises(ValueError, match=r"expected labels of shape \(4, 9\), like the inputs, got "):
+        ours(name)(**make_inputs(name), labels=labels, sparse_prediction=True)
+
+
 @pytest.mark.parametrize(
     "labels, problem_type, message",
     [
