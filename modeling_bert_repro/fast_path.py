@@ -3,8 +3,8 @@
 It computes real tokens only, computes the last layer only at the positions that a head reads, and has a faster dropout
 and, in bfloat16 on a CPU, a faster backward pass of attention.
 While no switch is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row
-is passed (``cu_seq_lens_q``), every subclass does what its base class does. The exception: on a GPU, in training, query,
-key and value are one matrix product, which gives the same up to rounding.
+is passed (``cu_seq_lens_q``), every subclass does what its base class does, with one exception: on a GPU, in training,
+query, key and value are one matrix product, which gives the same up to rounding.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens, R rows that the last layer computes.
 """
