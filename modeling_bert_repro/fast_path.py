@@ -131,8 +131,8 @@ def is_plain(layer: nn.Module) -> bool:
     Adapters and quantisation put other classes in the place of the layer or of its tensors. Hooks, and what Accelerate
     sets as ``forward``, must see the call.
     """
-    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    watched = watched or nn.modules.module._has_any_global_hook() or "forward" in vars(layer)
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    watched = any(hooks) or nn.modules.module._has_any_global_hook() or "forward" in vars(layer)
     tensors = (nn.Parameter, Tensor)
     return type(layer) is nn.Linear and not watched and type(layer.weight) in tensors and type(layer.bias) in tensors
 
