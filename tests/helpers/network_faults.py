@@ -17,12 +17,33 @@ FAST = "modeling_bert_repro/fast_path.py"
 DROPOUT = "modeling_bert_repro/fast_dropout.py"
 TESTS = tuple(
     f"tests/modeling_bert_repro/test_{name}.py"
-    for name in ("parity", "modeling_bert", "losses", "fast_path", "unpadding", "second_derivatives", "outsiders")
+    for name in (
+        *("parity", "modeling_bert", "losses", "fast_path", "unpadding", "second_derivatives", "outsiders"),
+        "cuda_branches",
+    )
 )
 
 _fault = partial(Fault, tests=TESTS)
 
 FAULTS = {
+    "key and value exchanged in one product": _fault(
+        file=FAST,
+        places="FastSelfAttention.project",
+        correct="(self.query, self.key, self.value)",
+        faulty="(self.query, self.value, self.key)",
+    ),
+    "one product of layers that somebody watches": _fault(
+        file=FAST,
+        places="is_plain",
+        correct="any(hooks)",
+        faulty="False",
+    ),
+    "labels of another shape": _fault(
+        file=LM_HEADS,
+        places="BertLanguageModel.reads_of",
+        correct="labels.shape != inputs.shape[:2]",
+        faulty="False",
+    ),
     "causal on un-padded batches": _fault(
         file=ENCODER,
         places="BertSelfAttention.__init__",
