@@ -27,6 +27,7 @@ from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES, read_texts
+from bert_training.files.text_paths import check_apart
 from bert_training.flags.parsing import command_parser
 from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
@@ -167,6 +168,7 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")
     check_place(Path(args.output_dir))
+    check_apart(args.train_file or (), args.output_dir)
     if args.extend is not None:
         if args.tasks is not None or args.join:
             parser.error("--tasks and --join have no effect with --extend; leave them out")

@@ -94,6 +94,15 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
             main(["--train_file", "none.txt", *flags, str(tmp_path / place)])
 
 
+@pytest.mark.parametrize("extend", [[], ["--extend", "somewhere", "--extend_vocab", "8"]], ids=["new", "extended"])
+def test_a_vocabulary_below_its_own_text_is_refused(tmp_path, text, extend):
+    """vocab.txt would be text for the next command."""
+    flags = ["--train_file", str(tmp_path), "--output_dir", str(tmp_path / "v"), *extend]
+    with pytest.raises(ValueError, match=r"--output_dir .*v lies within .*, where all files are read as text"):
+        main(flags if extend else [*flags, "--vocab_size", "100"])
+    assert not (tmp_path / "v").exists()
+
+
 def test_the_field_of_the_text_has_a_flag(tmp_path, text):
     (tmp_path / "a.jsonl").write_text(ROWS.replace('"text":', '"content":'))
     pyarrow.parquet.write_table(pyarrow.table({"content": LINES}), tmp_path / "b.parquet")
