@@ -17,7 +17,7 @@ from transformers.utils import logging
 from bert_training.engine.finished import is_finished
 from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.engine.output_folder import check_output_dir, lock_output_dir
-from bert_training.engine.precision import CHOSEN, Settled, is_asked_for, no_device, settle
+from bert_training.engine.precision import CHOSEN, Settled, advice, is_asked_for, no_device, settle
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
@@ -82,6 +82,8 @@ def start_run(args: Args) -> Run[Args]:
     if settled:
         run.add_facts(**settled.facts())
         run.say(settled.said())
+    elif told := advice(args, accelerator.mixed_precision):
+        run.say(told)
     if trackers:
         start_trackers(accelerator, run)
     set_seed(args.seed)

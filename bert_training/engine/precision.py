@@ -107,6 +107,19 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
     return best
 
 
+def advice(args: SharedArguments, precision: str) -> str | None:
+    """A line for a new run that computes in float32 on a GPU with bfloat16, because nobody has named a type."""
+    named = args.mixed_precision or LAUNCHER in os.environ or args.resume_from_checkpoint
+    if named or precision != "no" or not torch.cuda.is_available():
+        return None
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        return None
+    name = torch.cuda.get_device_name()
+    return (
+        f"{name} computes in float32; with --mixed_precision {AUTO} it takes bfloat16, which is several times as fast"
+    )
+
+
 def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | None:
     """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it.
 

@@ -311,7 +311,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--per_device_train_batch_size",
         type=int,
-        help="as in run_pretraining.py (8; 64 with --recipe fast; 32 with adapt)",
+        help="as in run_pretraining.py, but 8 by default (64 with --recipe fast; 32 with adapt)",
     )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     launch = parser.add_argument_group("a launch on several machines")
