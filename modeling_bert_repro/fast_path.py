@@ -338,6 +338,8 @@ def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor
     """(R,) flattened positions: those with a label and, for the pooler, the first one of every sequence."""
     if reads.labelled is None:
         return torch.arange(inputs.shape[0], device=inputs.device) * inputs.shape[1]
+    if model.pooler is None and reads.rows is not None:
+        return reads.rows
     read = reads.labelled
     if model.pooler is not None:
         read = read.clone()

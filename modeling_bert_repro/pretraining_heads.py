@@ -19,7 +19,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .encoder import BertModel
 from .losses import IGNORED, Count, cross_entropy, per_item
-from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs
+from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
 
 TIED_DECODER = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -124,7 +124,7 @@ class BertLanguageModel(BertPreTrainedModel):
             sparse_prediction = getattr(self.config, "sparse_prediction", False)
         return labels is not None and sparse_prediction
 
-    def reads_of(self, inputs: Tensor | None, labels: Tensor | None, sparse: bool) -> HeadReads:
+    def reads_of(self, inputs: Tensor, labels: Tensor | None, sparse: bool) -> HeadReads:
         """What the head reads from the encoder: the labelled positions, and unless sparse the others as well.
 
         Finding the positions makes the host wait for a CUDA device. Call it before the encoder, whose work the device
@@ -137,8 +137,8 @@ class BertLanguageModel(BertPreTrainedModel):
             ValueError: sparse, and the labels are not (B, L).
         """
         if labels is None:
-            return HeadReads(other_positions=not sparse)
-        if sparse and inputs is not None and labels.shape != inputs.shape[:2]:
+            return HeadReads()
+        if sparse and labels.shape != inputs.shape[:2]:
             shapes = f"expected labels of shape {tuple(inputs.shape[:2])}, like the inputs, got {tuple(labels.shape)}"
             raise ValueError(f"{shapes}: give every position a token id or {IGNORED}")
         labelled = labels != IGNORED
@@ -206,8 +206,8 @@ class BertForPreTraining(BertLanguageModel):
                 so that the weights of a step add up to 1; without ``labels``, num_items_in_batch counts sequences.
             sparse_prediction: return ``prediction_logits`` (M, V) of the labelled positions instead of (B, L, V).
         """
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
-        reads = self.reads_of(inputs, labels, self.is_sparse(labels, sparse_prediction))
+        sparse = self.is_sparse(labels, sparse_prediction)
+        reads = self.reads_of(only_input(input_ids, inputs_embeds), labels, sparse)
         outputs = self.bert(
             input_ids,
             attention_mask,
@@ -273,8 +273,8 @@ class BertForMaskedLM(BertLanguageModel):
             labels: (B, L), token ids or -100.
             sparse_prediction: return the logits (M, V) of the labelled positions instead of (B, L, V).
         """
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
-        reads = self.reads_of(inputs, labels, self.is_sparse(labels, sparse_prediction))
+        sparse = self.is_sparse(labels, sparse_prediction)
+        reads = self.reads_of(only_input(input_ids, inputs_embeds), labels, sparse)
         outputs = self.bert(
             input_ids,
             attention_mask,

@@ -60,7 +60,7 @@ def build_pretraining_network(
         if args.initializer_range is not None:
             config.initializer_range = args.initializer_range
         size_config(config, len(tokenizer), {}, args.pad_vocab_to_multiple_of)
-        check_fit(config, tokenizer, args.max_seq_length)
+        check_fit(config, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
         model = cls(config)
     if args.model_impl == "repro":
         model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step

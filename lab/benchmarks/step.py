@@ -78,6 +78,8 @@ def workloads(group: str, setting: Setting, tiny: bool, smoke: bool = False) -> 
     cuda = setting.device.type == "cuda"
     shrink, few = (16, 4) if tiny else (1, 32)
     size = "tiny" if tiny else "base" if cuda else "small"
+    if group == "compiled" and not cuda:
+        return []
     if group in ("pretraining", "compiled"):
         sizes = [("base", 16, 128), ("small", 32, 128), ("mini", 32, 128)]
         if cuda:
@@ -86,7 +88,7 @@ def workloads(group: str, setting: Setting, tiny: bool, smoke: bool = False) -> 
             sizes = [("base", 32, 128)] if cuda else [("mini", 32, 128)]
         shapes = [("tiny", 2, 16)] if tiny else sizes
         setting = replace(setting, compile=group == "compiled")
-        return [partial(pretraining, *shape, setting) for shape in shapes if cuda or group == "pretraining"]
+        return [partial(pretraining, *shape, setting) for shape in shapes]
     if group == "finetuning":
         tasks = [("mrpc train", CLASSIFY, few), ("sst2 train", CLASSIFY, few), ("squad train", SPAN, min(few, 12))]
         tasks = tasks[: 1 if smoke else None]

@@ -8,6 +8,7 @@ import torch
 import transformers
 
 import run_pretraining
+from bert_training.engine import invariance
 from bert_training.engine.invariance import verify_invariance
 from bert_training.engine.optimizer import create_optimizer
 from bert_training.networks.control import with_exact_losses
@@ -30,6 +31,21 @@ def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys,
     for cut in ("1 x 16 x 1", "1 x 8 x 2", "1 x 4 x 4", "1 x 2 x 8", "1 x 1 x 16"):
         assert f"processes x sequences x micro-batches {cut}:" in output
     assert all(found < bound for found, bound in zip(differences(output), (1e-5, 1e-5, 1e-2)))
+
+
+def test_the_loop_gets_a_batch_that_is_not_on_the_device(make_run, monkeypatch):
+    """Its loader pins memory, which tensors on a GPU do not have."""
+    run, places = make_run(per_device_train_batch_size=2), {}
+    run.device = torch.device("meta")
+
+    def step(name, place):
+        return lambda *given: places.update({name: given[place]["input_ids"].device.type}) or (0.0, 0.0)
+
+    monkeypatch.setattr(invariance, "_plain_step", step("plain", 3))
+    monkeypatch.setattr(invariance, "_loop_step", step("loop", 3))
+    state = state_with_optimizer("adamw")
+    verify_invariance(run, state.model, state.optimizer, LabelledTokens())
+    assert places == {"plain": "meta", "loop": "cpu"}
 
 
 def test_the_batch_is_no_larger_than_a_step(make_run, capsys):

@@ -80,6 +80,14 @@ def test_the_layout_and_the_values_of_the_original(checkpoint, tokenizer, tmp_pa
             assert feature["layers"][0]["values"] == [round(value, 6) for value in feature["layers"][0]["values"]]
 
 
+def test_cudnn_is_kept_from_attention(checkpoint, tmp_path, monkeypatch):
+    """A setting of torch that exists without a GPU, too; lines differ in length."""
+    given = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", given.append)
+    run(checkpoint, write(tmp_path, "a b"), tmp_path / "vectors.jsonl")
+    assert given == [False]
+
+
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean"])
 def test_numpy_files_and_pooling(checkpoint, tokenizer, tmp_path, pooling):
     source = write(tmp_path, gzip.compress(TEXTS.encode()), "texts.txt.gz")

@@ -209,6 +209,13 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(pretraining_flags, tmp_pa
     fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
 
 
+def test_rows_that_were_asked_for_are_not_doubted(pretraining_flags, capsys):
+    """The note on other models' rounded rows asks whether vocab.txt is damaged."""
+    folder = pretrain(pretraining_flags(pad_vocab_to_multiple_of=64, max_steps=1))
+    assert AutoModel.from_pretrained(folder).config.vocab_size % 64 == 0
+    assert "restore them" not in capsys.readouterr().out
+
+
 def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeypatch):
     class Reached(Exception):
         pass
