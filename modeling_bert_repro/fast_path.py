@@ -27,13 +27,15 @@ from .modeling_bert import (
 )
 from .modeling_bert import BertModel as PlainBertModel
 from .pretrained import HeadReads, UnpadInputs, only_input
-from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
+from .unpadding import Tokens, attend_unpadded, find_tokens, has_varlen_kernel, packed_tokens
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
-# A GPU waits for the host, which has more kernels to start if there is no padding. So much padding, in tokens times the
-# squared hidden size, must be left out before that pays: 6,800 tokens of BERT-Base (lab/notes/performance.md).
+# With small batches, a GPU waits for the host, which has more kernels to start if there is no padding. So much padding
+# must then be left out, in tokens * H * H: 6,800 tokens of BERT-Base. With large ones, from so much work on, in
+# B * L * H * (H + L), leaving out any padding pays, because attention then needs no mask (lab/notes/performance.md).
 LEAST_ON_CUDA = 4e9
+BUSY_ON_CUDA = 1.3e10
 
 
 class Layout(NamedTuple):
@@ -321,17 +323,29 @@ def choose_tokens(
         first = torch.zeros_like(attention_mask, dtype=torch.bool)
         first[:, 0] = True
         kept = first if kept is None else kept | first
-    smallest_share = share_that_pays(attention_mask, config.hidden_size) if switch == "auto" else 0.0
+    smallest_share = share_that_pays(model, attention_mask) if switch == "auto" else 0.0
     if smallest_share >= 1:
         return None
     return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding=not (flash or config.is_decoder))
 
 
-def share_that_pays(attention_mask: Tensor, hidden_size: int) -> float:
+def share_that_pays(model: BertModel, attention_mask: Tensor) -> float:
     """The share of padding that must be exceeded for a batch without it to be faster; 1 or more if none is enough."""
     if not attention_mask.is_cuda:
         return SMALLEST_SHARE
-    return max(SMALLEST_SHARE, LEAST_ON_CUDA / (hidden_size**2 * max(1, attention_mask.numel())))
+    tokens, length, size = attention_mask.numel(), attention_mask.shape[1], model.config.hidden_size
+    if tokens * size * (size + length) >= BUSY_ON_CUDA and attends_without_mask(model, attention_mask.device):
+        return 0.0
+    return max(SMALLEST_SHARE, LEAST_ON_CUDA / (size**2 * max(1, tokens)))
+
+
+def attends_without_mask(model: BertModel, device: torch.device) -> bool:
+    """Whether attention among the tokens of a layout is a single call of torch's kernel for variable lengths."""
+    config = model.config
+    if config._attn_implementation != "sdpa" or config.is_decoder:
+        return False
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else model.dtype
+    return has_varlen_kernel(device, dtype, config.hidden_size // config.num_attention_heads)
 
 
 def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:

@@ -151,8 +151,8 @@ def attend_unpadded(
     - flash_attention_*: transformers' call with variable lengths.
     - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
       (lab/notes/performance.md); with separate products in half precision, ``attend_in_chunks``.
-    - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, where it can
-      compute this (``fits_varlen_kernel``).
+    - sdpa on CUDA in half precision: FlashAttention's kernel for variable lengths, where torch has it
+      (``has_varlen_kernel``); not with dropout in a compiled network.
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
 
     Args:
@@ -169,9 +169,11 @@ def attend_unpadded(
         return attend(module, query, key, value, None, dropout=dropout, scaling=scaling, **{**kwargs, **lengths})
     qkv = [states.transpose(1, 2).squeeze(0) for states in (query, key, value)]  # (T, N, D)
     needs_no_mask = tokens.attends_to_all and implementation == "sdpa"
-    if needs_no_mask and fits_varlen_kernel(query, dropout, module.is_causal):
-        context = varlen_attention(tokens, *qkv)
-    elif needs_no_mask and query.device.type == "cpu" and not torch.compiler.is_compiling():
+    compiling = torch.compiler.is_compiling()
+    varlen = has_varlen_kernel(query.device, query.dtype, query.shape[-1])
+    if needs_no_mask and varlen and not module.is_causal and not (dropout and compiling):
+        context = varlen_attention(tokens, *qkv, dropout)
+    elif needs_no_mask and query.device.type == "cpu" and not compiling:
         # Products of half precision are oneDNN's, which compiles them for every new shape.
         in_chunks = by_products and query.dtype in (torch.bfloat16, torch.float16)
         attend_parts = attend_in_chunks if in_chunks else attend_by_length
@@ -181,26 +183,26 @@ def attend_unpadded(
     return context.unsqueeze(0), None
 
 
-def fits_varlen_kernel(query: Tensor, dropout: float, is_causal: bool) -> bool:
-    """Whether torch's variable-length kernel can compute this: half precision on CUDA, no dropout, bidirectional.
+def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+    """Whether torch has a kernel of attention for variable lengths: in half precision on CUDA.
 
     The kernel is FlashAttention's, without the checks and the padding of ``scaled_dot_product_attention``. It needs
     compute capability 8.0 (Ampere) and heads whose size is a multiple of 8 and at most 256.
-
-    Args:
-        query: (..., D).
     """
-    if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16) or dropout or is_causal:
+    if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return False
-    size = query.shape[-1]
-    return size % 8 == 0 and size <= 256 and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    return head_size % 8 == 0 and head_size <= 256 and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """(T, N, D) through ``torch.nn.attention.varlen``; its default scale is BERT's, 1 / sqrt(D)."""
+def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+    """(T, N, D), bidirectional, with the kernel's default scale, which is BERT's: 1 / sqrt(D)."""
+    limits, longest = tokens.limits, tokens.longest
+    if dropout:
+        # What ``varlen_attn`` calls, with 0 for the kernel's dropout.
+        flash = torch.ops.aten._flash_attention_forward
+        return cast("Tensor", flash(query, key, value, limits, limits, longest, longest, dropout, False, False)[0])
     from torch.nn.attention import varlen  # importing it registers CUDA kernels, which a CPU process does not need
 
-    limits, longest = tokens.limits, tokens.longest
     # The declared type includes a pair, which is returned only if more than the context is asked for.
     return cast("Tensor", varlen.varlen_attn(query, key, value, limits, limits, longest, longest))
 

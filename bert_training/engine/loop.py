@@ -111,7 +111,10 @@ def training_steps(
     with_tokens = getattr(accelerator.unwrap_model(model), COUNTS_TOKENS, False)
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
         started = time.perf_counter()
-        for index, micro_batches in enumerate(batches, start_step + 1):
+        stream, index = iter(batches), start_step
+        upcoming = next(stream, None)
+        while (micro_batches := upcoming) is not None:
+            index += 1
             model.train()
             # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
@@ -119,6 +122,7 @@ def training_steps(
             micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             arguments = {**counts.model_arguments(with_tokens), **loss_arguments}
             losses = _forward_backward(run, model, micro_batches, arguments)
+            upcoming = next(stream, None)  # while a GPU computes; the next line waits for it
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.

@@ -140,12 +140,9 @@ class Worker:
             # Ctrl-C reaches the parent only. When the parent ends, the pipe closes, which ends the worker.
             start_new_session=True,
         )
-        self._send(content)
-
-    def _send(self, message: Any) -> None:
-        assert self.process.stdin is not None
-        pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
-        self.process.stdin.flush()
+        # Sent with the first work: a pipe holds less than a tokenizer.json, and waiting here until the process reads
+        # it would start the workers one after another.
+        self._unsent: list[Any] = [content]
 
     def call(self, work: Callable[..., Any]) -> Any:
         """What ``work`` returns in the process, called with the tokenizer; with None if there is none.
@@ -154,9 +151,12 @@ class Worker:
             RuntimeError: the process has died.
             Exception: what ``work`` raises.
         """
-        assert self.process.stdout is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
+        messages, self._unsent = [*self._unsent, work], []
         try:
-            self._send(work)
+            for message in messages:
+                pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
+            self.process.stdin.flush()
             result, error = pickle.load(self.process.stdout)
         except (EOFError, BrokenPipeError) as error:
             status = self.process.wait()
@@ -182,7 +182,10 @@ class Worker:
 def serve() -> None:
     """The main function of a worker: do what comes from standard input until it ends."""
     receive, send = sys.stdin.buffer, sys.stdout.buffer
-    content = pickle.load(receive)
+    try:
+        content = pickle.load(receive)
+    except EOFError:  # there was less work than workers
+        return
     backend = content and load_backend(content)
     while True:
         try:

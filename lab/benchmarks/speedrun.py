@@ -224,13 +224,13 @@ def confirm(folder: Path, loss: float, held_out: HeldOut) -> None:
 
 
 def open_record(path: Path, what: str, rules: dict[str, Any], facts: dict[str, Any]) -> tuple[dict, dict]:
-    """All records of the file, and the one to add runs to: the newest, if it is unfinished and agrees, or a new one."""
+    """All records of the file, and the one to add runs to: the newest that is unfinished and agrees, or a new one."""
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if records:
-        newest = records[max(records)]
-        same = newest["what"] == what and newest["rules"] == rules and newest["commit"] == facts["commit"]
-        if same and len(newest["runs"]) < len(rules["contestants"]) * rules["seeds"]:
-            return records, newest
+    for date in sorted(records, reverse=True):
+        record = records[date]
+        same = record["what"] == what and record["rules"] == rules and record["commit"] == facts["commit"]
+        if same and len(record["runs"]) < len(rules["contestants"]) * rules["seeds"]:
+            return records, record
     records[facts["date"]] = {"what": what, **facts, "rules": rules, "runs": []}
     return records, records[facts["date"]]
 

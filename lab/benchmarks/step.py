@@ -5,10 +5,11 @@
     python lab/benchmarks/step.py --device cuda                # adds Large, length 512 and torch.compile
     python lab/benchmarks/step.py --device cuda --smoke        # five minutes; a table in Markdown, to report a GPU
 
-Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. The table shows
-medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not count.
---dtype auto selects the type with the faster matrix products on this machine, for both networks. After each workload,
-lab/records/step_<device>.json is written: the table with versions, commit, device, threads and the command.
+Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. On a GPU, every arm
+does its work once before it is timed, because the first arm to see a new shape reserves the memory for all. The table
+shows medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not
+count. --dtype auto selects the type with the faster matrix products on this machine, for both networks. After each
+workload, lab/records/step_<device>.json is written: the table with versions, commit, device, threads and the command.
 lab/benchmarks/picture.py draws it. --smoke makes a part of the workloads, compares the gradients of every way to
 compute a step with transformers' in float32, and writes a file only with --output.
 """
@@ -114,6 +115,8 @@ def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[s
     for repetition in range(-1, repetitions):
         for name, prepare in workload.arms.items():
             work, tokens = prepare(repetition)
+            if device.type == "cuda":
+                work()
             synchronise(device)
             start = time.perf_counter()
             work()

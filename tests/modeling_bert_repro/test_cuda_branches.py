@@ -24,7 +24,7 @@ from modeling_bert_repro.fast_path import (
     project_together,
     share_that_pays,
 )
-from modeling_bert_repro.unpadding import Tokens, attend_unpadded, fits_varlen_kernel
+from modeling_bert_repro.unpadding import Tokens, attend_unpadded, has_varlen_kernel
 from tests.helpers.bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, padded_inputs, pair
 
 AMPERE, TURING = (8, 0), (7, 5)
@@ -47,30 +47,27 @@ def on_gpu(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("fits", "changes"),
+    ("has", "changes"),
     [
         (True, {}),
         (True, {"dtype": torch.float16}),
         (True, {"size": 256}),
         (False, {"dtype": torch.float32}),
-        (False, {"dropout": 0.1}),
-        (False, {"is_causal": True}),
         (False, {"size": 12}),
         (False, {"size": 264}),
         (False, {"capability": TURING}),
         (True, {"capability": (12, 0)}),
     ],
 )
-def test_where_the_kernel_for_variable_lengths_is_used(gpu, fits, changes):
+def test_where_there_is_a_kernel_for_variable_lengths(gpu, has, changes):
     """FlashAttention's kernel ends with an error on a T4 or V100 and for heads of 12, where sdpa falls back."""
-    case = {"dtype": torch.bfloat16, "size": 64, "dropout": 0.0, "is_causal": False, "capability": AMPERE} | changes
+    case = {"dtype": torch.bfloat16, "size": 64, "capability": AMPERE} | changes
     gpu(case["capability"])
-    query = on_gpu(20, 2, case["size"], dtype=case["dtype"])
-    assert fits_varlen_kernel(query, case["dropout"], case["is_causal"]) == fits
+    assert has_varlen_kernel(torch.device("cuda:0"), case["dtype"], case["size"]) == has
 
 
 def test_a_cpu_is_never_asked_for_its_capability():
-    assert not fits_varlen_kernel(torch.zeros(20, 2, 64, dtype=torch.bfloat16), 0.0, False)
+    assert not has_varlen_kernel(torch.device("cpu"), torch.bfloat16, 64)
 
 
 def tokens_of(limits: Tensor, place: Tensor, mask: Tensor) -> Tokens:
@@ -79,33 +76,41 @@ def tokens_of(limits: Tensor, place: Tensor, mask: Tensor) -> Tokens:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_what_the_kernel_is_given(gpu, dtype, monkeypatch):
-    """Three tensors (T, N, D) whose rows are contiguous, cumulative lengths in int32, and the longest length."""
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_what_the_kernel_is_given(gpu, dtype, dropout, monkeypatch):
+    """Three tensors (T, N, D) whose rows are contiguous, cumulative lengths in int32, and the longest length.
+
+    With dropout also its probability, and that attention is in both directions and no mask is to be returned.
+    """
     given = {}
 
-    def forward(query, key, value, limits_q, limits_k, max_q, max_k, *rest, **options):
-        given.update(states=(query, key, value), limits=(limits_q, limits_k), longest=(max_q, max_k))
-        return original(query, key, value, limits_q, limits_k, max_q, max_k, *rest, **options)
+    def forward(query, key, value, limits_q, limits_k, max_q, max_k, *rest):
+        given.update(states=(query, key, value), limits=(limits_q, limits_k), longest=(max_q, max_k), rest=rest)
+        return original(query, key, value, limits_q, limits_k, max_q, max_k, *rest)
 
     from torch.nn.attention import varlen
 
-    original = varlen.varlen_attn
-    monkeypatch.setattr(varlen, "varlen_attn", forward)
+    home, name = (torch.ops.aten, "_flash_attention_forward") if dropout else (varlen, "varlen_attn")
+    original = getattr(home, name)
+    forward.default = getattr(original, "default", None)  # torch looks it up when it computes the shapes
+    monkeypatch.setattr(home, name, forward)
     tokens = tokens_of(on_gpu(4, dtype=torch.int32), on_gpu(20, dtype=torch.int64), on_gpu(3, 9, dtype=torch.bool))
     module = SimpleNamespace(config=SimpleNamespace(_attn_implementation="sdpa"), is_causal=False)
     states = [on_gpu(1, 20, 128, dtype=dtype).view(1, 20, 2, 64).transpose(1, 2) for _ in range(3)]
     context, weights = attend_unpadded(
-        sdpa_attention_forward, tokens, module, *states, None, dropout=0.0, scaling=1 / 8
+        sdpa_attention_forward, tokens, module, *states, None, dropout=dropout, scaling=1 / 8
     )
     assert context.shape == (1, 20, 2, 64) and context.dtype == dtype and context.is_cuda and weights is None
     for one in given["states"]:
         assert one.shape == (20, 2, 64) and one.stride() == (128, 64, 1) and one.dtype == dtype and one.is_cuda
     for one in given["limits"]:
         assert one.shape == (4,) and one.dtype == torch.int32 and one.is_cuda
-    assert given["longest"] == (9, 9)
+    assert given["longest"] == (9, 9) and given["rest"] == ((dropout, False, False) if dropout else ())
 
 
-@pytest.mark.parametrize("case", ["float32", "dropout", "Turing", "padding that must be computed", "eager"])
+@pytest.mark.parametrize(
+    "case", ["float32", "Turing", "padding that must be computed", "eager", "decoder", "compiled, dropout"]
+)
 def test_everything_else_is_computed_in_blocks(gpu, case, monkeypatch):
     def kernel(*_: object) -> None:
         pytest.fail("this kernel cannot compute the case")
@@ -117,12 +122,12 @@ def test_everything_else_is_computed_in_blocks(gpu, case, monkeypatch):
         gpu(TURING)
     tokens = tokens_of(on_gpu(4, dtype=torch.int32), on_gpu(20, dtype=torch.int64), on_gpu(3, 9, dtype=torch.bool))
     tokens = tokens._replace(attends_to_all=case != "padding that must be computed")
-    module = SimpleNamespace(
-        config=SimpleNamespace(_attn_implementation="eager" if case == "eager" else "sdpa"), is_causal=False
-    )
+    config = SimpleNamespace(_attn_implementation="eager" if case == "eager" else "sdpa")
+    module = SimpleNamespace(config=config, is_causal=case == "decoder")
     dtype = torch.float32 if case == "float32" else torch.bfloat16
     states = [on_gpu(1, 2, 20, 64, dtype=dtype) for _ in range(3)]
-    dropout = 0.1 if case == "dropout" else 0.0
+    dropout = 0.1 if case == "compiled, dropout" else 0.0
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: bool(dropout))
     context, _ = attend_unpadded(sdpa_attention_forward, tokens, module, *states, None, dropout=dropout, scaling=1 / 8)
     assert context.shape == (1, 20, 2, 64)
 
@@ -249,15 +254,37 @@ def test_one_product_on_a_gpu_gives_what_transformers_gives():
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
+def asked_for_share(rows: int, hidden_size: int, dtype: torch.dtype = torch.bfloat16, **config: object) -> float:
+    """What ``share_that_pays`` says of rows of 128 tokens on a GPU."""
+    config = {"_attn_implementation": "sdpa", "is_decoder": False, "num_attention_heads": hidden_size // 64} | config
+    model = SimpleNamespace(config=SimpleNamespace(hidden_size=hidden_size, **config), dtype=dtype)
+    return share_that_pays(model, on_gpu(rows, 128))
+
+
 @pytest.mark.parametrize(
     ("rows", "hidden_size", "share"),
-    [(32, 768, None), (256, 768, 0.207), (256, 1024, 0.116), (2048, 1024, SMALLEST_SHARE)],
+    [(32, 768, None), (128, 768, 0.414), (64, 1024, 0.466), (512, 256, 0.931), (256, 768, 0.0), (96, 1024, 0.0)],
 )
 def test_small_batches_keep_their_padding_on_a_gpu(gpu, rows, hidden_size, share):
     """There the host, which starts the kernels, is slower than the GPU."""
-    found = share_that_pays(on_gpu(rows, 128), hidden_size)
+    found = asked_for_share(rows, hidden_size)
     assert found > 1 if share is None else found == pytest.approx(share, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"dtype": torch.float32}, {"_attn_implementation": "eager"}, {"is_decoder": True}, {"num_attention_heads": 2}],
+)
+def test_large_batches_keep_a_little_padding_where_attention_has_no_kernel_without_it(gpu, change):
+    assert asked_for_share(256, 768, **change) == pytest.approx(0.207, abs=1e-3)
+    assert asked_for_share(2048, 768, **change) == SMALLEST_SHARE
+
+
+def test_the_type_of_autocast_decides_whether_attention_has_a_kernel(gpu, monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    monkeypatch.setattr(torch, "get_autocast_dtype", {"cuda": torch.bfloat16}.get)
+    assert asked_for_share(256, 768, torch.float32) == 0.0
+
+
 def test_on_a_cpu_the_size_of_a_batch_does_not_matter():
-    assert share_that_pays(torch.ones(1, 16), 128) == SMALLEST_SHARE
+    assert share_that_pays(SimpleNamespace(), torch.ones(1, 16)) == SMALLEST_SHARE

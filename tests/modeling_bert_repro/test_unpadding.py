@@ -1,6 +1,7 @@
 """Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
 from itertools import accumulate, pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -320,7 +321,7 @@ def test_variable_length_kernels_get_their_arguments(kernel, monkeypatch):
             return by_sequences(None, *states, None, scaling=query.shape[-1] ** -0.5, **lengths)[0][0]
 
         monkeypatch.setattr(varlen, "varlen_attn", stand_in)
-        monkeypatch.setattr(unpadding, "fits_varlen_kernel", lambda *_: True)
+        monkeypatch.setattr(unpadding, "has_varlen_kernel", lambda *_: True)
     else:
         monkeypatch.setitem(
             ALL_ATTENTION_FUNCTIONS._global_mapping, kernel, lambda *a, **k: calls.append(1) or by_sequences(*a, **k)
@@ -451,3 +452,34 @@ def test_cuda_equals_the_padded_path(name, dtype, dropout):
     else:
         tolerance = 1e-4 if dtype == torch.float32 else 0.1
         torch.testing.assert_close(found[0][0], found[1][0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+def test_dropout_of_the_kernel_for_variable_lengths():
+    """Weights are dropped with the probability that is given, the others made larger; the backward pass drops the same.
+
+    With one seed, the context depends linearly on the values, so that its gradient predicts what a change of them does.
+    """
+    limits = torch.tensor([0, 3, 131, 132, 200], dtype=torch.int32, device="cuda")
+    tokens = SimpleNamespace(limits=limits, longest=128)
+    query, key, value, change, weight = (
+        torch.randn(200, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(5)
+    )
+
+    def attend(value, dropout, seed):
+        torch.manual_seed(seed)
+        return unpadding.varlen_attention(tokens, query, key, value, dropout).float()
+
+    context = attend(value, 0.3, 0)
+    assert torch.equal(context, attend(value, 0.3, 0)) and not torch.equal(context, attend(value, 0.3, 1))
+    (gradient,) = torch.autograd.grad((context * weight).sum(), value)
+    moved = ((attend(value + change, 0.3, 0) - context) * weight).sum()
+    torch.testing.assert_close(moved, (gradient.float() * change).sum(), rtol=0.1, atol=2.0)
+    with torch.no_grad():
+        ones = torch.ones_like(value)
+        alone = torch.stack([attend(ones, 0.3, seed)[131, :, 0] for seed in range(200)])  # attends to itself alone
+        mean = torch.stack([attend(value, 0.3, seed) for seed in range(200)]).mean(0)
+        torch.testing.assert_close(alone.unique().cpu(), torch.tensor([0.0, 1 / 0.7]), rtol=0.01, atol=0)
+        assert (alone == 0).float().mean().item() == pytest.approx(0.3, abs=0.06)
+        assert (mean - attend(value, 0.0, 0)).abs().mean() < 0.05

@@ -176,6 +176,22 @@ def test_a_worker_that_dies_is_reported(tokenizer):
             worker.call(partial(encoding.encode_lines, lines=["the dog"]))
 
 
+def test_nobody_waits_for_a_worker_to_start(monkeypatch):
+    """A pipe holds 64 KB, a tokenizer.json ten times as much."""
+    start, sleep = subprocess.Popen, "import time; time.sleep(2)"
+    monkeypatch.setattr(encoding.subprocess, "Popen", lambda command, **rest: start([*command[:-1], sleep], **rest))
+    worker = encoding.Worker("x" * 1_000_000)
+    assert worker.process.poll() is None
+    worker.process.kill()
+    worker.process.communicate()
+
+
+def test_a_worker_without_work_ends_quietly(tokenizer, capfd):
+    with encoding.Worker(tokenizer_json(tokenizer)) as worker:
+        pass
+    assert worker.process.returncode == 0 and capfd.readouterr().err == ""
+
+
 def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus_module, "CHUNK_CHARACTERS", 200)
     monkeypatch.setattr(corpus_files, "COMMIT_SECONDS", -1.0)

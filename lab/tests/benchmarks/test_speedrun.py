@@ -184,6 +184,16 @@ def test_an_unfinished_record_is_continued_under_the_same_rules_only(tmp_path):
     assert opened(commit="7654321") == ("2026-01-03", 0)
 
 
+def test_an_unfinished_record_is_continued_after_that_of_another_entry(tmp_path):
+    path = tmp_path / "speedrun.json"
+    records, _ = speedrun.open_record(path, "x", RULES, FACTS)
+    path.write_text(json.dumps(records))
+    records, _ = speedrun.open_record(path, "y", RULES, FACTS | {"date": "2026-01-03"})
+    path.write_text(json.dumps(records))
+    _, found = speedrun.open_record(path, "x", RULES, FACTS | {"date": "2026-01-04"})
+    assert found["date"] == "2026-01-02"
+
+
 @pytest.fixture
 def no_work(monkeypatch, tmp_path):
     """The command without data, judge and runs: every run of `fast` takes 5 seconds times its seed."""
