@@ -172,7 +172,7 @@ def attend_unpadded(
     compiling = torch.compiler.is_compiling()
     varlen = has_varlen_kernel(query.device, query.dtype, query.shape[-1])
     if needs_no_mask and varlen and not module.is_causal and not (dropout and compiling):
-        context = varlen_attention(tokens, *qkv, dropout)
+        context = varlen_attention(tokens, *qkv, dropout=dropout)
     elif needs_no_mask and query.device.type == "cpu" and not compiling:
         # Products of half precision are oneDNN's, which compiles them for every new shape.
         in_chunks = by_products and query.dtype in (torch.bfloat16, torch.float16)
