@@ -172,7 +172,7 @@ def attend_unpadded(
     compiling = torch.compiler.is_compiling()
     varlen = has_varlen_kernel(query.device, query.dtype, query.shape[-1])
     if needs_no_mask and varlen and not module.is_causal and not (dropout and compiling):
-        context = varlen_attention(tokens, *qkv, dropout=dropout)
+        context = varlen_attention(tokens, dropout, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not compiling:
         # Products of half precision are oneDNN's, which compiles them for every new shape.
         in_chunks = by_products and query.dtype in (torch.bfloat16, torch.float16)
@@ -194,7 +194,7 @@ def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int) 
     return head_size % 8 == 0 and head_size <= 256 and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+def varlen_attention(tokens: Tokens, dropout: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """(T, N, D), bidirectional, with the kernel's default scale, which is BERT's: 1 / sqrt(D)."""
     limits, longest = tokens.limits, tokens.longest
     if dropout:

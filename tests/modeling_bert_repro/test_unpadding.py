@@ -469,7 +469,7 @@ def test_dropout_of_the_kernel_for_variable_lengths():
 
     def attend(value, dropout, seed):
         torch.manual_seed(seed)
-        return unpadding.varlen_attention(tokens, query, key, value, dropout).float()
+        return unpadding.varlen_attention(tokens, dropout, query, key, value).float()
 
     context = attend(value, 0.3, 0)
     assert torch.equal(context, attend(value, 0.3, 0)) and not torch.equal(context, attend(value, 0.3, 1))
