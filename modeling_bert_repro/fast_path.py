@@ -326,7 +326,9 @@ def choose_tokens(
     smallest_share = share_that_pays(model, attention_mask) if switch == "auto" else 0.0
     if smallest_share >= 1:
         return None
-    return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding=not (flash or config.is_decoder))
+    # A share of 0 was chosen for a kernel that computes no padding; blocks with a mask would be slower than padding.
+    kept_may_be_padding = not (flash or config.is_decoder or (switch == "auto" and smallest_share == 0))
+    return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
 
 
 def share_that_pays(model: BertModel, attention_mask: Tensor) -> float:
@@ -344,8 +346,12 @@ def attends_without_mask(model: BertModel, device: torch.device) -> bool:
     config = model.config
     if config._attn_implementation != "sdpa" or config.is_decoder:
         return False
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else model.dtype
-    return has_varlen_kernel(device, dtype, config.hidden_size // config.num_attention_heads)
+    # Not `model.dtype`: the replicas of DataParallel have no parameters.
+    dtype = model.embeddings.LayerNorm.weight.dtype
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+    dropout = config.attention_probs_dropout_prob if model.training else 0.0
+    return has_varlen_kernel(device, dtype, config.hidden_size // config.num_attention_heads, dropout)
 
 
 def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:

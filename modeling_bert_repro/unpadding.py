@@ -170,8 +170,8 @@ def attend_unpadded(
     qkv = [states.transpose(1, 2).squeeze(0) for states in (query, key, value)]  # (T, N, D)
     needs_no_mask = tokens.attends_to_all and implementation == "sdpa"
     compiling = torch.compiler.is_compiling()
-    varlen = has_varlen_kernel(query.device, query.dtype, query.shape[-1])
-    if needs_no_mask and varlen and not module.is_causal and not (dropout and compiling):
+    varlen = needs_no_mask and not module.is_causal and not (dropout and compiling)
+    if varlen and has_varlen_kernel(query.device, query.dtype, query.shape[-1], dropout):
         context = varlen_attention(tokens, dropout, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not compiling:
         # Products of half precision are oneDNN's, which compiles them for every new shape.
@@ -183,15 +183,22 @@ def attend_unpadded(
     return context.unsqueeze(0), None
 
 
-def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int, dropout: float) -> bool:
     """Whether torch has a kernel of attention for variable lengths: in half precision on CUDA.
 
     The kernel is FlashAttention's, without the checks and the padding of ``scaled_dot_product_attention``. It needs
-    compute capability 8.0 (Ampere) and heads whose size is a multiple of 8 and at most 256.
+    compute capability 8.0 (Ampere) and heads whose size is a multiple of 8 and at most 256; with dropout, at most 192,
+    because not every GPU computes the gradient of larger ones, and no other version of FlashAttention in its place.
     """
-    if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
+    cuda = torch.backends.cuda
+    if device.type != "cuda" or not (cuda.is_flash_attention_available() and cuda.flash_sdp_enabled()):
         return False
-    return head_size % 8 == 0 and head_size <= 256 and torch.cuda.get_device_capability(device) >= (8, 0)
+    if dtype not in (torch.bfloat16, torch.float16) or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    if head_size % 8 or head_size > (192 if dropout else 256):
+        return False
+    replaced = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)()
+    return not dropout or (replaced is None and hasattr(torch.ops.aten, "_flash_attention_forward"))
 
 
 def varlen_attention(tokens: Tokens, dropout: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

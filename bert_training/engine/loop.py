@@ -112,9 +112,11 @@ def training_steps(
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
         started = time.perf_counter()
         stream, index = iter(batches), start_step
-        upcoming = next(stream, None)
-        while (micro_batches := upcoming) is not None:
-            index += 1
+        upcoming = _fetched(stream)
+        while upcoming is not None:
+            if isinstance(upcoming, Exception):
+                raise upcoming
+            micro_batches, index = upcoming, index + 1
             model.train()
             # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
@@ -122,7 +124,7 @@ def training_steps(
             micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
             arguments = {**counts.model_arguments(with_tokens), **loss_arguments}
             losses = _forward_backward(run, model, micro_batches, arguments)
-            upcoming = next(stream, None)  # while a GPU computes; the next line waits for it
+            upcoming = None if signals.asked else _fetched(stream)  # while a GPU computes; the next line waits for it
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.
@@ -155,6 +157,14 @@ def _stop(run: Run[SharedArguments], state: TrainingState, step: int) -> NoRetur
     run.say(f"stopped after step {step}; resume with --resume_from_checkpoint auto from checkpoint-{step}")
     run.accelerator.end_training()
     raise SystemExit(STOPPED)
+
+
+def _fetched(stream: Iterator[list[dict[str, torch.Tensor]]]) -> list[dict[str, torch.Tensor]] | Exception | None:
+    """The next micro-batches; None at the end; an error that must not keep the step before from being finished."""
+    try:
+        return next(stream, None)
+    except Exception as error:
+        return error
 
 
 def _on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:

@@ -72,9 +72,9 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "auto: skip padding if it is over a tenth of the batch and, on a GPU, also several thousand tokens; true: "
-        "always skip it; false: compute it. auto and "
-        "true also leave padding out of the loss of question answering.",
+        "auto: skip padding where that is faster: on a CPU if it is over a tenth of the batch; on a GPU any padding of "
+        "a large batch in half precision, and several thousand tokens of others; true: always skip it; false: compute "
+        "it. auto and true also leave padding out of the loss of question answering.",
         FIXED | EVALUATION,
     )
     fast_dropout: bool = flag(

@@ -119,6 +119,24 @@ def test_the_next_batch_is_fetched_before_a_step_is_waited_for(make_run, small_c
     assert seen == ["fetch", "fetch", "wait", "fetch", "wait", "wait"]
 
 
+def test_a_batch_that_cannot_be_fetched_does_not_undo_the_step_before(make_run, small_config):
+    """What the caller does after that step, such as saving, is done first."""
+    run, model, done = make_run(), new_model(small_config), []
+
+    class Source(LabelledTokens):
+        def batch(self, start, stop):
+            if start == 2 * (stop - start):
+                raise OSError("the disk is gone")
+            return super().batch(start, stop)
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = TrainingState(model, optimizer, constant_schedule(optimizer), 4, UNKNOWN)
+    with pytest.raises(OSError, match="the disk is gone"):
+        for step in training_steps(run, state, step_batches(Source(), run, 0, 4), max_grad_norm=1.0):
+            done.append((step.index, state.totals.steps))
+    assert done == [(1, 1), (2, 2)]
+
+
 def test_gradients_are_clipped_unless_the_limit_is_0(make_run, small_config):
     def moved(limit):
         model = new_model(small_config)

@@ -4,6 +4,7 @@ The kernels' results are compared in test_unpadding.py: with a plain loop in the
 machine with a GPU (``pytest -m gpu``).
 """
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -31,15 +32,22 @@ AMPERE, TURING = (8, 0), (7, 5)
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def capability(monkeypatch):
     """Sets the compute capability of the GPU that there is not; Ampere if it is not called."""
 
     def of(capability: tuple[int, int]) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
 
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
     of(AMPERE)
+    return of
+
+
+@pytest.fixture
+def gpu(capability):
+    """Tensors without data, which may say that they are on a GPU. It sets the capability, too."""
     with FakeTensorMode():
-        yield of
+        yield capability
 
 
 def on_gpu(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -55,19 +63,33 @@ def on_gpu(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         (False, {"dtype": torch.float32}),
         (False, {"size": 12}),
         (False, {"size": 264}),
+        (True, {"dropout": 0.1}),
+        (True, {"dropout": 0.1, "size": 192}),
+        (False, {"dropout": 0.1, "size": 256}),
         (False, {"capability": TURING}),
         (True, {"capability": (12, 0)}),
     ],
 )
 def test_where_there_is_a_kernel_for_variable_lengths(gpu, has, changes):
     """FlashAttention's kernel ends with an error on a T4 or V100 and for heads of 12, where sdpa falls back."""
-    case = {"dtype": torch.bfloat16, "size": 64, "capability": AMPERE} | changes
+    case = {"dtype": torch.bfloat16, "size": 64, "dropout": 0.0, "capability": AMPERE} | changes
     gpu(case["capability"])
-    assert has_varlen_kernel(torch.device("cuda:0"), case["dtype"], case["size"]) == has
+    assert has_varlen_kernel(torch.device("cuda:0"), case["dtype"], case["size"], case["dropout"]) == has
+
+
+def test_who_switches_flash_attention_off_or_replaces_it_does_not_get_it(gpu, monkeypatch):
+    """For second derivatives, for example, which it does not have. A newer FlashAttention has no dropout."""
+    kernel = partial(has_varlen_kernel, torch.device("cuda:0"), torch.bfloat16, 64)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert not kernel(0.0)
+    monkeypatch.setattr(torch.nn.attention, "current_flash_attention_impl", lambda: "FA3", raising=False)
+    assert kernel(0.0) and not kernel(0.1)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: False)
+    assert not kernel(0.0)
 
 
 def test_a_cpu_is_never_asked_for_its_capability():
-    assert not has_varlen_kernel(torch.device("cpu"), torch.bfloat16, 64)
+    assert not has_varlen_kernel(torch.device("cpu"), torch.bfloat16, 64, 0.0)
 
 
 def tokens_of(limits: Tensor, place: Tensor, mask: Tensor) -> Tokens:
@@ -257,7 +279,9 @@ def test_one_product_on_a_gpu_gives_what_transformers_gives():
 def asked_for_share(rows: int, hidden_size: int, dtype: torch.dtype = torch.bfloat16, **config: object) -> float:
     """What ``share_that_pays`` says of rows of 128 tokens on a GPU."""
     config = {"_attn_implementation": "sdpa", "is_decoder": False, "num_attention_heads": hidden_size // 64} | config
-    model = SimpleNamespace(config=SimpleNamespace(hidden_size=hidden_size, **config), dtype=dtype)
+    embeddings = SimpleNamespace(LayerNorm=SimpleNamespace(weight=torch.empty(1, dtype=dtype)))
+    config = SimpleNamespace(hidden_size=hidden_size, attention_probs_dropout_prob=0.1, **config)
+    model = SimpleNamespace(config=config, embeddings=embeddings, training=True)
     return share_that_pays(model, on_gpu(rows, 128))
 
 
@@ -284,6 +308,29 @@ def test_the_type_of_autocast_decides_whether_attention_has_a_kernel(gpu, monkey
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
     monkeypatch.setattr(torch, "get_autocast_dtype", {"cuda": torch.bfloat16}.get)
     assert asked_for_share(256, 768, torch.float32) == 0.0
+
+
+@pytest.fixture
+def half_model():
+    """A network in bfloat16 whose weights have values, unlike all tensors that are made with ``gpu``."""
+    config = BertConfig(num_hidden_layers=1, hidden_size=64, num_attention_heads=1, attn_implementation="sdpa")
+    return modeling_bert_repro.BertModel(config, add_pooling_layer=False).to(torch.bfloat16)
+
+
+def test_replicas_of_data_parallelism_have_no_parameters_to_ask(half_model, capability):
+    """Their weights are plain attributes."""
+    replica = half_model._replicate_for_data_parallel()
+    replica.embeddings = half_model.embeddings._replicate_for_data_parallel()
+    replica.embeddings.LayerNorm = half_model.embeddings.LayerNorm._replicate_for_data_parallel()
+    replica.embeddings.LayerNorm.weight = half_model.embeddings.LayerNorm.weight.detach()
+    assert fast_path.attends_without_mask(replica, torch.device("cuda:0"))
+
+
+@pytest.mark.parametrize(("rows", "switch", "computed"), [(32, True, True), (100_000, "auto", False)])
+def test_padding_that_must_be_computed_stays_in_large_batches(half_model, gpu, monkeypatch, rows, switch, computed):
+    """The kernel cannot compute it, and blocks with a mask are slower than the padded batch."""
+    monkeypatch.setattr(fast_path, "find_tokens", lambda mask, kept, share, may_be_padding: (share, may_be_padding))
+    assert fast_path.choose_tokens(half_model, on_gpu(rows, 128), switch, None, {}) == (0.0, computed)
 
 
 def test_on_a_cpu_the_size_of_a_batch_does_not_matter():
