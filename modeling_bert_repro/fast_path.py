@@ -346,8 +346,8 @@ def attends_without_mask(model: BertModel, device: torch.device) -> bool:
     config = model.config
     if config._attn_implementation != "sdpa" or config.is_decoder:
         return False
-    # Not `model.dtype`: the replicas of DataParallel have no parameters.
-    dtype = model.embeddings.LayerNorm.weight.dtype
+    # Without parameters, as in the replicas of DataParallel, `model.dtype` raises an error.
+    dtype = next((weight.dtype for weight in model.parameters()), torch.float32)
     if torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
     dropout = config.attention_probs_dropout_prob if model.training else 0.0

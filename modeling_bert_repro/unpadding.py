@@ -190,8 +190,7 @@ def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int, 
     compute capability 8.0 (Ampere) and heads whose size is a multiple of 8 and at most 256; with dropout, at most 192,
     because not every GPU computes the gradient of larger ones, and no other version of FlashAttention in its place.
     """
-    cuda = torch.backends.cuda
-    if device.type != "cuda" or not (cuda.is_flash_attention_available() and cuda.flash_sdp_enabled()):
+    if device.type != "cuda" or not has_flash_attention():
         return False
     if dtype not in (torch.bfloat16, torch.float16) or torch.cuda.get_device_capability(device) < (8, 0):
         return False
@@ -199,6 +198,12 @@ def has_varlen_kernel(device: torch.device, dtype: torch.dtype, head_size: int, 
         return False
     replaced = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)()
     return not dropout or (replaced is None and hasattr(torch.ops.aten, "_flash_attention_forward"))
+
+
+@torch.compiler.assume_constant_result
+def has_flash_attention() -> bool:
+    """Whether this torch has FlashAttention, and nobody has switched it off, as for second derivatives."""
+    return torch.backends.cuda.is_flash_attention_available() and torch.backends.cuda.flash_sdp_enabled()
 
 
 def varlen_attention(tokens: Tokens, dropout: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -88,6 +88,13 @@ def test_who_switches_flash_attention_off_or_replaces_it_does_not_get_it(gpu, mo
     assert not kernel(0.0)
 
 
+def test_asking_for_the_kernel_breaks_no_graph(capability):
+    def asked(states: Tensor) -> Tensor:
+        return states + has_varlen_kernel(torch.device("cuda:0"), torch.bfloat16, states.shape[-1], 0.0)
+
+    assert torch.compile(asked, backend="eager", fullgraph=True)(torch.zeros(3, 64)).unique().tolist() == [1.0]
+
+
 def test_a_cpu_is_never_asked_for_its_capability():
     assert not has_varlen_kernel(torch.device("cpu"), torch.bfloat16, 64, 0.0)
 
@@ -279,9 +286,9 @@ def test_one_product_on_a_gpu_gives_what_transformers_gives():
 def asked_for_share(rows: int, hidden_size: int, dtype: torch.dtype = torch.bfloat16, **config: object) -> float:
     """What ``share_that_pays`` says of rows of 128 tokens on a GPU."""
     config = {"_attn_implementation": "sdpa", "is_decoder": False, "num_attention_heads": hidden_size // 64} | config
-    embeddings = SimpleNamespace(LayerNorm=SimpleNamespace(weight=torch.empty(1, dtype=dtype)))
     config = SimpleNamespace(hidden_size=hidden_size, attention_probs_dropout_prob=0.1, **config)
-    model = SimpleNamespace(config=config, embeddings=embeddings, training=True)
+    weight = torch.empty(1, dtype=dtype)
+    model = SimpleNamespace(config=config, parameters=lambda: iter([weight]), training=True)
     return share_that_pays(model, on_gpu(rows, 128))
 
 
@@ -317,13 +324,11 @@ def half_model():
     return modeling_bert_repro.BertModel(config, add_pooling_layer=False).to(torch.bfloat16)
 
 
-def test_replicas_of_data_parallelism_have_no_parameters_to_ask(half_model, capability):
-    """Their weights are plain attributes."""
-    replica = half_model._replicate_for_data_parallel()
-    replica.embeddings = half_model.embeddings._replicate_for_data_parallel()
-    replica.embeddings.LayerNorm = half_model.embeddings.LayerNorm._replicate_for_data_parallel()
-    replica.embeddings.LayerNorm.weight = half_model.embeddings.LayerNorm.weight.detach()
-    assert fast_path.attends_without_mask(replica, torch.device("cuda:0"))
+def test_a_network_without_parameters_is_asked_for_its_type(half_model, capability):
+    """In the replicas of DataParallel, weights are plain attributes."""
+    assert fast_path.attends_without_mask(half_model, torch.device("cuda:0"))
+    half_model.__dict__["parameters"] = lambda: iter(())
+    assert not fast_path.attends_without_mask(half_model, torch.device("cuda:0"))
 
 
 @pytest.mark.parametrize(("rows", "switch", "computed"), [(32, True, True), (100_000, "auto", False)])
