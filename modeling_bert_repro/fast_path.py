@@ -326,7 +326,7 @@ def choose_tokens(
     smallest_share = share_that_pays(model, attention_mask) if switch == "auto" else 0.0
     if smallest_share >= 1:
         return None
-    # On a GPU, a share of 0 means a kernel that computes no padding; the blocks in its place would be slower than padding.
+    # On a GPU, a share of 0 means a kernel that computes no padding; blocks in its place would be slower than padding.
     needs_kernel = switch == "auto" and attention_mask.is_cuda and smallest_share == 0
     kept_may_be_padding = not (flash or config.is_decoder or needs_kernel)
     return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
