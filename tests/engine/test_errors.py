@@ -144,3 +144,23 @@ def test_a_reader_that_ends_early_stops_a_training_with_one_line():
 def test_a_reader_that_ends_early_ends_a_command_without_a_word():
     """As of `bert-repro show ... | head`: all that was wanted has been printed."""
     assert _read_one_line("show") == (0, "")
+
+
+def test_python_has_little_to_search_when_a_script_ends():
+    """Garbage is still collected: its finalisers run. Scripts may run several commands."""
+    program = """
+import atexit, gc
+from bert_training.engine.errors import report_errors
+
+class Ring:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        print("collected")
+
+atexit.register(lambda: print("not searched:", gc.get_freeze_count() > 10_000))
+gc.disable()
+report_errors(Ring), report_errors(Ring)
+"""
+    outcome = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert outcome.stdout.splitlines() == ["collected", "collected", "not searched: True"], outcome.stderr
