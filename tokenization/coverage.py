@@ -4,11 +4,12 @@ A word of any length becomes one [UNK] if it has a character that the vocabulary
 Tokens alone therefore show too little: in text without spaces, one [UNK] in a hundred tokens may be half of the text.
 """
 
+import functools
 import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import tokenizers
@@ -246,14 +247,19 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
 
 def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverage:
     """What a tokenizer makes of a sample."""
-    backend = tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))  # a copy, without truncation and padding
+    return replace(_encoded(tokenizer_json(tokenizer), tokenizer.unk_token_id, tuple(sample.texts)))
+
+
+@functools.lru_cache(maxsize=2)  # fine-tuning asks for its two splits again in every run of a series
+def _encoded(content: str, unknown_id: int | None, drawn: tuple[str, ...]) -> Coverage:
+    """``coverage_of`` the texts of a sample, with the content of a tokenizer.json."""
+    backend = tokenizers.Tokenizer.from_str(content)  # a copy, without truncation and padding
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
     counts, unknown = Coverage(), Counter[str]()
-    drawn = sample.texts
     for start in range(0, len(drawn), 1000):
         texts = drawn[start : start + 1000]
         for text, encoding in zip(texts, backend.encode_batch(texts, add_special_tokens=False), strict=True):
-            _count(counts, unknown, text, encoding, tokenizer.unk_token_id)
+            _count(counts, unknown, text, encoding, unknown_id)
     if unknown:
         # A letter shows the language, which a mark of punctuation does not.
         counts.unknown = min(unknown, key=lambda text: (not any(map(str.isalpha, text)), -unknown[text], text))

@@ -59,8 +59,8 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
 def end_without_searching() -> None:
     """Collect garbage for the last time.
 
-    When Python ends, it searches all objects of all modules for garbage, several times. With torch and transformers that
-    takes two thirds of a second, a tenth of the time of a short command.
+    When Python ends, it searches all objects of all modules for garbage, several times. With torch and transformers,
+    that takes two thirds of a second, a tenth of the time of a short command.
     """
     gc.collect()
     gc.freeze()

@@ -8,6 +8,7 @@ import pytest
 from transformers import BertTokenizer
 
 from tokenization import FullTokenizer, build_tokenizer
+from tokenization import coverage as coverage_module
 from tokenization.coverage import OF_A_TEXT, Coverage, Sample, coverage, lost_characters
 from tokenization.train_wordpiece import train_wordpiece
 
@@ -30,6 +31,15 @@ def test_tokens_and_characters_are_counted(tokenizer):
     assert counts.unknown == "a" * 20
     assert counts.token_share == 3 / 8 and counts.character_share == 109 / 120
     assert counts.summary() == "[UNK] is 37.5% of the tokens and holds 90.8% of the characters"
+
+
+def test_the_same_texts_are_encoded_once(tokenizer, monkeypatch):
+    """By the same tokenizer, and what one caller changes is no other caller's."""
+    first = coverage(tokenizer, ["the dog is counted once"])
+    first.tokens += 100
+    assert coverage(build_tokenizer([*PIECES, "is"]), ["the dog is counted once"]).unknown_tokens == 2
+    monkeypatch.setattr(coverage_module, "_count", lambda *_: pytest.fail("encoded again"))
+    assert coverage(tokenizer, ["the dog is counted once"]).tokens == first.tokens - 100
 
 
 def test_a_stripped_mark_belongs_to_its_word(tokenizer):
