@@ -250,7 +250,7 @@ def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverag
     return replace(_encoded(tokenizer_json(tokenizer), tokenizer.unk_token_id, tuple(sample.texts)))
 
 
-@functools.lru_cache(maxsize=2)  # fine-tuning asks for its two splits again in every run of a series
+@functools.lru_cache(maxsize=8)  # fine-tuning asks for its splits, five at most, again in every run of a series
 def _encoded(content: str, unknown_id: int | None, drawn: tuple[str, ...]) -> Coverage:
     """``coverage_of`` the texts of a sample, with the content of a tokenizer.json."""
     backend = tokenizers.Tokenizer.from_str(content)  # a copy, without truncation and padding

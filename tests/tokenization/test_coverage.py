@@ -34,12 +34,14 @@ def test_tokens_and_characters_are_counted(tokenizer):
 
 
 def test_the_same_texts_are_encoded_once(tokenizer, monkeypatch):
-    """By the same tokenizer, and what one caller changes is no other caller's."""
-    first = coverage(tokenizer, ["the dog is counted once"])
-    first.tokens += 100
-    assert coverage(build_tokenizer([*PIECES, "is"]), ["the dog is counted once"]).unknown_tokens == 2
+    """The splits of MNLI are five. What one caller changes is no other caller's, and another tokenizer counts anew."""
+    splits = [[f"the dog is counted {number}"] for number in ("one", "two", "three", "four", "five")]
+    first = [coverage(tokenizer, texts) for texts in splits]
+    first[0].tokens += 100
+    assert coverage(build_tokenizer([*PIECES, "is"]), splits[0]).unknown_tokens == 2
     monkeypatch.setattr(coverage_module, "_count", lambda *_: pytest.fail("encoded again"))
-    assert coverage(tokenizer, ["the dog is counted once"]).tokens == first.tokens - 100
+    again = [coverage(tokenizer, texts) for texts in splits]
+    assert again[0].tokens == first[0].tokens - 100 and again[1:] == first[1:]
 
 
 def test_a_stripped_mark_belongs_to_its_word(tokenizer):

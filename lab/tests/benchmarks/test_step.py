@@ -1,6 +1,7 @@
 """lab/benchmarks/step.py: its batches, its count of operations, and a run at tiny sizes."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from lab.benchmarks import agreement, picture, step
 from lab.benchmarks.workloads import (
     LENGTHS,
     Setting,
+    Workload,
     count_flops,
     make_sides,
     padded_batch,
@@ -49,6 +51,15 @@ def test_a_run_at_tiny_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
     assert aims["inference squad dev", "stock, padded to 24"] is None
     picture.main([str(output), str(tmp_path / "images" / "speed.png")])
     assert (tmp_path / "images" / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("kind", "times"), [("cpu", 1), ("cuda", 2)])
+def test_on_a_gpu_an_arm_works_once_before_it_is_timed(kind, times, monkeypatch):
+    monkeypatch.setattr(step, "synchronise", lambda device: None)
+    done = []
+    arms = {name: lambda _, name=name: (lambda: done.append(name), 10) for name in ("ours", "stock")}
+    rates = step.speeds(Workload("a", arms, {}, {}), 1, SimpleNamespace(type=kind))
+    assert done == 2 * (["ours"] * times + ["stock"] * times) and [*map(len, rates.values())] == [1, 1]
 
 
 def test_smoke_prints_a_report_and_goes_on_after_a_failure(tmp_path, capsys, monkeypatch):
