@@ -10,6 +10,7 @@ not use the processor's bfloat16 products, and takes several times as long as se
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 from .losses import runs_eagerly
+
+Runs = Sequence[tuple[int, int]]  # consecutive sequences of equal length: (number of sequences, length)
 
 STEPS = 1 << 16  # p is rounded to a multiple of 1 / STEPS; the scale uses the rounded p, so the mean is exact
 BLOCK = 1 << 16  # attention weights; several tensors of this size fit into the cache of a core
@@ -32,10 +35,10 @@ def drops_fast(config: BertConfig, values: Tensor) -> bool:
 
 
 def draw(shape: torch.Size, dropped: int) -> Tensor:
-    """A bool tensor whose elements are False with probability ``dropped`` / STEPS."""
+    """A bool tensor whose elements are False with probability ``dropped`` / STEPS, from 1 to STEPS."""
     draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    # Of the STEPS values of an int16, `dropped` are below this threshold.
-    return (draws.view(torch.int16)[: shape.numel()] >= dropped - STEPS // 2).view(shape)
+    # Of the STEPS values of an int16, `dropped` are not above this threshold.
+    return (draws.view(torch.int16)[: shape.numel()] > dropped - STEPS // 2 - 1).view(shape)
 
 
 class FastDropout(torch.autograd.Function):
@@ -81,69 +84,121 @@ class BertDropout(nn.Dropout):
 class BlockAttention(torch.autograd.Function):
     """Attention in separate operations: dropout(softmax(scores)) times value, also without dropout.
 
-    With dropout, two tensors (B, N, L, L) are kept for the backward pass, the softmax and a bool mask; without it, the
-    softmax alone, and nothing of that shape if it has more than ``KEPT`` values. A few sequences are processed at a
-    time, so that intermediate results are still in the cache when they are read again.
+    The sequences lie end to end, and each attends to itself. A few of one length are processed at a time, as a block,
+    so that intermediate results are still in the cache when they are read again. With dropout, two tensors of the shape
+    of the attention weights are kept for the backward pass, the softmax and a bool mask; without it, the softmax alone,
+    and nothing of that shape if it has more than ``KEPT`` values.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, dropped: int
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        runs: Runs,
+        mask: Tensor | None,
+        scaling: float,
+        dropped: int,
     ) -> Tensor:
-        """The context (B, N, L, D) of query, key and value (B, N, L, D).
+        """The context (T, N, D) of query, key and value (T, N, D).
 
         Args:
-            mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to; None for everywhere.
+            runs: consecutive sequences of equal length: (number of sequences, length).
+            mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to, for B sequences of
+                one length L; None for everywhere.
             dropped: a weight is dropped with probability ``dropped`` / STEPS; 0: there is no dropout.
         """
-        size = (*query.shape[:3], key.shape[2])
-        block = BLOCK if dropped else 4 * BLOCK  # without masks, there are fewer intermediate results
-        ctx.rows = max(1, block // math.prod(size[1:]))
-        ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
-        masks = repeat(None) if mask is None else mask.expand(size[0], -1, -1, -1).split(ctx.rows)
-        contexts, weights, kept = [], [], []
-        ctx.keeps_weights = dropped > 0 or math.prod(size) <= KEPT
-        for queries, keys, values, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
-            softmax = attention_weights(torch.matmul(queries * scaling, keys.transpose(2, 3)), attended)
-            weights.append(softmax if ctx.keeps_weights else None)
-            kept.append(draw(softmax.shape, dropped) if dropped else None)
-            contexts.append(torch.matmul(thinned(softmax, kept[-1]).to(values.dtype), values))
-        ctx.mask = mask
+        heads = query.shape[1]
+        # Without masks of dropout, there are fewer intermediate results.
+        ctx.blocks = list(small_runs(runs, (BLOCK if dropped else 4 * BLOCK) // heads))
+        ctx.scaling, ctx.scale = scaling, STEPS / max(1, STEPS - dropped)
+        ctx.masks = split_mask(mask, ctx.blocks)
+        sizes = [sequences * heads * length**2 for sequences, length in ctx.blocks]
+        keeps_weights = dropped > 0 or sum(sizes) <= KEPT
+        masks_of_dropout = draw_together(sizes, dropped) if dropped else repeat(None)
+        context = value.new_empty(value.shape)
+        weights: list[Tensor | None] = []
+        kept: list[Tensor | None] = []
+        columns = (part_by_part(states, ctx.blocks) for states in (query * scaling, key, value, context))
+        for queries, keys, values, contexts, attended, drawn in zip(*columns, ctx.masks, masks_of_dropout):
+            softmax = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
+            weights.append(softmax if keeps_weights else None)
+            kept.append(None if drawn is None else drawn.view(softmax.shape))
+            contexts.copy_(torch.matmul(thinned(softmax, kept[-1]).to(values.dtype), values))
         ctx.save_for_backward(query, key, value, *weights, *kept)
-        return joined(contexts).mul_(ctx.scale) if dropped else joined(contexts)
+        return context.mul_(ctx.scale) if dropped else context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of query, key and value (B, N, L, D) from that of the context (B, N, L, D)."""
-        states = ctx.saved_tensors
-        blocks = (len(states) - 3) // 2
+        """The gradients of query, key and value (T, N, D) from that of the context (T, N, D)."""
+        states, count = ctx.saved_tensors, len(ctx.blocks)
+        query, key, value = states[:3]
+        weights, kept = states[3 : 3 + count], states[3 + count :]
         if torch.is_grad_enabled():  # create_graph=True: recomputed with torch's operations and the same masks
-            query, key, value = states[:3]
-            weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
-            if ctx.scale != 1:
-                weights = weights * torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
-            context = torch.matmul(weights.to(value.dtype), value)
+            context = differentiable_context(ctx, query, key, value, kept)
             learning = [state for state in states[:3] if state.requires_grad]
             found = iter(torch.autograd.grad(context, learning, gradient, create_graph=True))
-            return *(next(found) if state.requires_grad else None for state in states[:3]), None, None, None
-        masks = repeat(None) if ctx.mask is None else ctx.mask.expand(len(gradient), -1, -1, -1).split(ctx.rows)
-        columns = (gradient, *states[:3])
-        query_gradients: list[Tensor] = []
-        key_gradients: list[Tensor] = []
-        value_gradients: list[Tensor] = []
-        for gradients, queries, keys, values, weights, kept, attended in zip(
-            *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :], masks
+            return *(next(found) if state.requires_grad else None for state in states[:3]), *repeat(None, 4)
+        scaled = query * ctx.scaling
+        gradient = gradient.contiguous() if ctx.scale == 1 else gradient * ctx.scale
+        slopes_of = [states.new_empty(states.shape) for states in (query, key, value)]
+        columns = (part_by_part(states, ctx.blocks) for states in (gradient, scaled, key, value, *slopes_of))
+        for gradients, queries, keys, values, of_queries, of_keys, of_values, softmax, drawn, attended in zip(
+            *columns, weights, kept, ctx.masks
         ):
-            if weights is None:
-                weights = attention_weights(torch.matmul(queries * ctx.scaling, keys.transpose(2, 3)), attended)
-            gradients = gradients if kept is None else gradients * ctx.scale
-            slopes = thinned(torch.matmul(gradients, values.transpose(2, 3)).to(weights.dtype), kept)
-            slopes = torch._softmax_backward_data(slopes, weights, -1, weights.dtype).to(queries.dtype)
-            dropped = thinned(weights, kept).to(values.dtype)
-            query_gradients.append(torch.matmul(slopes, keys).mul_(ctx.scaling))
-            key_gradients.append(torch.matmul(slopes.transpose(2, 3), queries * ctx.scaling))
-            value_gradients.append(torch.matmul(dropped.transpose(2, 3), gradients))
-        return joined(query_gradients), joined(key_gradients), joined(value_gradients), None, None, None
+            if softmax is None:
+                softmax = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
+            slopes = thinned(torch.matmul(gradients, values.transpose(2, 3)).to(softmax.dtype), drawn)
+            slopes = torch._softmax_backward_data(slopes, softmax, -1, softmax.dtype).to(queries.dtype)
+            of_queries.copy_(torch.matmul(slopes, keys))
+            of_keys.copy_(torch.matmul(slopes.transpose(2, 3), queries))
+            of_values.copy_(torch.matmul(thinned(softmax, drawn).to(values.dtype).transpose(2, 3), gradients))
+        slopes_of[0].mul_(ctx.scaling)
+        return *slopes_of, *repeat(None, 4)
+
+
+def small_runs(runs: Runs, most: int) -> Iterator[tuple[int, int]]:
+    """The runs in parts of at most ``most`` weights of a head, or of one sequence: (number of sequences, length)."""
+    for sequences, length in runs:
+        rows = max(1, most // length**2)
+        for start in range(0, sequences, rows):
+            yield min(rows, sequences - start), length
+
+
+def part_by_part(states: Tensor, blocks: list[tuple[int, int]]) -> list[Tensor]:
+    """The states (T, N, D) of each block, (sequences, N, L, D), which is a view if T x N x D are contiguous."""
+    parts = states.split([sequences * length for sequences, length in blocks])
+    return [part.reshape(*block, *states.shape[1:]).transpose(1, 2) for part, block in zip(parts, blocks)]
+
+
+def split_mask(mask: Tensor | None, blocks: list[tuple[int, int]]) -> Sequence[Tensor | None]:
+    """The rows of each block in a mask, (B, 1, L, L) or broadcastable to it; None for each if there is no mask."""
+    counts = [sequences for sequences, _ in blocks]
+    return [None] * len(counts) if mask is None else mask.expand(sum(counts), -1, -1, -1).split(counts)
+
+
+def draw_together(sizes: list[int], dropped: int) -> Iterator[Tensor]:
+    """``draw`` for tensors of these sizes; one draw serves small ones that follow each other, up to BLOCK values."""
+    start = 0
+    for stop in range(1, len(sizes) + 1):
+        if stop == len(sizes) or sum(sizes[start : stop + 1]) > BLOCK:
+            group, start = sizes[start:stop], stop
+            yield from draw(torch.Size([sum(group)]), dropped).split(group)
+
+
+def differentiable_context(
+    ctx: Any, query: Tensor, key: Tensor, value: Tensor, kept: Sequence[Tensor | None]
+) -> Tensor:
+    """The context of ``BlockAttention`` by operations that torch can differentiate twice, with the same masks."""
+    columns = (part_by_part(states, ctx.blocks) for states in (query * ctx.scaling, key, value))
+    contexts = []
+    for queries, keys, values, attended, drawn in zip(*columns, ctx.masks, kept):
+        weights = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
+        if drawn is not None:
+            weights = weights * drawn.to(weights.dtype) * ctx.scale
+        contexts.append(torch.matmul(weights.to(values.dtype), values).transpose(1, 2).flatten(0, 1))
+    return torch.cat(contexts)
 
 
 def thinned(values: Tensor, kept: Tensor | None) -> Tensor:
@@ -163,12 +218,16 @@ def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
     return weights.masked_fill(blind, 0.0) if blind.any() else weights
 
 
-def joined(parts: list[Tensor]) -> Tensor:
-    """(B, N, L, D) from its blocks of sequences, with the memory layout of (B, L, N, D), which the linear layers use.
-
-    A single block is returned unchanged.
-    """
-    return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
+def attend_runs(
+    runs: Runs,
+    query: Tensor,  # (T, N, D)
+    key: Tensor,
+    value: Tensor,
+    dropout: float,
+    scaling: float,
+) -> Tensor:
+    """(T, N, D): attention within each sequence, of which ``runs`` has the lengths, with fast dropout."""
+    return BlockAttention.apply(query, key, value, runs, None, scaling, round(dropout * STEPS))
 
 
 def fast_dropout_attention(
@@ -187,11 +246,13 @@ def fast_dropout_attention(
     Returns:
         The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``BlockAttention`` was used.
     """
-    size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
+    (sequences, heads, length), size = query.shape[:3], query.shape[:3].numel() * key.shape[2]
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
-    if not keep_weights and additive is None and size >= SMALLEST and dropped < STEPS:
-        context = BlockAttention.apply(query, key, value, attention_mask, scaling, dropped)
-        return context.transpose(1, 2).contiguous(), None
+    if not keep_weights and additive is None and size >= SMALLEST:
+        flat = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
+        runs, dropped = ((sequences, length),), round(dropout * STEPS)
+        context = BlockAttention.apply(*flat, runs, attention_mask, scaling, dropped)
+        return context.view(sequences, length, heads, -1), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     if additive is None:
         weights = attention_weights(scores, attention_mask)

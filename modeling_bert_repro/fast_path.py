@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig
 
-from .fast_dropout import BertDropout, drops_fast, fast_dropout_attention
+from .fast_dropout import BertDropout, attend_runs, drops_fast, fast_dropout_attention
 from .modeling_bert import (
     AttentionFunction,
     BertAttention,
@@ -112,7 +112,8 @@ class FastSelfAttention(BertSelfAttention):
         if separate:
             attend = partial(fast_dropout_attention, keep_weights=name == "eager")
         if layout is not None and layout.tokens is not None:
-            attend = partial(attend_unpadded, attend, layout.tokens, by_products=drops or separate)
+            runs = attend_runs if separate else None
+            attend = partial(attend_unpadded, attend, layout.tokens, attend_runs=runs)
         return attend(self, query, key, value, attention_mask, **options)
 
 

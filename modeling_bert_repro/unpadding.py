@@ -6,6 +6,8 @@ one sequence into the next. With unpadding off, none of this code is executed.
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -14,8 +16,6 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertSelfAttention
-
-CHUNK, MULTIPLE = 4, 16  # sequences that ``attend_in_chunks`` computes together, and the multiple that it pads them to
 
 
 class Tokens(NamedTuple):
@@ -143,20 +143,21 @@ def attend_unpadded(
     attention_mask: None,
     dropout: float,
     scaling: float,
-    by_products: bool = False,
+    attend_runs: Callable[..., Tensor] | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention within each sequence, for the back-ends eager, sdpa and flash: (1, T, N, D), without the weights.
 
     - flash_attention_*: transformers' call with variable lengths.
-    - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
-      (lab/notes/performance.md); with separate products in half precision, ``attend_in_chunks``.
+    - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks, or all
+      lengths by ``attend_runs``; with dropout, and by ``attend_runs``, in float32 (lab/notes/performance.md).
     - sdpa on CUDA in half precision: FlashAttention's kernel for variable lengths, where torch has it
       (``has_varlen_kernel``); not with dropout in a compiled network.
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
 
     Args:
-        by_products: whether ``attend`` computes separate products, and not torch's fused kernel, on a CPU.
+        attend_runs: attention within each sequence by separate products, for sdpa on a CPU; called with the tokens'
+            runs, query, key and value (T, N, D), ``dropout`` and ``scaling``, it returns (T, N, D).
     """
     implementation = module.config._attn_implementation
     if implementation.startswith("flash_attention"):
@@ -174,10 +175,10 @@ def attend_unpadded(
     if varlen and has_varlen_kernel(query.device, query.dtype, query.shape[-1], dropout):
         context = varlen_attention(tokens, dropout, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not compiling:
-        # Products of half precision are oneDNN's, which compiles them for every new shape.
-        in_chunks = by_products and query.dtype in (torch.bfloat16, torch.float16)
-        attend_parts = attend_in_chunks if in_chunks else attend_by_length
-        context = attend_parts(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
+        by_products = dropout > 0 or attend_runs is not None
+        attend_runs = partial(attend_runs or partial(attend_by_length, attend, module), tokens.runs)
+        compute = partial(in_float32, attend_runs) if by_products else attend_runs
+        context = compute(*qkv, dropout=dropout, scaling=scaling)
     else:
         context = attend_in_blocks(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
     return context.unsqueeze(0), None
@@ -219,70 +220,35 @@ def varlen_attention(tokens: Tokens, dropout: float, query: Tensor, key: Tensor,
     return cast("Tensor", varlen.varlen_attn(query, key, value, limits, limits, longest, longest))
 
 
+def in_float32(attend_runs: Callable[..., Tensor], *qkv: Tensor, **options: float) -> Tensor:
+    """``attend_runs`` in float32, also under autocast.
+
+    Products of half precision are oneDNN's, which compiles them for every new shape; that takes longer than products
+    of single sequences do.
+    """
+    states = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in qkv)
+    with torch.autocast("cpu", enabled=False):
+        return attend_runs(*states, **options).to(qkv[0].dtype)
+
+
 def attend_by_length(
     attend: "AttentionFunction",
-    tokens: Tokens,
     module: "BertSelfAttention",
+    runs: Sequence[tuple[int, int]],
     query: Tensor,  # (T, N, D)
     key: Tensor,
     value: Tensor,
     **options: float,
 ) -> Tensor:
     """(T, N, D), with one unmasked call for each run of sequences of equal length."""
-    sizes = [sequences * length for sequences, length in tokens.runs]
+    sizes = [sequences * length for sequences, length in runs]
     contexts = []
     # The backward pass of split is a single concatenation; that of slices makes a tensor of T rows for each slice.
-    for run, *states in zip(tokens.runs, query.split(sizes), key.split(sizes), value.split(sizes)):
+    for run, *states in zip(runs, query.split(sizes), key.split(sizes), value.split(sizes)):
         shape = (*run, *query.shape[1:])
         context, _ = attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, **options)
         contexts.append(context.flatten(0, 1))
     return torch.cat(contexts)
-
-
-def attend_in_chunks(
-    attend: "AttentionFunction",
-    tokens: Tokens,
-    module: "BertSelfAttention",
-    query: Tensor,  # (T, N, D)
-    key: Tensor,
-    value: Tensor,
-    **options: float,
-) -> Tensor:
-    """(T, N, D), with a masked call for every chunk of sequences, padded to few different lengths."""
-    limits = tokens.limits.tolist()
-    lengths = [-(-(stop - start) // MULTIPLE) * MULTIPLE for start, stop in pairwise(limits)]
-    chunks = list(pairwise([*first_of_chunks(lengths), len(lengths)]))
-    sizes = [limits[stop] - limits[first] for first, stop in chunks]
-    states = (part.split(sizes) for part in (query, key, value, tokens.place))
-    contexts = []
-    for (first, stop), (*parts, place) in zip(chunks, zip(*states, strict=True), strict=True):
-        mask, length = tokens.mask[first:stop], max(lengths[first:stop])
-        row, column = place // tokens.longest - first, place % tokens.longest
-        mask = torch.nn.functional.pad(mask, (0, max(0, length - tokens.longest)))[:, :length]
-        place = row * length + column
-        blocks = []
-        for part in parts:
-            block = part.new_zeros(len(mask) * length, *part.shape[1:]).index_copy(0, place, part)
-            blocks.append(block.view(len(mask), length, *part.shape[1:]).transpose(1, 2))
-        context, _ = attend(module, *blocks, attended_to(mask, module), **options)
-        contexts.append(context.flatten(0, 1).index_select(0, place))
-    return torch.cat(contexts)
-
-
-def first_of_chunks(lengths: list[int]) -> list[int]:
-    """The numbers of the sequences with which the chunks begin.
-
-    A chunk has at most ``CHUNK`` sequences, and none of them is more than twice as long as another.
-
-    Args:
-        lengths: of the sequences, in their order; those of a packed row may lie in any order.
-    """
-    firsts = [0]
-    for number, length in enumerate(lengths):
-        chunk = [*lengths[firsts[-1] : number], length]
-        if len(chunk) > CHUNK or max(chunk) > 2 * min(chunk):
-            firsts.append(number)
-    return firsts
 
 
 def attend_in_blocks(

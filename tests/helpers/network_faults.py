@@ -170,11 +170,23 @@ FAULTS = {
         correct="module.is_causal",
         faulty="False",
     ),
-    "chunks without their mask": _fault(
+    "runs without dropout": _fault(
+        file=DROPOUT,
+        places="BlockAttention.forward",
+        correct="thinned(softmax, kept[-1])",
+        faulty="softmax",
+    ),
+    "dropout of the blocks before": _fault(
+        file=DROPOUT,
+        places="draw_together",
+        correct="stop == len(sizes)",
+        faulty="False",
+    ),
+    "float32 under autocast": _fault(
         file=UNPADDING,
-        places="attend_in_chunks",
-        correct="attended_to(mask, module)",
-        faulty="None",
+        places="in_float32",
+        correct="torch.autocast('cpu', enabled=False)",
+        faulty="torch.autocast('cpu', enabled=True)",
     ),
     "rows exchanged": _fault(
         file=UNPADDING,

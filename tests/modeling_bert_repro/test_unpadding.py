@@ -1,6 +1,6 @@
 """Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +9,7 @@ from accelerate.utils import send_to_device
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from modeling_bert_repro import BertForMaskedLM, fast_path, unpadding
+from modeling_bert_repro import BertForMaskedLM, fast_dropout, fast_path, unpadding
 from modeling_bert_repro.unpadding import find_tokens, packed_tokens
 from tests.helpers.bert_pairs import (
     CLASSES,
@@ -201,63 +201,98 @@ def test_attention_dropout_acts_on_real_tokens(attention, case):
     assert (draws[0] - draws[1]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("is_decoder", [False, True])
-def test_chunks_of_sequences_attend_as_single_lengths_do(is_decoder):
-    """Contexts and gradients, also for a last chunk with fewer sequences, and one that is longer than the batch."""
-    module = ours("BertModel", "sdpa", is_decoder=is_decoder).encoder.layer[0].attention.self
-    lengths = [1, 3, 3, 7, 16, 17, 20, 33, 5, 2]
-    limits = torch.tensor([0, *accumulate(lengths)])
-    tokens = packed_tokens(limits, None, 40)
-    states = [torch.randn(3, sum(lengths), 4, 8, dtype=torch.double, requires_grad=True) for _ in range(2)]
-    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    found = []
-    for by in (unpadding.attend_by_length, unpadding.attend_in_chunks):
-        context = by(attend, tokens, module, *states[0], dropout=0.0, scaling=0.3)
-        found.append([context, *torch.autograd.grad((context * states[1][0]).sum(), states[0])])
-    assert found[0][0].abs().min() > 0
-    torch.testing.assert_close(found[1], found[0])
+@pytest.mark.parametrize("block", [1, 4 * 2 * 25, 1 << 16])
+@pytest.mark.parametrize(("dropout", "most_kept"), [(0.25, 0), (1.0, 0), (0.0, 1 << 24), (0.0, 0)])
+def test_attention_of_runs_is_that_of_each_sequence(block, dropout, most_kept, monkeypatch):
+    """Contexts and gradients, whether a block is a part of a run or a draw serves several runs."""
+    runs, heads, scaling = ((1, 3), (3, 5), (2, 7)), 4, 0.4
+    monkeypatch.setattr(fast_dropout, "BLOCK", block)
+    monkeypatch.setattr(fast_dropout, "KEPT", most_kept)
+    drawn, draw = [], fast_dropout.draw
+    monkeypatch.setattr(fast_dropout, "draw", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(4, 32, heads, 6, generator=generator, dtype=torch.double)
+    qkv = [part.requires_grad_() for part in states[:3]]
+    torch.manual_seed(1)
+    context = fast_dropout.attend_runs(runs, *qkv, dropout=dropout, scaling=scaling)
+    kept = torch.cat(drawn) if drawn else None
+    if kept is not None:
+        assert len(kept) == heads * (9 + 3 * 25 + 2 * 49)
+        assert (~kept).double().mean().item() == pytest.approx(dropout, abs=0.06)
+    contexts, token, weight = [], 0, 0
+    for sequences, length in runs:
+        for _ in range(sequences):
+            query, key, value = (part[token : token + length].transpose(0, 1) for part in qkv)
+            weights = torch.softmax(query @ key.transpose(1, 2) * scaling, -1)
+            if kept is not None and dropout < 1:
+                weights = weights * kept[weight : weight + weights.numel()].view_as(weights) / (1 - dropout)
+            contexts.append((weights @ value).transpose(0, 1))
+            token, weight = token + length, weight + weights.numel()
+    expected = torch.cat(contexts) * (dropout < 1)
+    torch.testing.assert_close(context, expected, rtol=0, atol=1e-12)
+    for found, wanted in zip(*(torch.autograd.grad((one * states[3]).sum(), qkv) for one in (context, expected))):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
-def test_chunks_are_of_similar_lengths():
-    """A long sequence of a packed row does not make its short neighbours long."""
-    for lengths, expected in {
-        (16,) * 9: [0, 4, 8],
-        (512, 16, 16, 16): [0, 1],
-        (16, 32, 32, 48, 48): [0, 3],
-        (64, 48, 32, 16, 16): [0, 3],
-    }.items():
-        assert unpadding.first_of_chunks([*lengths]) == expected
+def test_attention_of_runs_has_the_right_second_derivative():
+    states = torch.randn(3, 8, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+
+    def context(*qkv):
+        torch.manual_seed(3)
+        return fast_dropout.attend_runs(((1, 2), (2, 3)), *qkv, dropout=0.3, scaling=0.5)
+
+    assert torch.autograd.gradgradcheck(context, [part.requires_grad_() for part in states])
 
 
 @pytest.mark.parametrize(
-    ("dropout", "switches", "chunked"),
+    ("dropout", "switches", "in_float32"),
     [
         (0.0, {"fast_dropout": True}, True),
-        (0.0, {"fast_dropout": False}, False),  # torch's kernel needs no chunks
+        (0.0, {"fast_dropout": False}, False),  # torch's own kernel is as fast for new shapes
         (0.0, {"fast_dropout": True, "is_decoder": True}, False),
         (1.0, {"fast_dropout": False}, True),
+        (1.0, {"fast_dropout": True}, True),
     ],
 )
-def test_products_of_half_precision_attend_in_chunks(monkeypatch, dropout, switches, chunked):
-    """They need few shapes, each of which oneDNN compiles. With probability 1, no token attends to anything."""
+def test_separate_products_of_half_precision_are_computed_in_float32(monkeypatch, dropout, switches, in_float32):
+    """oneDNN compiles those of bfloat16 for every shape. With probability 1, no token attends to anything."""
     sizes = {"attention_probs_dropout_prob": dropout, "hidden_dropout_prob": 0.0}
     model = ours("BertModel", "sdpa", **sizes, **switches).float()
-    inputs, calls = padded_inputs("BertModel", "right"), []
-    chunks = unpadding.attend_in_chunks
-    monkeypatch.setattr(unpadding, "attend_in_chunks", lambda *a, **k: calls.append(1) or chunks(*a, **k))
+    inputs, types, compute = padded_inputs("BertModel", "right"), set(), unpadding.in_float32
+
+    def watched(attend, *qkv, **options):
+        def noted(*states, **more):
+            types.update(part.dtype for part in states)
+            assert not torch.is_autocast_enabled("cpu")
+            return attend(*states, **more)
+
+        return compute(noted, *qkv, **options)
+
+    monkeypatch.setattr(unpadding, "in_float32", watched)
     for training, of_type, expected in (
-        (True, torch.bfloat16, chunked),
+        (True, torch.bfloat16, in_float32),
         (False, torch.bfloat16, False),
-        (True, torch.float32, False),
+        (True, torch.float32, dropout > 0),
     ):
         model.train(training)
         with torch.no_grad(), torch.autocast("cpu", dtype=of_type, enabled=of_type != torch.float32):
             states = [model(**inputs, unpad_inputs=unpad).last_hidden_state for unpad in (True, False)]
-        assert bool(calls) == expected
+        assert types == ({torch.float32} if expected else set())
         if training:
             real = inputs["attention_mask"].bool()
             torch.testing.assert_close(states[0][real], states[1][real], rtol=0, atol=0.02)
-        calls.clear()
+        types.clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.double])
+def test_what_is_computed_in_float32_returns_to_its_type(dtype):
+    state = torch.full((2, 3, 4), 1 + 2**-7, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = unpadding.in_float32(lambda query, key, value: query @ key.transpose(1, 2) - 4, state, state, state)
+    assert found.dtype == dtype
+    torch.testing.assert_close(
+        found.double(), torch.full((2, 3, 3), 4 * (1 + 2**-7) ** 2 - 4).double(), rtol=0.004, atol=0
+    )
 
 
 @every_class
