@@ -3,10 +3,11 @@
 torch draws one double for every value that may be dropped. On a CPU these draws take most of the time of dropout, and
 dropout takes most of the time of attention in training (lab/notes/performance.md). Here one 64-bit draw decides
 four values, with 16 bits each. The same seed gives other masks than torch's, so the switch is off by default. It has no
-effect on other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
+effect on other devices, on small tensors outside of ``attend_runs``, under torch.compile and torch.func, and on
+left-to-right attention.
 
-In bfloat16, attention without dropout is computed here, too: the backward pass of torch's fused kernel for CPUs does
-not use the processor's bfloat16 products, and takes several times as long as separate products (``BlockAttention``).
+In training in bfloat16, attention without dropout is computed here, too: the backward pass of torch's fused kernel for
+CPUs does not use the processor's bfloat16 products, and takes several times as long as separate products.
 """
 
 import math
@@ -20,8 +21,7 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 from .losses import runs_eagerly
-
-Runs = Sequence[tuple[int, int]]  # consecutive sequences of equal length: (number of sequences, length)
+from .unpadding import Runs
 
 STEPS = 1 << 16  # p is rounded to a multiple of 1 / STEPS; the scale uses the rounded p, so the mean is exact
 BLOCK = 1 << 16  # attention weights; several tensors of this size fit into the cache of a core
@@ -91,6 +91,7 @@ class BlockAttention(torch.autograd.Function):
     """
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")  # the backward pass has autocast if and only if this one has it
     def forward(
         ctx: Any,
         query: Tensor,
@@ -112,24 +113,27 @@ class BlockAttention(torch.autograd.Function):
         heads = query.shape[1]
         # Without masks of dropout, there are fewer intermediate results.
         ctx.blocks = list(small_runs(runs, (BLOCK if dropped else 4 * BLOCK) // heads))
-        ctx.scaling, ctx.scale = scaling, STEPS / max(1, STEPS - dropped)
+        ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped) if dropped < STEPS else 0.0
         ctx.masks = split_mask(mask, ctx.blocks)
         sizes = [sequences * heads * length**2 for sequences, length in ctx.blocks]
-        keeps_weights = dropped > 0 or sum(sizes) <= KEPT
-        masks_of_dropout = draw_together(sizes, dropped) if dropped else repeat(None)
+        learns = any(ctx.needs_input_grad)
+        keeps_weights = learns and (dropped > 0 or sum(sizes) <= KEPT)
+        masks_of_dropout = draw_together(sizes, dropped) if dropped else [None] * len(sizes)
         context = value.new_empty(value.shape)
         weights: list[Tensor | None] = []
         kept: list[Tensor | None] = []
         columns = (part_by_part(states, ctx.blocks) for states in (query * scaling, key, value, context))
-        for queries, keys, values, contexts, attended, drawn in zip(*columns, ctx.masks, masks_of_dropout):
+        for queries, keys, values, contexts, attended, drawn in zip(*columns, ctx.masks, masks_of_dropout, strict=True):
             softmax = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
+            drawn = None if drawn is None else drawn.view(softmax.shape)
+            contexts.copy_(torch.matmul(thinned(softmax, drawn).to(values.dtype), values))
             weights.append(softmax if keeps_weights else None)
-            kept.append(None if drawn is None else drawn.view(softmax.shape))
-            contexts.copy_(torch.matmul(thinned(softmax, kept[-1]).to(values.dtype), values))
+            kept.append(drawn if learns else None)
         ctx.save_for_backward(query, key, value, *weights, *kept)
         return context.mul_(ctx.scale) if dropped else context
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of query, key and value (T, N, D) from that of the context (T, N, D)."""
         states, count = ctx.saved_tensors, len(ctx.blocks)
@@ -142,10 +146,10 @@ class BlockAttention(torch.autograd.Function):
             return *(next(found) if state.requires_grad else None for state in states[:3]), *repeat(None, 4)
         scaled = query * ctx.scaling
         gradient = gradient.contiguous() if ctx.scale == 1 else gradient * ctx.scale
-        slopes_of = [states.new_empty(states.shape) for states in (query, key, value)]
+        slopes_of = [gradient.new_empty(states.shape, dtype=states.dtype) for states in (query, key, value)]
         columns = (part_by_part(states, ctx.blocks) for states in (gradient, scaled, key, value, *slopes_of))
         for gradients, queries, keys, values, of_queries, of_keys, of_values, softmax, drawn, attended in zip(
-            *columns, weights, kept, ctx.masks
+            *columns, weights, kept, ctx.masks, strict=True
         ):
             if softmax is None:
                 softmax = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
@@ -169,7 +173,7 @@ def small_runs(runs: Runs, most: int) -> Iterator[tuple[int, int]]:
 def part_by_part(states: Tensor, blocks: list[tuple[int, int]]) -> list[Tensor]:
     """The states (T, N, D) of each block, (sequences, N, L, D), which is a view if T x N x D are contiguous."""
     parts = states.split([sequences * length for sequences, length in blocks])
-    return [part.reshape(*block, *states.shape[1:]).transpose(1, 2) for part, block in zip(parts, blocks)]
+    return [part.reshape(*block, *states.shape[1:]).transpose(1, 2) for part, block in zip(parts, blocks, strict=True)]
 
 
 def split_mask(mask: Tensor | None, blocks: list[tuple[int, int]]) -> Sequence[Tensor | None]:
@@ -193,7 +197,7 @@ def differentiable_context(
     """The context of ``BlockAttention`` by operations that torch can differentiate twice, with the same masks."""
     columns = (part_by_part(states, ctx.blocks) for states in (query * ctx.scaling, key, value))
     contexts = []
-    for queries, keys, values, attended, drawn in zip(*columns, ctx.masks, kept):
+    for queries, keys, values, attended, drawn in zip(*columns, ctx.masks, kept, strict=True):
         weights = attention_weights(torch.matmul(queries, keys.transpose(2, 3)), attended)
         if drawn is not None:
             weights = weights * drawn.to(weights.dtype) * ctx.scale
@@ -203,7 +207,7 @@ def differentiable_context(
 
 def thinned(values: Tensor, kept: Tensor | None) -> Tensor:
     """The values, with zeros where ``kept`` (bool; None for everywhere) is False; nothing is scaled up."""
-    return values if kept is None else kept.to(values.dtype).mul_(values)
+    return values if kept is None else kept.to(values.dtype) * values
 
 
 def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
@@ -246,9 +250,9 @@ def fast_dropout_attention(
     Returns:
         The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``BlockAttention`` was used.
     """
-    (sequences, heads, length), size = query.shape[:3], query.shape[:3].numel() * key.shape[2]
+    sequences, heads, length = query.shape[:3]
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
-    if not keep_weights and additive is None and size >= SMALLEST:
+    if not keep_weights and additive is None and sequences * heads * length**2 >= SMALLEST:
         flat = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
         runs, dropped = ((sequences, length),), round(dropout * STEPS)
         context = BlockAttention.apply(*flat, runs, attention_mask, scaling, dropped)

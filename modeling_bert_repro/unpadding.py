@@ -17,6 +17,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertSelfAttention
 
+Runs = Sequence[tuple[int, int]]  # consecutive sequences of equal length: (number of sequences, length)
+
 
 class Tokens(NamedTuple):
     """The T computed positions of a (B, L) batch, sequence after sequence.
@@ -29,7 +31,7 @@ class Tokens(NamedTuple):
     limits: Tensor  # (sequences + 1,) int32: sequence i consists of the tokens limits[i] to limits[i + 1] - 1
     mask: Tensor  # (sequences, longest) bool: the positions of the attention blocks that are attended to
     attends_to_all: bool  # False if some computed tokens are padding, which no token attends to
-    runs: tuple[tuple[int, int], ...]  # consecutive sequences of equal length: (number of sequences, length)
+    runs: Runs
     shape: tuple[int, int]  # B, L
     sequences: int
     longest: int
@@ -175,9 +177,9 @@ def attend_unpadded(
     if varlen and has_varlen_kernel(query.device, query.dtype, query.shape[-1], dropout):
         context = varlen_attention(tokens, dropout, *qkv)
     elif needs_no_mask and query.device.type == "cpu" and not compiling:
-        by_products = dropout > 0 or attend_runs is not None
-        attend_runs = partial(attend_runs or partial(attend_by_length, attend, module), tokens.runs)
-        compute = partial(in_float32, attend_runs) if by_products else attend_runs
+        compute = partial(attend_runs or partial(attend_by_length, attend, module), tokens.runs)
+        if dropout or attend_runs:  # separate products, not torch's fused kernel
+            compute = partial(in_float32, compute)
         context = compute(*qkv, dropout=dropout, scaling=scaling)
     else:
         context = attend_in_blocks(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
@@ -221,7 +223,7 @@ def varlen_attention(tokens: Tokens, dropout: float, query: Tensor, key: Tensor,
 
 
 def in_float32(attend_runs: Callable[..., Tensor], *qkv: Tensor, **options: float) -> Tensor:
-    """``attend_runs`` in float32, also under autocast.
+    """``attend_runs`` in float32 (or float64), also under autocast.
 
     Products of half precision are oneDNN's, which compiles them for every new shape; that takes longer than products
     of single sequences do.
@@ -234,7 +236,7 @@ def in_float32(attend_runs: Callable[..., Tensor], *qkv: Tensor, **options: floa
 def attend_by_length(
     attend: "AttentionFunction",
     module: "BertSelfAttention",
-    runs: Sequence[tuple[int, int]],
+    runs: Runs,
     query: Tensor,  # (T, N, D)
     key: Tensor,
     value: Tensor,

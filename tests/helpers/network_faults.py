@@ -176,11 +176,11 @@ FAULTS = {
         correct="thinned(softmax, kept[-1])",
         faulty="softmax",
     ),
-    "dropout of the blocks before": _fault(
+    "gradient of dropped weights": _fault(
         file=DROPOUT,
-        places="draw_together",
-        correct="stop == len(sizes)",
-        faulty="False",
+        places="BlockAttention.backward",
+        correct="thinned(torch.matmul(gradients, values.transpose(2, 3)).to(softmax.dtype), drawn)",
+        faulty="torch.matmul(gradients, values.transpose(2, 3)).to(softmax.dtype)",
     ),
     "float32 under autocast": _fault(
         file=UNPADDING,

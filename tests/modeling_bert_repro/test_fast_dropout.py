@@ -1,6 +1,7 @@
 """``config.fast_dropout`` has the distribution of torch's dropout, and is off unless it is asked for."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -227,11 +228,13 @@ def test_torchs_kernel_is_left_out_where_it_is_slow(monkeypatch):
         used.clear()
 
 
+@pytest.mark.parametrize("unpad", [False, True])
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_recomputed_layers_draw_the_same_masks(use_reentrant):
+def test_recomputed_layers_draw_the_same_masks(use_reentrant, unpad):
     model = ours(NAME, "sdpa", hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
     model.config.fast_dropout = True
     inputs = make_inputs(NAME)
+    inputs["attention_mask"][0, -6:] = 0
     labels = make_labels(NAME, inputs)
     found = []
     for checkpointing in (False, True):
@@ -239,8 +242,24 @@ def test_recomputed_layers_draw_the_same_masks(use_reentrant):
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": use_reentrant})
         torch.manual_seed(3)
-        found.append(gradients(model, model(**inputs, **labels).loss))
+        found.append(gradients(model, model(**inputs, **labels, unpad_inputs=unpad).loss))
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_gradients_are_zero_where_every_weight_is_dropped(dtype):
+    qkv = torch.ones(3, 2, 4, 7, 6, dtype=dtype).requires_grad_()
+    context, _ = fast_dropout_attention(None, *qkv, None, 1.0, 0.4, keep_weights=False)
+    (found,) = torch.autograd.grad(4 * context.sum(), qkv)
+    assert not context.any() and not found.any()
+
+
+def test_nothing_is_kept_where_nothing_learns():
+    saved = []
+    ctx = SimpleNamespace(needs_input_grad=(False,) * 7, save_for_backward=lambda *states: saved.extend(states))
+    states = torch.randn(3, 8, 2, 4, generator=torch.Generator().manual_seed(0))
+    dropout.BlockAttention.forward(ctx, *states, ((1, 2), (2, 3)), None, 0.5, 6554)
+    assert saved[3:] == [None] * 4
 
 
 @pytest.mark.slow

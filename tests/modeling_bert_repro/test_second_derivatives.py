@@ -48,6 +48,18 @@ def test_attention_in_blocks_has_the_right_second_derivative(in_small_blocks, ma
     assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended, dropout), inputs)
 
 
+@pytest.mark.parametrize("dropout", [0.25, 0.0])
+def test_attention_takes_many_gradients_at_once(dropout):
+    """As ``torch.autograd.functional.jacobian(..., vectorize=True)`` gives them."""
+    qkv = [part.detach().requires_grad_() for part in draw(3, 8, 2, 2)]
+    context = seeded(lambda *x: fast_dropout.attend_runs(((1, 2), (2, 3)), *x, dropout, 0.5), *qkv)
+    directions = draw(5, *context.shape).detach()
+    found = torch.autograd.grad(context, qkv, directions, is_grads_batched=True, retain_graph=True)
+    each = [torch.autograd.grad(context, qkv, direction, retain_graph=True) for direction in directions]
+    for batched, single in zip(found, zip(*each)):
+        torch.testing.assert_close(batched, torch.stack(single))
+
+
 @pytest.mark.parametrize("frozen", [0, 1, 2])
 def test_a_frozen_query_key_or_value_has_no_second_derivative(in_small_blocks, frozen):
     """As with adapters on two of the three, in the first layer above frozen embeddings."""

@@ -1,5 +1,6 @@
 """Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -275,13 +276,32 @@ def test_separate_products_of_half_precision_are_computed_in_float32(monkeypatch
         (True, torch.float32, dropout > 0),
     ):
         model.train(training)
-        with torch.no_grad(), torch.autocast("cpu", dtype=of_type, enabled=of_type != torch.float32):
-            states = [model(**inputs, unpad_inputs=unpad).last_hidden_state for unpad in (True, False)]
+        real, found = inputs["attention_mask"].bool(), []
+        for unpad in (True, False):
+            with torch.autocast("cpu", dtype=of_type, enabled=of_type != torch.float32):
+                states = model(**inputs, unpad_inputs=unpad).last_hidden_state[real]
+            loss = (states.square() * torch.arange(states.shape[1])).sum()
+            slopes = torch.autograd.grad(loss, [*model.encoder.parameters()])
+            found.append((states, torch.cat([slope.flatten() for slope in slopes])))
         assert types == ({torch.float32} if expected else set())
         if training:
-            real = inputs["attention_mask"].bool()
-            torch.testing.assert_close(states[0][real], states[1][real], rtol=0, atol=0.02)
+            torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.02)
+            assert (found[0][1] - found[1][1]).norm() < 0.03 * found[1][1].norm()
         types.clear()
+
+
+@pytest.mark.parametrize("dropout", [0.25, 0.0])
+def test_the_gradient_of_float32_is_float32_under_autocast(dropout):
+    states = torch.randn(4, 8, 2, 4, generator=torch.Generator().manual_seed(0))
+    qkv, found = [part.requires_grad_() for part in states[:3]], []
+    for inside in (False, True):
+        torch.manual_seed(1)
+        with torch.autocast("cpu", torch.bfloat16):
+            attend = partial(fast_dropout.attend_runs, ((1, 2), (2, 3)))
+            context = unpadding.in_float32(attend, *qkv, dropout=dropout, scaling=0.5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+            found.append(torch.autograd.grad(context, qkv, states[3]))
+    assert all(torch.equal(*pair) for pair in zip(*found))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.double])
