@@ -21,7 +21,8 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 from .losses import runs_eagerly
-from .unpadding import Runs
+
+Runs = Sequence[tuple[int, int]]  # consecutive sequences of equal length: (number of sequences, length)
 
 STEPS = 1 << 16  # p is rounded to a multiple of 1 / STEPS; the scale uses the rounded p, so the mean is exact
 BLOCK = 1 << 16  # attention weights; several tensors of this size fit into the cache of a core

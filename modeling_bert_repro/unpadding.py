@@ -17,8 +17,6 @@ from torch import Tensor
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertSelfAttention
 
-Runs = Sequence[tuple[int, int]]  # consecutive sequences of equal length: (number of sequences, length)
-
 
 class Tokens(NamedTuple):
     """The T computed positions of a (B, L) batch, sequence after sequence.
@@ -31,7 +29,7 @@ class Tokens(NamedTuple):
     limits: Tensor  # (sequences + 1,) int32: sequence i consists of the tokens limits[i] to limits[i + 1] - 1
     mask: Tensor  # (sequences, longest) bool: the positions of the attention blocks that are attended to
     attends_to_all: bool  # False if some computed tokens are padding, which no token attends to
-    runs: Runs
+    runs: tuple[tuple[int, int], ...]  # consecutive sequences of equal length: (number of sequences, length)
     shape: tuple[int, int]  # B, L
     sequences: int
     longest: int
@@ -236,7 +234,7 @@ def in_float32(attend_runs: Callable[..., Tensor], *qkv: Tensor, **options: floa
 def attend_by_length(
     attend: "AttentionFunction",
     module: "BertSelfAttention",
-    runs: Runs,
+    runs: Sequence[tuple[int, int]],
     query: Tensor,  # (T, N, D)
     key: Tensor,
     value: Tensor,

@@ -173,7 +173,7 @@ FAULTS = {
     "runs without dropout": _fault(
         file=DROPOUT,
         places="BlockAttention.forward",
-        correct="thinned(softmax, kept[-1])",
+        correct="thinned(softmax, drawn)",
         faulty="softmax",
     ),
     "gradient of dropped weights": _fault(

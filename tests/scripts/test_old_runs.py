@@ -16,6 +16,8 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModel
 
+from modeling_bert_repro import fast_path
+
 OLD_RUNS = Path(__file__).parents[1] / "data" / "old_runs.tar.xz"
 LEARNT = ("loss", "mlm_loss", "nsp_loss", "grad_norm", "learning_rate", "epoch", "step")
 
@@ -38,6 +40,8 @@ def events(file: Path) -> list[dict[str, float]]:
 @pytest.mark.parametrize("script", ["pretraining", "glue"])
 def test_a_run_of_older_code_is_resumed_with_the_same_numbers(script, old, monkeypatch):
     monkeypatch.chdir(old)  # the folders name their files relative to this one
+    # Attention among real tokens drew its masks one length after another, with torch's dropout for small ones.
+    monkeypatch.setattr(fast_path, "attend_runs", None)
     after = old / "after" / script
     flags = (after / "flags").read_text(encoding="utf-8").split()
     main = importlib.import_module(f"run_{script}").main
