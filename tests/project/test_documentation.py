@@ -9,6 +9,7 @@ Three conventions hold on every page of the documentation, and the last one also
 import ast
 import functools
 import importlib.util
+import itertools
 import json
 import re
 import shlex
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.commands.launch import launch_command_parser
 from transformers import BertConfig
 
 from bert_training.__main__ import COMMANDS
@@ -51,7 +53,7 @@ LAUNCHERS = {
     *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
     *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
-    *("--tpu", "--tpu_use_cluster", "--tpu_name", "--tpu_zone", "--main_training_function"),
+    *("--tpu", "--main_training_function"),
     *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
 }
@@ -165,6 +167,8 @@ def bad_commands(text: str) -> list[str]:
     for command in dict.fromkeys(one for line in commands(text) for one in line.split(" && ")):
         words = shlex.split(command, comments=True)
         script = next((word for word in words if (ROOT / word).is_file() and word.endswith(".py")), None)
+        if words[:2] == ["accelerate", "launch"]:
+            problems += unknown_to_accelerate(words, command)
         if words[0] == "bert-repro":
             problems += bad_module("bert_training", words[1:], command)
         elif words[1:2] == ["-m"]:
@@ -174,6 +178,13 @@ def bad_commands(text: str) -> list[str]:
         elif script is None and words[1:] and words[1].endswith(".py"):
             problems.append(f"{command}: no such script")
     return problems
+
+
+def unknown_to_accelerate(words: list[str], command: str) -> list[str]:
+    """The flags before the script that ``accelerate launch`` does not have."""
+    known = launch_command_parser()._option_string_actions
+    before = itertools.takewhile(lambda word: ".py" not in word, words)
+    return [f"{command}: no flag {word}" for word in before if word.startswith("--") and word not in known]
 
 
 def bad_module(name: str, words: list[str], command: str) -> list[str]:
