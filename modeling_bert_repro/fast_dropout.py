@@ -37,7 +37,7 @@ def drops_fast(config: BertConfig, values: Tensor) -> bool:
 
 def draw(shape: torch.Size, dropped: int) -> Tensor:
     """A bool tensor whose elements are False with probability ``dropped`` / STEPS, from 1 to STEPS."""
-    draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64, device="cpu").random_(-(1 << 63), None)
     # Of the STEPS values of an int16, `dropped` are not above this threshold.
     return (draws.view(torch.int16)[: shape.numel()] > dropped - STEPS // 2 - 1).view(shape)
 
@@ -249,7 +249,7 @@ def fast_dropout_attention(
     """Attention in separate operations with fast dropout; scores and softmax are computed as by sdpa on a CPU.
 
     Returns:
-        The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``BlockAttention`` was used.
+        The context (B, L, N, D) and the weights (B, N, L, L); the weights are None unless they are kept.
     """
     sequences, heads, length = query.shape[:3]
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
@@ -267,4 +267,5 @@ def fast_dropout_attention(
     else:
         raise ValueError(f"expected attention_mask of the type bool or of floating point, got {additive.dtype}")
     weights = fast_dropout(weights, dropout)
-    return torch.matmul(weights.to(value.dtype), value).transpose(1, 2).contiguous(), weights
+    context = torch.matmul(weights.to(value.dtype), value).transpose(1, 2).contiguous()
+    return context, weights if keep_weights else None

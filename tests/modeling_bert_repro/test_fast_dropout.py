@@ -254,6 +254,24 @@ def test_gradients_are_zero_where_every_weight_is_dropped(dtype):
     assert not context.any() and not found.any()
 
 
+@pytest.mark.parametrize("smallest", [0, 1 << 40])
+def test_sdpa_returns_no_weights_whatever_the_batch(smallest, monkeypatch):
+    monkeypatch.setattr(dropout, "SMALLEST", smallest)
+    model = ours(NAME, "sdpa", attention_probs_dropout_prob=0.3).train()
+    model.config.fast_dropout = True
+    assert not model(**make_inputs(NAME), output_attentions=True).attentions
+
+
+def test_another_default_device_does_not_reach_a_network_on_the_cpu():
+    model, inputs = (
+        ours(NAME, "sdpa", attention_probs_dropout_prob=0.3, hidden_dropout_prob=0.2).train(),
+        make_inputs(NAME),
+    )
+    model.config.fast_dropout = True
+    with torch.device("meta"):
+        assert model(**inputs).logits.isfinite().all()
+
+
 def test_nothing_is_kept_where_nothing_learns():
     saved = []
     ctx = SimpleNamespace(needs_input_grad=(False,) * 7, save_for_backward=lambda *states: saved.extend(states))
