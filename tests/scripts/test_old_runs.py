@@ -1,4 +1,4 @@
-"""Killed runs of version 0.1.0 of the scripts are finished by today's code with the same numbers.
+"""Killed runs of version 0.1.0 are finished by today's code with the same numbers, if dropout draws the same masks.
 
 tests/data/old_runs.tar.xz holds a text and two tables, the output folders of `run_pretraining.py` and `run_glue.py`
 that were killed after five of eight steps (the newest checkpoint is of step 3), and below ``after`` what the same
@@ -40,7 +40,7 @@ def events(file: Path) -> list[dict[str, float]]:
 @pytest.mark.parametrize("script", ["pretraining", "glue"])
 def test_a_run_of_older_code_is_resumed_with_the_same_numbers(script, old, monkeypatch):
     monkeypatch.chdir(old)  # the folders name their files relative to this one
-    # Attention among real tokens drew its masks one length after another, with torch's dropout for small ones.
+    # Today, one draw serves several lengths, so masks of attention without padding are others. This is what 0.1.0 did.
     monkeypatch.setattr(fast_path, "attend_runs", None)
     after = old / "after" / script
     flags = (after / "flags").read_text(encoding="utf-8").split()
