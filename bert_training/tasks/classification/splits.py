@@ -16,8 +16,6 @@ import numpy as np
 
 from bert_training.files.hashing import digest
 from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import multi_label
-from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.task_data import rows_of_units
@@ -62,12 +60,19 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
             f"{train.where(0)}: this and all other training examples ({len(train)}) have the weight 0 in "
             f"{train.columns.weight!r}, so nothing would be learnt; correct them, or give other rows"
         )
+    labels, names = train.labels or [], task.labels or ()
     if task.several_labels:
-        multi_label.check_training(train, task)
-    elif train.labels and len(set(train.labels)) == 1:
-        label = task.labels[train.labels[0]] if task.labels else train.labels[0]
+        counts = np.sum(labels, axis=0, dtype=int).tolist()
+        if absent := [name for name, count in zip(names, counts) if not count]:
+            train.notes.append(
+                f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none"
+            )
+    if len(set(labels)) == 1:
+        same = names[labels[0]] if names and not task.several_labels else labels[0]
+        if task.several_labels:
+            same = ", ".join(name for name, there in zip(names, labels[0]) if there) or "none"
         raise UserError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {same!r}; shuffle "
             "the file, or raise --max_train_samples"
         )
 
@@ -128,9 +133,6 @@ def _part(whole: Examples, rows: Sequence[int], described: str) -> Examples:
     if "sha256" in whole.facts:
         facts["file_sha256"] = content
     part.facts = facts | {"sha256": digest([content, list(rows)]), "divided": described}
-    if part.facts.pop("empty_texts", None):
-        empty = sum(any(map(text_problem, texts)) for texts in zip(*part.texts))
-        part.facts |= {"empty_texts": empty} if empty else {}
     return part
 
 

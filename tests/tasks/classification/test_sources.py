@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from bert_training.tasks.classification import glue, labelled_texts
-from bert_training.tasks.classification.columns import find_columns
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 
