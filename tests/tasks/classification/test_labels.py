@@ -88,15 +88,15 @@ def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
     path = table(tmp_path, "0.0", "1.0", value, name="numbers.csv")
     for given in ({}, {"problem_type": "single_label"}, {"problem_type": "regression"}):
         told = error(path, **given)
-        assert f"numbers.csv:4: expected a label, got '{value}'; fill it in" in told
+        assert f"numbers.csv, row 3: expected a label, got '{value}'; fill it in" in told
         assert told.endswith(", or, if it is a class, give the class another name")
     path = table(tmp_path, "good", "bad", value)
     told = error(path)
-    assert f"own.csv:4: expected a label, got '{value}'; fill it in" in told
+    assert f"own.csv, row 3: expected a label, got '{value}'; fill it in" in told
     assert told.endswith(", or, if it is a class, give --problem_type single_label")
     # The flag makes it one, as in a run that an earlier version began; an empty field is none.
     assert read(path, problem_type="single_label").task.labels == tuple(sorted(["good", "bad", value]))
-    assert "own.csv:4: expected a label, got an empty field; fill it in, or leave out the row" in error(
+    assert "own.csv, row 3: expected a label, got an empty field; fill it in, or leave out the row" in error(
         table(tmp_path, "good", "bad", ""), problem_type="single_label"
     )
     path = table(tmp_path, "good", "bad", value)
@@ -118,7 +118,7 @@ def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
 @pytest.mark.parametrize("label", ["['a', 'b']", '["a"]', "[1, 2]", "[1 2]", "[]", "[-1]"])
 def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
-    assert "own.csv:3: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
+    assert "own.csv, row 2: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
     assert "a text has one label here; to learn several, give lists in all rows" in told
 
 
@@ -177,7 +177,7 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
     # A missing value in one of two files makes pandas write only that file so.
     train, dev = table(tmp_path, "0", "1", name="train.csv"), table(tmp_path, "0.0", "1.0", name="dev.csv")
     told = glue_error(train_file=train, validation_file=dev)
-    assert "dev.csv:2: expected a label out of 0, 1; got '0.0'; write 0, or give --problem_type single_label" in told
+    assert "dev.csv, row 1: expected a label out of 0, 1; got '0.0'; write 0, or give --problem_type single_label" in told
     data = load_data(glue_arguments(train_file=train, validation_file=dev, problem_type="single_label"))
     assert data.splits["validation"].labels == [0, 1]
 
@@ -185,7 +185,7 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
 def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
     path = table(tmp_path, "3", '"2,5"')
     told = error(path)
-    assert "own.csv:3: the label '2,5' may be a class or a score with a decimal comma" in told
+    assert "own.csv, row 2: the label '2,5' may be a class or a score with a decimal comma" in told
     assert "write '2.5' for scores, or give --problem_type single_label for classes" in told
     assert read(path, problem_type="single_label").task.labels == ("2,5", "3")
     assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
@@ -204,7 +204,7 @@ def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
 def test_numbers_as_people_write_them_are_no_classes_by_themselves(tmp_path, labels, plain):
     path = json_lines(tmp_path, *labels)
     told = error(path)
-    assert f"own.jsonl:1: the label {labels[0]!r} may be a class or a score with a decimal comma or a unit" in told
+    assert f"own.jsonl, row 1: the label {labels[0]!r} may be a class or a score with a decimal comma or a unit" in told
     assert f"write {plain!r} for scores, or give --problem_type single_label for classes" in told
     assert read(path, problem_type="single_label").task.labels == tuple(sorted(labels))
     assert read(json_lines(tmp_path, "1.2.1", "1.2.3")).task.labels == ("1.2.1", "1.2.3")
@@ -216,7 +216,7 @@ def test_labels_that_are_almost_all_different_are_no_classes(tmp_path):
         path = json_lines(tmp_path, *labels)
         told = error(path)
         single = 6 if len(labels) == 11 else 10
-        assert f"own.jsonl:1: the label '{labels[0]}' is in no other row, as {single} of {len(labels)} labels" in told
+        assert f"own.jsonl, row 1: the label '{labels[0]}' is in no other row, as {single} of {len(labels)} labels" in told
         assert "name the label with --label_column, or give --problem_type regression for scores, or" in told
         assert len(read(path, problem_type="single_label").task.labels or ()) == len(set(labels))
     # Few rows, and many classes with rows each.
@@ -239,18 +239,18 @@ def test_a_model_of_the_same_classes_says_that_they_are_ones(tmp_path):
 def test_one_class_in_two_spellings_is_refused(tmp_path):
     path = table(tmp_path, "TRUE", "False", "TRUE", "FALSE")
     told = error(path)
-    assert "own.csv:5: the label 'FALSE' is 'False' in another row; write them alike, or give --problem_type s" in told
+    assert "own.csv, row 4: the label 'FALSE' is 'False' in another row; write them alike, or give --problem_type s" in told
     assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
 
 
 def test_scores_that_are_all_the_same_teach_nothing(tmp_path):
     path, dev = table(tmp_path, "2.5", "2.5"), table(tmp_path, "2.5", "1.5", name="dev.csv")
     told = glue_error(train_file=path, validation_file=dev)
-    assert "own.csv:2: this and all other training examples (2) have the label 2.5; shuffle the file, or raise" in told
+    assert "own.csv, row 1: this and all other training examples (2) have the label 2.5; shuffle the file, or raise" in told
 
 
 def test_words_are_no_scores(tmp_path):
-    assert "own.csv:3: expected a number as label, got 'good'" in error(
+    assert "own.csv, row 2: expected a number as label, got 'good'" in error(
         table(tmp_path, "1", "good"), problem_type="regression"
     )
 
@@ -294,7 +294,7 @@ def test_classes_without_names_are_numbers_from_0(tmp_path):
         assert data.task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
         assert data.splits["validation"].labels == [2, 0, 1]
     with pytest.raises(
-        ValueError, match=r"own.csv:3: .* expected a label from 0 to 2 or from LABEL_0 to LABEL_2, got '3'"
+        ValueError, match=r"own.csv, row 2: .* expected a label from 0 to 2 or from LABEL_0 to LABEL_2, got '3'"
     ):
         evaluated(table(tmp_path, "0", "3"), UNNAMED)
     with pytest.raises(ValueError, match=r"got 'good'; write these, or name the classes in id2label of"):
@@ -383,11 +383,11 @@ def test_one_class_in_all_rows_to_predict_is_scored_and_said(tmp_path):
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path):
     for rest in ("", "2", "?"):
         has = f"the label '{rest}'" if rest else "no label"
-        told = f"own.csv:3: this row has {has}, but .*own.csv:2 has '1'; expected a label out of 0, 1 in all rows: corr"
+        told = f"own.csv, row 2: this row has {has}, but .*own.csv, row 1 has '1'; expected a label out of 0, 1 in all rows: corr"
         with pytest.raises(ValueError, match=told.replace("?", "[?]")):
             labels_to_predict(table(tmp_path, "1", rest))
     with pytest.raises(
-        ValueError, match=r"own.csv:3: this row has the label 'good', but .*:2 has '1.5'; expected a nu"
+        ValueError, match=r"own.csv, row 2: this row has the label 'good', but .*:2 has '1.5'; expected a nu"
     ):
         labels_to_predict(table(tmp_path, "1.5", "good"), SCORES)
 

@@ -69,12 +69,12 @@ SEVERAL = {"label_separator": "|"}
 @pytest.mark.parametrize(
     ("name", "text", "flags", "expected"),
     [
-        ("x.jsonl", listed([["a"], ["a", 3]] * 2), {}, "x.jsonl:2: expected a list of words in 'label', or of the"),
+        ("x.jsonl", listed([["a"], ["a", 3]] * 2), {}, "x.jsonl, row 2: expected a list of words in 'label', or of the"),
         ("x.jsonl", listed([["a"], ["b", None]] * 2), {}, "got None in ['b', None]; write the names of the labels"),
         ("x.jsonl", listed([["a"], ["b", "a", "b"]] * 2), {}, ":2: the label 'b' is twice in ['b', 'a', 'b'] of 'lab"),
         ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "write 0 and 1 into a column for each label, and name these with"),
         ("x.jsonl", listed([[]] * 4), {}, "expected labels, but no text has one, so that there is nothing to learn"),
-        ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "x.jsonl:3: expected a list of labels in 'label', got 'a'"),
+        ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "x.jsonl, row 3: expected a list of labels in 'label', got 'a'"),
         ("x.jsonl", listed([["a"], ["nan"]] * 2), {}, ":2: expected labels, got 'nan', which programs write for a mis"),
         ("x.jsonl", listed([["a"], [" b"]] * 2), {}, "without spaces around them, tabs and line ends in 'label', got"),
         ("x.jsonl", listed([["a"]] * 4), {}, "expected at least two labels, got only 'a'"),
@@ -82,15 +82,15 @@ SEVERAL = {"label_separator": "|"}
         ("x.jsonl", listed([["a|b"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which stand"),
         ("x.jsonl", listed(LISTS), SEVERAL, "expected labels with '|' between them in 'label', got ['a']; lists need"),
         ("x.jsonl", listed(LISTS), {"problem_type": "single_label"}, "a text has one label here; to learn several"),
-        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "x.csv:4: expected labels without spaces around them"),
-        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "x.csv:4: the label 'b' is twice in 'b|b' of 'label'"),
+        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "x.csv, row 3: expected labels without spaces around them"),
+        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "x.csv, row 3: the label 'b' is twice in 'b|b' of 'label'"),
         ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "(--label_separator) between the labels of some cell of 'la"),
-        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "x.csv:2: expected a list of labels in 'label', got"),
-        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "x.csv:2: the label 'a|b' may be one class or the labels 'a' and"),
+        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "x.csv, row 1: expected a list of labels in 'label', got"),
+        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "x.csv, row 1: the label 'a|b' may be one class or the labels 'a' and"),
         ("x.csv", piped(["甲、乙", "甲", "丙", "丙"]), {}, "give --label_separator '、' for several labels a text, or"),
         ("x.csv", piped(['"a, b"', "a", "c", "c"]), {}, "give --label_separator ',' for several labels a text, or"),
-        ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "x.csv:2: expected 0 or 1, or false or"),
-        ("x.csv", HOT, {"label_column": ["a", "z"]}, "x.csv:1: expected the columns of labels that --label_column na"),
+        ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "x.csv, row 1: expected 0 or 1, or false or"),
+        ("x.csv", HOT, {"label_column": ["a", "z"]}, "x.csv: expected the columns of labels that --label_column na"),
         ("x.csv", HOT, {}, "name the label column with --label_column, or all of them if each label has a column of"),
     ],
 )  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_label_of_the_validation_data_alone_is_refused(tmp_path):
     train, dev = own(tmp_path, piped(CELLS)), own(tmp_path, piped(["a", "d|a", "b", "c"]), "dev.csv")
     train = own(tmp_path, piped(CELLS), "train.csv")
     told = glue_error(train_file=train, validation_file=dev, label_separator="|")
-    assert "dev.csv:3: expected labels out of a, b, c; got 'd'; the training had no such label" in told
+    assert "dev.csv, row 2: expected labels out of a, b, c; got 'd'; the training had no such label" in told
 
 
 def test_classes_that_only_look_alike_are_one_class_with_a_flag_or_the_names_of_the_model(tmp_path):
@@ -126,12 +126,12 @@ def test_without_training_the_model_says_how_labels_are_spelled(tmp_path):
     data = load_data(glue_arguments(test_file=other), None, model)
     assert data.splits["test"].labels is None and "the predictions are not scored" in data.summary()
     mixed = own(tmp_path, piped(["a", "e|d", "b", ""]), "mixed.csv")
-    with pytest.raises(ValueError, match=r"mixed.csv:3: this row has the labels 'e, d'; as others have labels that"):
+    with pytest.raises(ValueError, match=r"mixed.csv, row 2: this row has the labels 'e, d'; as others have labels that"):
         load_data(glue_arguments(test_file=mixed), None, model)
     lists = own(tmp_path, listed(CELLS.values()), "lists.jsonl")
     data = load_data(glue_arguments(validation_file=lists, test_file=lists), None, model)
     assert data.splits["test"].labels == data.splits["validation"].labels == [(c, a, b) for a, b, c in ROWS]
-    with pytest.raises(ValueError, match=r"lists.jsonl:1: .* lists need .jsonl and no --label_separator"):
+    with pytest.raises(ValueError, match=r"lists.jsonl, row 1: .* lists need .jsonl and no --label_separator"):
         load_data(glue_arguments(validation_file=lists, label_separator="|"), None, model)
     unnamed = TrainedFor(None, 3, several_labels=True)
     numbers = own(tmp_path, listed([[0, 1], [2], [], [1]]), "n.jsonl")

@@ -23,20 +23,20 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "own.tsv:1: expected a header or a first row, got an empty file or line"),
-        (b"\nsentence\tlabel\na\t1\n", "own.tsv:1: expected a header or a first row"),
+        (b"", "own.tsv: expected a header or a first row, got an empty file or line"),
+        (b"\nsentence\tlabel\na\t1\n", "own.tsv: expected a header or a first row"),
         (b"sentence\tlabel\n", "own.tsv: expected rows below the header, got none"),
-        (b"sentence\tlabel\na\t1\nb\n", "own.tsv:3: expected 2 columns (sentence, label), got 1; fix this line"),
-        (b"sentence\tlabel\na\tb\t1\n", "own.tsv:2: expected 2 columns (sentence, label), got 3"),
-        (b"sentence\tlabel\na\t1\n\nb\t0\n", "own.tsv:3: expected a row, got a blank line"),
-        (b"sentence\tlabel\na\t1\nb\xff\t0\n", "own.tsv:3: expected UTF-8 text, got byte 0xff at column 2"),
-        (b"\xff\xfes\x00e\x00", "own.tsv:1: expected UTF-8 text, got byte 0xff at column 1"),
-        (b"sentence\tlabel\na\t1\nb\t2\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got '2'"),
-        (b"sentence\tlabel\na\t1\nb\t\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got ''"),
-        (b"sentence\tlabels\na\t1\n", "own.tsv:1: expected a column 'label', got 'sentence', 'labels'"),
-        (b"text\tlabel\na\t1\n", "own.tsv:1: expected the columns 'sentence', got 'text', 'label'"),
-        (b"sentence\tsentence\tlabel\na\tb\t1\n", "own.tsv:1: column 'sentence' is there twice"),
-        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'posit"),
+        (b"sentence\tlabel\na\t1\nb\n", "own.tsv, row 2: expected 2 columns (sentence, label), got 1; fix this line"),
+        (b"sentence\tlabel\na\tb\t1\n", "own.tsv, row 1: expected 2 columns (sentence, label), got 3"),
+        (b"sentence\tlabel\na\t1\n\nb\t0\n", "own.tsv, row 2: expected a row, got a blank line"),
+        (b"sentence\tlabel\na\t1\nb\xff\t0\n", "own.tsv, row 2: expected UTF-8 text, got byte 0xff at column 2"),
+        (b"\xff\xfes\x00e\x00", "own.tsv: expected UTF-8 text, got byte 0xff at column 1"),
+        (b"sentence\tlabel\na\t1\nb\t2\n", "own.tsv, row 2: expected a label out of negative, positive, 0, 1; got '2'"),
+        (b"sentence\tlabel\na\t1\nb\t\n", "own.tsv, row 2: expected a label out of negative, positive, 0, 1; got ''"),
+        (b"sentence\tlabels\na\t1\n", "own.tsv: expected a column 'label', got 'sentence', 'labels'"),
+        (b"text\tlabel\na\t1\n", "own.tsv: expected the columns 'sentence', got 'text', 'label'"),
+        (b"sentence\tsentence\tlabel\na\tb\t1\n", "own.tsv: column 'sentence' is there twice"),
+        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv, row 1: this and all other training examples (2) have the label 'posit"),
     ],
 )
 def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
@@ -47,10 +47,10 @@ def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ('sentence,label\na,1\n"b,0\nc,1\n', "own.csv:3: expected CSV with fields quoted by"),
-        ('sentence,label\na,1\n"b"c,0\n', "own.csv:3: expected CSV with fields quoted by"),
-        ('sentence,label\n"a\nb",1\nc\n', "own.csv:4: expected 2 columns (sentence, label), got 1; fix this line"),
-        ("sentence;label\na;1\n", "own.csv:1: expected names of columns separated by commas, got 'sentence;label', wh"),
+        ('sentence,label\na,1\n"b,0\nc,1\n', "own.csv, row 2: expected CSV with fields quoted by"),
+        ('sentence,label\na,1\n"b"c,0\n', "own.csv, row 2: expected CSV with fields quoted by"),
+        ('sentence,label\n"a\nb",1\nc\n', "own.csv, row 3: expected 2 columns (sentence, label), got 1; fix this line"),
+        ("sentence;label\na;1\n", "own.csv: expected names of columns separated by commas, got 'sentence;label', wh"),
         ("year,sentence,body,label\n1,a,b,x\n1,a,b,y\n1,a,b,y\n", ""),
     ],
 )
@@ -67,15 +67,15 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ('{"text": "a", "label": 1}\n{"text": "b"}\n', "own.jsonl:2: field 'label' is missing or null; fill it in"),
-        ('{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "own.jsonl:2: field 'text' is missing or null"),
-        ('{"text": "a", "label": 1}\n{"text": 5, "label": 0}\n', "own.jsonl:2: expected text in 'text', got 5"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label"\n', "own.jsonl:2: expected one JSON object a line, got:"),
-        ('{"text": "a", "label": 1}\n["b", 0]\n', "own.jsonl:2: expected a JSON object with fields, got '[\"b\", 0]'"),
-        ('{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "own.jsonl:2: expected Unicode text"),
-        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl:1: 3 candidates for the text: 'a', 'b', 'c'; name"),
-        ('{"text": "a"}\n', "own.jsonl:1: expected a column 'label' or 'labels'"),
-        ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl:1: expected a label, got an empty"),
+        ('{"text": "a", "label": 1}\n{"text": "b"}\n', "own.jsonl, row 2: field 'label' is missing or null; fill it in"),
+        ('{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "own.jsonl, row 2: field 'text' is missing or null"),
+        ('{"text": "a", "label": 1}\n{"text": 5, "label": 0}\n', "own.jsonl, row 2: expected text in 'text', got 5"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label"\n', "own.jsonl, row 2: expected one JSON object a line, got:"),
+        ('{"text": "a", "label": 1}\n["b", 0]\n', "own.jsonl, row 2: expected a JSON object with fields, got '[\"b\", 0]'"),
+        ('{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "own.jsonl, row 2: expected Unicode text"),
+        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl, row 1: 3 candidates for the text: 'a', 'b', 'c'; name"),
+        ('{"text": "a"}\n', "own.jsonl, row 1: expected a column 'label' or 'labels'"),
+        ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl, row 1: expected a label, got an empty"),
         ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', ":2: expected a number as label, got 'x'"),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "a line, got: NaN is no number of JSON"),
@@ -101,14 +101,14 @@ def test_line_ends_within_a_quoted_field_are_kept(tmp_path):
 
 def test_a_label_of_5000_digits_is_refused_with_its_line(tmp_path):
     path = own(tmp_path, f"text\tlabel\na\t1\nb\t{'9' * 5000}\n")
-    assert "own.tsv:3: expected a number as label, got '999" in glue_error(train_file=path, validation_file=path)
+    assert "own.tsv, row 2: expected a number as label, got '999" in glue_error(train_file=path, validation_file=path)
 
 
 def test_a_score_out_of_range_is_refused(tmp_path):
     folder = write_task(tmp_path, "stsb")
     text = (folder / "dev.tsv").read_text(encoding="utf-8").replace("\t5.000", "\t5.001", 1)
     (folder / "dev.tsv").write_text(text, encoding="utf-8")
-    assert "dev.tsv:4: expected a number from 0 to 5 as label, got '5.001'" in glue_error(
+    assert "dev.tsv, row 3: expected a number from 0 to 5 as label, got '5.001'" in glue_error(
         task_name="stsb", data_dir=str(folder)
     )
 
@@ -218,7 +218,7 @@ def test_a_long_text_in_a_csv_is_read(tmp_path):
 def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
     """They are written as label names in a .tsv."""
     path = own(tmp_path, f'text,label\nx,a\ny,"{label}"\n', "own.csv")
-    assert "own.csv:3: expected a word or a number in 'label', without tabs" in glue_error(
+    assert "own.csv, row 2: expected a word or a number in 'label', without tabs" in glue_error(
         train_file=path, validation_file=path
     )
 
@@ -235,9 +235,9 @@ def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
 def test_a_validation_label_that_training_lacks_is_refused(tmp_path):
     train = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", "train.tsv")
     dev = own(tmp_path, "text\tlabel\na\tx\nb\tz\n", "dev.tsv")
-    assert "dev.tsv:3: expected a label out of x, y; got 'z'" in glue_error(train_file=train, validation_file=dev)
+    assert "dev.tsv, row 2: expected a label out of x, y; got 'z'" in glue_error(train_file=train, validation_file=dev)
     dev = own(tmp_path, "body\tlabel\na\tx\n", "dev.tsv")
-    assert "dev.tsv:1: expected the columns 'text'" in glue_error(train_file=train, validation_file=dev)
+    assert "dev.tsv: expected the columns 'text'" in glue_error(train_file=train, validation_file=dev)
 
 
 def test_a_file_to_predict_needs_no_labels(tmp_path):

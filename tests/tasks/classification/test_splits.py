@@ -91,7 +91,7 @@ def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
             "aaab",
             "",
             {"validation_split": 0.5},
-            "own.csv:5: this is the only row of the class 'b', which --validation_s",
+            "own.csv, row 4: this is the only row of the class 'b', which --validation_s",
         ),
         (
             "aabbccddee",
