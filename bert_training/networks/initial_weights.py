@@ -95,6 +95,9 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
+    for tensor in (*model.parameters(), *model.buffers()):
+        # Out of the file, which is mapped: a network would follow what is written into it, and die if it is cut short.
+        tensor.data = tensor.data.clone()
     if broken := [key for key, tensor in model.state_dict().items() if not _is_finite(tensor)]:
         raise UserError(
             f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "

@@ -13,6 +13,8 @@ from bert_training.engine.run import Run
 from bert_training.flags.fine_tuning import GlueArguments, SwagArguments
 from tokenization.errors import UserError
 
+ROWS = ("input_ids", "token_type_ids")
+
 
 @dataclass(frozen=True)
 class CutTexts:
@@ -59,14 +61,6 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int) 
         raise UserError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
 
 
-def cut_rows(coded: BatchEncoding, lengths: Sequence[int]) -> list[int]:
-    """The numbers of the texts or pairs that were longer, as ``whole_lengths`` says, than what is left of them.
-
-    The library's own ``overflowing`` may be empty or lack the end (tokenizers 0.23.1 and 0.23.2).
-    """
-    return [row for row, (ids, length) in enumerate(zip(coded["input_ids"], lengths)) if length > len(ids)]
-
-
 def refuse_alike(split: str, found: CutTexts, limit: str, instead: str = "") -> None:
     """Raise ValueError if the cut has left nothing that a training could learn from.
 
@@ -87,22 +81,46 @@ def count_alike(rows: Sequence[Sequence[Any]]) -> int:
     return len(rows) if all(row == rows[0] for row in rows) else 0
 
 
-def whole_lengths(
-    coded: BatchEncoding, tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]], max_length: int
-) -> list[int]:
-    """The number of tokens that every text or pair of an encoded batch had before it was cut.
+def encode_cut(
+    tokenizer: PreTrainedTokenizerBase,
+    columns: Iterable[Sequence[str]],
+    max_length: int,
+    head_of: Callable[[int], int] | None = None,
+) -> tuple[dict[str, list[list[int]]], list[int]]:
+    """``ROWS`` of texts or pairs of at most ``max_length`` tokens, and how many each had before it was cut.
+
+    The ids are those of the tokenizer's truncation="longest_first". Of a pair, that builds every combination of what it
+    cuts off, so that two long texts would take memory with the product of their lengths.
 
     Args:
-        columns: what was encoded: the texts or, for pairs, the first and the second texts.
-        max_length: where they were cut.
+        columns: the texts or, for pairs, the first and the second texts.
+        head_of: how many of the tokens that are left of a text are its first ones, the others being its last ones.
+            Default: all, or none for a tokenizer that cuts on the left.
     """
-    lengths = [len(ids) for ids in coded["input_ids"]]
-    rows = [row for row, length in enumerate(lengths) if length == max_length]
-    if rows:
-        whole = encode_whole(tokenizer, [[column[row] for row in rows] for column in columns])
-        for row, ids in zip(rows, whole["input_ids"]):
-            lengths[row] = len(ids)
-    return lengths
+    whole = encode_whole(tokenizer, columns)
+    rows = {name: list(whole[name]) for name in ROWS}
+    lengths = [len(ids) for ids in whole["input_ids"]]
+    for row, length in enumerate(lengths):
+        if length > max_length:
+            head = head_of or (int if tokenizer.truncation_side == "right" else lambda count: 0)
+            kept = _kept_places(whole.sequence_ids(row), max_length, head)
+            for name in ROWS:
+                rows[name][row] = [whole[name][row][place] for place in kept]
+    return rows, lengths
+
+
+def _kept_places(texts: Sequence[int | None], max_length: int, head_of: Callable[[int], int]) -> list[int]:
+    """The places in a row, of whose tokens ``texts`` says to which text they belong, that are left after the cut."""
+    kept = [place for place, text in enumerate(texts) if text is None]
+    first, second = ([place for place, text in enumerate(texts) if text == number] for number in (0, 1))
+    room = max(0, max_length - len(kept))
+    # Both keep half of the room, unless the shorter one needs less; of an odd room, the longer one has the larger half.
+    shorter = min(len(first), len(second), room // 2)
+    counts = (shorter, room - shorter) if len(first) <= len(second) else (room - shorter, shorter)
+    for places, count in zip((first, second), counts):
+        head = head_of(count)
+        kept += places[:head] + places[len(places) - (count - head) :]
+    return sorted(kept)
 
 
 def encode_whole(tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]]) -> BatchEncoding:

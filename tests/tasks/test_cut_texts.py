@@ -1,13 +1,19 @@
 """bert_training/tasks/cut_texts.py: what is cut is counted, said and recorded, and refused if nothing else is left."""
 
+import itertools
 import random
 
 import pytest
+from transformers import PreTrainedTokenizerBase
 
 import run_glue
 import run_swag
 from bert_training.engine.errors import report_errors
-from bert_training.tasks.cut_texts import check_room, cut_rows, whole_lengths
+from bert_training.tasks import swag
+from bert_training.tasks.classification.long_texts import Reading, read_texts
+from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut
+from bert_training.tasks.feature_extraction import read_rows
+from bert_training.tasks.swag import SwagData, SwagExamples
 from tests.helpers.records import read
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
@@ -36,19 +42,40 @@ def flags(pretrained, tmp_path, train, dev, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("pair", [False, True])
-def test_the_counted_texts_are_those_that_are_longer_uncut(tokenizer, pair):
-    """The independent source is the tokenizer without a limit."""
-    generator = random.Random(1)
-    texts = [
-        [" ".join(generator.choices(WORDS, k=generator.randint(1, 9))) for _ in range(60)] for _ in range(1 + pair)
-    ]
-    whole = [len(ids) for ids in tokenizer(*texts)["input_ids"]]
-    for length in (5, 9, 12, 30):
-        coded = tokenizer(*texts, truncation="longest_first", max_length=length)
-        found = whole_lengths(coded, tokenizer, texts, length)
-        assert found == whole
-        assert cut_rows(coded, found) == [row for row, pieces in enumerate(whole) if pieces > length]
+def test_the_ids_are_those_of_the_tokenizer_s_own_cut(vocab, pair, side):
+    """For all combinations of lengths up to 12 words, and random ones; the lengths are those without a limit."""
+    tokenizer, generator = build_tokenizer(vocab), random.Random(1)
+    tokenizer.truncation_side = side
+    counts = [*itertools.product(range(13), repeat=2), *(generator.choices(range(90), k=2) for _ in range(60))]
+    texts = [[" ".join(generator.choices(WORDS, k=row[text])) for row in counts] for text in range(1 + pair)]
+    options = {"split_special_tokens": True, "return_token_type_ids": True}
+    whole = [len(ids) for ids in tokenizer(*texts, **options)["input_ids"]]
+    for length in (5, 6, 9, 12, 31, 64):
+        expected = tokenizer(*texts, truncation="longest_first", max_length=length, **options)
+        rows, found = encode_cut(tokenizer, texts, length)
+        assert rows == {name: expected[name] for name in ROWS} and found == whole
+
+
+def test_of_two_long_texts_nobody_asks_for_every_combination_of_what_is_cut_off(vocab, tmp_path, monkeypatch):
+    """The tokenizer, which keeps them all, reads every text whole: 3,000 words to 4 tokens would be a million pairs."""
+    asked, called = [], PreTrainedTokenizerBase.__call__
+
+    def noting(tokenizer, *texts, **options):
+        asked.append(options.get("truncation", False))
+        return called(tokenizer, *texts, **options)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", noting)
+    tokenizer, long = build_tokenizer(vocab), "the king " * 1500
+    for how in ("cut", "head_tail"):
+        read = read_texts([[long], [long]], tokenizer, Reading(11, how))
+        assert read.lost == [5992] and len(read.input_ids[0][0]) == 11
+    data = SwagData("x", {"train": SwagExamples([long], [[long, "old"]], None, ["0"], {})})
+    assert [len(row) for row in swag.features(data, tokenizer, 11)["train"].columns["input_ids"][0]] == [11, 11]
+    (tmp_path / "pair.txt").write_text(f"{long}||| {long}")
+    assert len(read_rows(tmp_path / "pair.txt", tokenizer, 11, "cut")[0][0].input_ids) == 11
+    assert asked and not any(asked)
 
 
 def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_path, capsys):

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ from bert_training.engine.errors import report_errors
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tools import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.model_folders import edit_json
+from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 from tokenization.errors import UserError
 
@@ -449,6 +452,48 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     onnx_int8.quantize(whole, small, batches)
     _, share = export.difference_of(model, onnx_files.OnnxFile(small))
     assert share < export.MOST_DIFFERENCE["8 bits"]
+
+
+SERVED = """
+    import os, sys
+    from pathlib import Path
+    import numpy as np
+    import torch
+    from bert_training.app import exported
+
+    torch.set_num_threads(2)
+    opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
+    _, compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
+    # More rows than are computed at once, and none of them before the file is another.
+    batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    weights.open("r+b").write(Path(sys.argv[3]).read_bytes())
+    first = compute(batch)["logits"]
+    os.truncate(weights, 100)
+    print(np.array_equal(first, compute(batch)["logits"]), *first[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("of_format", ["onnx", "openvino"])
+def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path, of_format):
+    """It is overwritten in place by another network, and then cut short."""
+    for package in (*onnx_files.PACKAGES, *(["openvino"] if of_format == "openvino" else [])):
+        pytest.importorskip(package)
+    model, weights, said = export.open_model(model_of("BertForSequenceClassification"), False), [], []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.onnx"
+        onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), path, 18)
+        if of_format == "openvino":
+            openvino_files.write_openvino(path, path.with_suffix(".xml"))
+        weights.append(path.with_suffix(".bin" if of_format == "openvino" else ".onnx"))
+        said.append(model.torch_outputs({key: np.ones((1, 9), np.int64) for key in onnx_files.INPUTS})["logits"])
+        torch.nn.init.normal_(model.network.classifier.weight)
+    assert not np.allclose(*said, atol=0.01)
+    opened = tmp_path / ("a.xml" if of_format == "openvino" else "a.onnx")
+    printed = run_in_a_fork(textwrap.dedent(SERVED), [opened, *weights], ROOT, with_project=True)
+    same, *found = printed.splitlines()[-1].split()
+    assert same == "True" and np.allclose(said[0], [float(value) for value in found], atol=1e-4)
 
 
 @pytest.mark.slow

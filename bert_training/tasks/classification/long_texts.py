@@ -26,13 +26,12 @@ from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.long_texts import head_of
-from bert_training.tasks.cut_texts import cut_rows, encode_whole, whole_lengths
+from bert_training.tasks.cut_texts import ROWS, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
-ROWS = ("input_ids", "token_type_ids")
-CHUNK = 1_000  # texts that are tokenised together; the library keeps everything that it cuts off
+CHUNK = 1_000  # texts that are tokenised together, whole
 Columns = Sequence[Sequence[str]]
 """The texts, or the first and the second texts of pairs."""
 
@@ -149,7 +148,7 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
     Args:
         tokenizer: the result of ``text_tokenizer``.
     """
-    read = {"cut": _cut, "head_tail": _head_tail, "windows": _windows}[reading.long_texts]
+    read = _windows if reading.in_windows else _cut
     found = ReadTexts([], [], [], [], [])
     for start in range(0, len(columns[0]), CHUNK):
         part = read([list(column[start : start + CHUNK]) for column in columns], tokenizer, reading)
@@ -159,30 +158,12 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
 
 
 def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """Of a pair, tokens of the longer text are cut first."""
-    encoded = _encode(columns, tokenizer, reading)
-    lengths = whole_lengths(encoded, tokenizer, columns, reading.max_seq_length)
-    lost = [length - len(ids) for length, ids in zip(lengths, encoded["input_ids"])]
-    ids, types = ([[row] for row in encoded[name]] for name in ROWS)
+    """Of a pair, tokens of the longer text are cut first; with head and tail, from the middles of both texts."""
+    head = head_of if reading.long_texts == "head_tail" else None
+    rows, lengths = encode_cut(tokenizer, columns, reading.max_seq_length, head)
+    lost = [length - len(ids) for length, ids in zip(lengths, rows["input_ids"])]
+    ids, types = ([[row] for row in rows[name]] for name in ROWS)
     return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
-
-
-def _head_tail(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """The texts of a pair keep as many tokens as a plain cut leaves them, and each loses the others in its middle."""
-    whole, cut = encode_whole(tokenizer, columns), _encode(columns, tokenizer, reading)
-    rows: dict[str, list[list[list[int]]]] = {name: [[row] for row in cut[name]] for name in ROWS}
-    lengths = list(map(len, whole["input_ids"]))
-    for number in cut_rows(cut, lengths):
-        kept_counts = [cut.sequence_ids(number).count(text) for text in range(len(columns))]
-        texts, kept = whole.sequence_ids(number), []
-        for text, count in enumerate(kept_counts):
-            places, head = [place for place, found in enumerate(texts) if found == text], head_of(count)
-            kept += places if count == len(places) else places[:head] + places[len(places) - (count - head) :]
-        kept = sorted([*kept, *(place for place, found in enumerate(texts) if found is None)])
-        for name in ROWS:
-            rows[name][number] = [[whole[name][number][place] for place in kept]]
-    lost = [length - len(ids) for length, (ids,) in zip(lengths, rows["input_ids"])]
-    return ReadTexts(rows["input_ids"], rows["token_type_ids"], lengths, lost, [1] * len(lost))
 
 
 def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
@@ -204,18 +185,6 @@ def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Read
         found.lost.append(max(0, last - (starts[:most][-1] + room)))
         found.needed.append(len(starts))
     return found
-
-
-def _encode(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading, **options: Any) -> Any:
-    return tokenizer(
-        *columns,
-        truncation="longest_first",
-        max_length=reading.max_seq_length,
-        split_special_tokens=True,
-        return_token_type_ids=True,
-        return_attention_mask=False,
-        **options,
-    )
 
 
 class WindowFeatures(Features):
