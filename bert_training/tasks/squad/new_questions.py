@@ -12,7 +12,7 @@ from bert_training.files.compressed_files import kind_of, read_text
 from bert_training.files.json_files import parse_file
 from bert_training.files.tables import read_table
 from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.squad.questions import Question, parse_squad
+from bert_training.tasks.squad.questions import EXPECTED, Question, parse_squad
 from tokenization.errors import UserError
 
 NEEDED = ("question", "context")
@@ -27,10 +27,7 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
     Raises:
         ValueError: the file cannot be read, violates a rule of ``parse_squad``, or only some questions have answers.
     """
-    if kind_of(path) == ".json":
-        document = parse_file(path, read_text(path), "expected one SQuAD object with a field 'data'")
-    else:
-        document = _from_table(path)
+    document = parse_file(path, read_text(path), EXPECTED) if kind_of(path) == ".json" else _from_table(path)
     entries = list(_entries(document))
     given = [_has_answers(entry, version_2_with_negative) for entry in entries]
     if any(given) and not all(given):
@@ -40,7 +37,7 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
             remedy += "; for data with unanswerable questions give --version_2_with_negative"
         raise UserError(
             f"{path}, question {str(odd.get('id'))[:60]!r}: expected gold answers as other questions of the file have "
-            f"them, got none; {remedy}"
+            f"them, got none, as of {given.count(False):,} of {len(given):,} questions; {remedy}"
         )
     scored = any(entry.get("answers") or entry.get("is_impossible") for entry in entries) and all(given)
     return parse_squad(document, str(path), version_2_with_negative, without_answers=not scored), scored
