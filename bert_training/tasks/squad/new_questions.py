@@ -4,7 +4,6 @@ A table (.jsonl, .csv, .tsv) has the columns question and context. The column id
 numbered by row. In JSON lines, answers may be there in the form of data sets of the Hub.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from bert_training.files.compressed_files import kind_of, read_text
 from bert_training.files.json_files import parse_file
 from bert_training.files.tables import read_table
 from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.squad.questions import EXPECTED, Question, parse_squad
+from bert_training.tasks.squad.questions import EXPECTED, Question, entries_of, parse_squad
 from tokenization.errors import UserError
 
 NEEDED = ("question", "context")
@@ -28,7 +27,7 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
         ValueError: the file cannot be read, violates a rule of ``parse_squad``, or only some questions have answers.
     """
     document = parse_file(path, read_text(path), EXPECTED) if kind_of(path) == ".json" else _from_table(path)
-    entries = list(_entries(document))
+    entries = [entry for entry, *_ in entries_of(document, str(path)) if isinstance(entry, dict)]
     given = [_has_answers(entry, version_2_with_negative) for entry in entries]
     if any(given) and not all(given):
         odd = entries[given.index(False)]
@@ -46,16 +45,6 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
 def _has_answers(entry: dict[str, Any], version_2_with_negative: bool) -> bool:
     answers = entry.get("answers")
     return answers is not None and (bool(answers) or version_2_with_negative)
-
-
-def _entries(document: object) -> Iterator[dict[str, Any]]:
-    """Yield the questions of a SQuAD object as far as it has its form; ``parse_squad`` reports what has not."""
-    articles = document.get("data") if isinstance(document, dict) else None
-    for article in articles if isinstance(articles, list) else ():
-        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-        for paragraph in paragraphs if isinstance(paragraphs, list) else ():
-            entries = paragraph.get("qas") if isinstance(paragraph, dict) else None
-            yield from (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
 
 
 def _from_table(path: str | Path) -> dict[str, Any]:

@@ -70,18 +70,14 @@ def parse_squad(
             must agree), or there is no question at all. The first wrong question is named, and all are counted.
     """
     questions, wrong = dict[str, Question](), list[UserError]()
-    for entry, title, context, place in _entries(document, source):
+    for entry, title, context, place in entries_of(document, source):
         try:
             question = _question(entry, title, context, source, place, without_answers)
+            here = f"{source}, question {question.id!r}"
             if question.id in questions:
-                raise UserError(
-                    f"{source}, question {question.id!r}: this id occurs twice; predictions are stored by id, make it "
-                    "unique"
-                )
+                raise UserError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
             if not without_answers:
-                _check(
-                    question, entry.get("is_impossible"), f"{source}, question {question.id!r}", version_2_with_negative
-                )
+                _check(question, entry.get("is_impossible"), here, version_2_with_negative)
             questions[question.id] = question
         except UserError as error:
             wrong.append(error)
@@ -93,7 +89,7 @@ def parse_squad(
     return [*questions.values()]
 
 
-def _entries(document: object, source: str) -> Iterator[tuple[dict[str, Any], str, str, str]]:
+def entries_of(document: object, source: str) -> Iterator[tuple[dict[str, Any], str, str, str]]:
     """Yield every question as it is in the document, with its title, its context, and its place for error messages."""
     if not isinstance(document, dict) or "data" not in document:
         raise UserError(f"{source}: {EXPECTED} (got {_short(document)})")
