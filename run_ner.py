@@ -35,7 +35,6 @@ places in test_spans.jsonl.
 """
 
 import sys
-from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
@@ -130,7 +129,7 @@ def run_one(
     run = start_run(args)
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     if "train" in data.splits:
-        store_facts(model.config, words=asdict(data.cutting))
+        store_facts(model.config, words=vars(data.cutting))
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,9 @@ class Cutting:
     unusual: Collection[str] = ()
     whole: Collection[str] = ()
 
-    def cuts(self, word: str, place: int) -> bool:
-        """Whether a character is cut out of the others."""
-        key = _place(word, place)
-        return len(key) > 1 and _is_usually_cut(key) != (key in self.unusual)
+    def cuts(self, place: str) -> bool:
+        """Whether a character at such a place is cut out of the others."""
+        return len(place) > 1 and (len(place) == 2 or CHINESE in place) != (place in self.unusual)
 
 
 USUAL = Cutting()
@@ -63,18 +61,16 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
         return stored
     words, found = Counter(train.words), Counter[str]()
     for word, number in words.items():
-        found.update(dict.fromkeys({_place(word, place) for place in range(len(word))}, number))
+        found.update(dict.fromkeys({_place(word, at) for at in range(len(word))}, number))
     unusual = []
-    for mark in sorted({key.strip("x") for key in found} - {""}):
-        for key in (f"{mark}x", f"x{mark}x", f"x{mark}"):
-            is_cut = found[mark] > found[key] * (SELDOM if len(key) == 3 else 1)
-            if found[mark] + found[key] and is_cut != _is_usually_cut(key):
-                unusual.append(key)
-    found_by_rules = Cutting(unusual)
-    cut = (
-        word for word, _ in words.most_common() if [word] == word.split() and len([*words_of(word, found_by_rules)]) > 1
-    )
-    return Cutting(unusual, [*islice(cut, MOST_WHOLE)])
+    for mark in sorted({place.strip("x") for place in found} - {""}):
+        for place in (f"{mark}x", f"x{mark}x", f"x{mark}"):
+            apart = found[mark] > found[place] * (SELDOM if len(place) == 3 else 1)
+            if found[mark] + found[place] and apart != USUAL.cuts(place):
+                unusual.append(place)
+    rules = Cutting(unusual)
+    cut = [word for word, _ in words.most_common() if [word] == word.split() and len([*words_of(word, rules)]) > 1]
+    return Cutting(unusual, cut[:MOST_WHOLE])
 
 
 def stored_cutting(config: PretrainedConfig) -> Cutting:
@@ -84,20 +80,14 @@ def stored_cutting(config: PretrainedConfig) -> Cutting:
 
 def is_cut_by_pipelines(word: str) -> bool:
     """Whether BERT's tokenizer, and with it transformers' pipeline, takes a word for several."""
-    return len(word) > 1 and any(_place(word, place) for place in range(len(word)))
+    return len(word) > 1 and any(_place(word, at) for at in range(len(word)))
 
 
-def _place(word: str, place: int) -> str:
+def _place(word: str, at: int) -> str:
     """A mark with x for what stands before and after it in the word; "" for a character that is no mark."""
-    if _is_chinese_char(word[place]):
+    if _is_chinese_char(word[at]):
         return CHINESE if len(word) == 1 else f"x{CHINESE}x"
-    if not _is_punctuation(word[place]):
-        return ""
-    return "x" * (place > 0) + word[place] + "x" * (place < len(word) - 1)
-
-
-def _is_usually_cut(key: str) -> bool:
-    return len(key) == 2 or CHINESE in key
+    return "x" * (at > 0) + word[at] + "x" * (at < len(word) - 1) if _is_punctuation(word[at]) else ""
 
 
 def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
@@ -147,8 +137,8 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
     while parts:
         begin, end = parts.pop()
         word = text[begin:end]
-        places = () if word in cutting.whole else (0, len(word) - 1, *range(1, len(word) - 1))
-        place = next((place for place in places if cutting.cuts(word, place)), None)
+        order = (at % len(word) for at in range(-1, len(word) - 1))  # the edges first
+        place = None if word in cutting.whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
         if place is None:
             yield begin, end
         else:  # what is left and right of it may be cut further
@@ -166,7 +156,7 @@ def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]
 
 
 def spans_of_words(tags: list[str], plain: bool) -> list[tuple[str, int, int]]:
-    """The spans of a sentence, as ``entities`` has them; of plain tags, or those of a model from elsewhere, the words."""
+    """The spans of a sentence, as ``entities`` has them; every word, for plain tags and those of other schemes."""
     if not plain and all(map(SPAN_TAG.fullmatch, tags)):
         return entities(tags)
     return [(tag, word, word + 1) for word, tag in enumerate(tags) if plain or tag != "O"]

@@ -1,9 +1,9 @@
 """What the tags of a file are: spans in one of several spellings, or plain tags, which are classes of single words.
 
 Spans are tagged with B- and I- and more (IOB1, BIO, BIOES, BILOU, BMES), with I- alone (IO), with an underscore
-(B_PER), by types without a prefix (``--tag_scheme io``), or by prefixes without a type (B, I). Plain tags, such as parts of speech, have no prefix and no
-O. The tags of a whole file decide, not those of one line, so that one wrong tag among others is an error and no class
-of its own.
+(B_PER), by types without a prefix (``--tag_scheme io``), or by prefixes without a type (B, I). Plain tags, such as
+parts of speech, have no prefix and no O. The tags of a whole file decide, not those of one line, so that one wrong tag
+among others is an error and no class of its own.
 """
 
 import re
@@ -60,7 +60,7 @@ def in_usual_form(tags: Sequence[str], scheme: str) -> dict[str, str]:
         return {tag: f"{tag}-{UNNAMED}" for tag in types}
     if types and all(UNDERSCORE.fullmatch(tag) for tag in types):
         return {tag: f"{tag[0]}-{tag[2:]}" for tag in types}
-    if scheme == IO and not any(map(like_a_span, types)):
+    if scheme == IO and not any(map(like_a_span, types)) and not {"B", "I"} <= types:
         return {tag: f"I-{tag}" for tag in types}
     return {}
 

@@ -28,7 +28,8 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
     """
     document = parse_file(path, read_text(path), EXPECTED) if kind_of(path) == ".json" else _from_table(path)
     entries = [entry for entry, *_ in entries_of(document, str(path)) if isinstance(entry, dict)]
-    given = [_has_answers(entry, version_2_with_negative) for entry in entries]
+    without: tuple[object, ...] = (None,) if version_2_with_negative else (None, [])
+    given = [entry.get("answers") not in without for entry in entries]
     if any(given) and not all(given):
         odd = entries[given.index(False)]
         remedy = "give answers to all questions, or to none"
@@ -40,11 +41,6 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
         )
     scored = any(entry.get("answers") or entry.get("is_impossible") for entry in entries) and all(given)
     return parse_squad(document, str(path), version_2_with_negative, without_answers=not scored), scored
-
-
-def _has_answers(entry: dict[str, Any], version_2_with_negative: bool) -> bool:
-    answers = entry.get("answers")
-    return answers is not None and (bool(answers) or version_2_with_negative)
 
 
 def _from_table(path: str | Path) -> dict[str, Any]:

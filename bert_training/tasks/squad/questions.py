@@ -24,9 +24,8 @@ from tokenization.errors import UserError
 Value = TypeVar("Value")
 
 EXPECTED = (
-    'expected one SQuAD object, {"data": [articles]}; write {"data": and } around a list of articles, and give rows '
-    "with a question each, as `datasets` writes them, as train.json and validation.json in a --dataset_name FOLDER, or "
-    "for new questions as --test_file FILE.jsonl"
+    'write {"data": and } around a list of articles, and give rows with a question each, as `datasets` writes them, as '
+    "train.json and validation.json in a --dataset_name FOLDER, or for new questions as --test_file FILE.jsonl"
 )
 
 
@@ -91,9 +90,7 @@ def parse_squad(
 
 def entries_of(document: object, source: str) -> Iterator[tuple[dict[str, Any], str, str, str]]:
     """Yield every question as it is in the document, with its title, its context, and its place for error messages."""
-    if not isinstance(document, dict) or "data" not in document:
-        raise UserError(f"{source}: {EXPECTED} (got {_short(document)})")
-    for article_number, article in enumerate(_get(document, "data", list, source)):
+    for article_number, article in enumerate(_get(document, "data", list, source, f"; {EXPECTED}")):
         place = f"{source}, article {article_number}"
         title = _get(article, "title", str, place) if isinstance(article, dict) and "title" in article else ""
         for number, paragraph in enumerate(_get(article, "paragraphs", list, place)):
@@ -111,22 +108,18 @@ def _question(
     id_ = _get(entry, "id", str, place)
     here = f"{source}, question {id_!r}"
     text = _get(entry, "question", str, here)
-    if not without_answers and "answers" not in entry:
-        raise UserError(f"{here}: lacks 'answers'; questions without gold answers are for --test_file")
-    answers = [
-        (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
-        for answer in ([] if without_answers else _get(entry, "answers", list, here))
-    ]
+    gold = [] if without_answers else _get(entry, "answers", list, here, "; --test_file takes questions without them")
+    answers = [(_get(answer, "text", str, here), _get(answer, "answer_start", int, here)) for answer in gold]
     question = Question(id_, text, context, tuple(answers), title)
     _check_text(question, here)
     return question
 
 
-def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
+def _get(holder: object, key: str, kind: type[Value], place: str, remedy: str = "") -> Value:
     if not isinstance(holder, dict):
-        raise UserError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
+        raise UserError(f"{place}: expected an object with {key!r}, got {_short(holder)}{remedy}")
     if key not in holder:
-        raise UserError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
+        raise UserError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}{remedy}")
     # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
     value = holder[key]
     if type(value) is not kind:
