@@ -239,6 +239,12 @@ def data_used(card: Card) -> str:
         lines.append(f"Weights of the classes in the training loss: {named}.")
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
+        train = run["data"]["splits"].get("train", {})
+        if cut := train.get("words_with_punctuation"):
+            lines.append(
+                f"{cut:,} of {train['words']:,} training words hold punctuation or Chinese characters, where transformers' "
+                "pipeline cuts them and may find other names; `bert-repro serve` cuts texts as the training data was."
+            )
     lines += how_texts_were_read(card.run)
     lines += teacher_lines(card.run)
     if card.builtin:

@@ -133,12 +133,13 @@ def read_raw_text(path: str | Path, cutting: Cutting = USUAL) -> Split:
 
 def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
     """Yield the first character of every word of a text, and the one after its last."""
+    whole = {*cutting.whole}
     parts = [chunk.span() for chunk in re.finditer(r"\S+", text)][::-1]
     while parts:
         begin, end = parts.pop()
         word = text[begin:end]
         order = (at % len(word) for at in range(-1, len(word) - 1))  # the edges first
-        place = None if word in cutting.whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
+        place = None if word in whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
         if place is None:
             yield begin, end
         else:  # what is left and right of it may be cut further
