@@ -242,8 +242,8 @@ def data_used(card: Card) -> str:
         train = run["data"]["splits"].get("train", {})
         if cut := train.get("words_with_punctuation"):
             lines.append(
-                f"{cut:,} of {train['words']:,} training words hold punctuation or Chinese characters, where the pipeline "
-                "of transformers cuts them and may find other names; `bert-repro serve` cuts as the training data was."
+                f"{cut:,} of {train['words']:,} training words hold punctuation or Chinese characters, where the "
+                "pipeline of transformers cuts them and may find other names; `bert-repro serve` cuts as this data is cut."
             )
     lines += how_texts_were_read(card.run)
     lines += teacher_lines(card.run)
