@@ -239,11 +239,10 @@ def data_used(card: Card) -> str:
         lines.append(f"Weights of the classes in the training loss: {named}.")
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
-        train = run["data"]["splits"].get("train", {})
-        if cut := train.get("words_with_punctuation"):
+        if cut := run["data"]["splits"].get("train", {}).get("words_with_punctuation"):
             lines.append(
-                f"{cut:,} of {train['words']:,} training words hold punctuation or Chinese characters, where the "
-                "pipeline of transformers cuts them and may find other names; `bert-repro serve` cuts as this data is cut."
+                f"Of the training words, {cut:,} hold punctuation or Chinese characters, where pipelines cut them, and so may "
+                "find other names; `bert-repro serve`, `app` and `run_ner.py --test_file` cut texts as this data is cut."
             )
     lines += how_texts_were_read(card.run)
     lines += teacher_lines(card.run)
