@@ -54,6 +54,7 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import loss_weights
+from bert_training.tasks.classification.trained_for import store_facts
 from bert_training.tasks.fine_tuning import (
     Tune,
     build_task_network,
@@ -64,7 +65,8 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.ner import tagged_text
-from bert_training.tasks.ner.raw_text import write_spans
+from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
+from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.stored_flags import defaults_of_model
@@ -93,8 +95,10 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     check_output_dir(args)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
+    if names := config_labels(config):
+        config = with_labels(config, with_types(names))
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
-    data = load_data(args, config_labels(config))
+    data = load_data(args, config_labels(config), stored_cutting(config))
     check_vocabulary(data, tokenizer)
     loss_weights.check_flags(args, "train" in data.splits)
     head = modeling_bert_repro.BertForTokenClassification
@@ -124,6 +128,8 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
+    if "train" in data.splits:
+        store_facts(model.config, words=vars(data.cutting))
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})

@@ -21,8 +21,8 @@ from bert_training.tasks.classification.long_texts import text_logits
 from bert_training.tasks.classification.verdicts import Verdict, class_names
 from bert_training.tasks.feature_extraction import Row as FeatureRow
 from bert_training.tasks.feature_extraction import extract, pool
-from bert_training.tasks.ner.metrics import entities
-from bert_training.tasks.ner.raw_text import around_chinese_characters
+from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
+from bert_training.tasks.ner.schemes import plain_labels, with_types
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
@@ -379,39 +379,25 @@ def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     return Reply(text, best["start"], best["end"], entries, odds, threshold)
 
 
-def _words_of(opened: OpenedModel, text: str) -> list[tuple[str, tuple[int, int]]]:
-    """The words of a text and their places. Chinese characters are split by the normaliser, which would move places."""
-    backend = opened.tokenizer.backend_tokenizer
-    words = [(word, span) for word, span in backend.pre_tokenizer.pre_tokenize_str(text) if word.strip()]
-    if not getattr(backend.normalizer, "handle_chinese_chars", False):
-        return words
-    parts = [part for _, (begin, end) in words for part in around_chinese_characters(text, begin, end)]
-    return [(text[begin:end], (begin, end)) for begin, end in parts]
-
-
 def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
-    """The names in a text, with their kinds; the words are those into which the tokenizer splits it first."""
+    """The names in a text, with their kinds; it is cut into words as the training data was."""
     check_text(text, "The text")
-    words = _words_of(opened, text)
-    if not words:
+    spans = [*words_of(text, stored_cutting(opened.model.config))]
+    if not spans:
         raise UserError("The text has no words.")
-    split = Split("the text", [Sentence([word for word, _ in words], None, 0, "the text")])
+    split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
-    labels = tuple(class_names(opened.model.config))
+    labels = with_types(class_names(opened.model.config))
     features = rows.features(split, labels, opened.tokenizer.pad_token_id)
     logits = predict_alone(opened.model, features, 8, opened.model.device)["logits"]
     (tags,) = find_tags(split, rows, logits, labels)
-    shares = np.empty(len(words))
+    shares = np.empty(len(spans))
     for numbers, positions, row in zip(rows.words, rows.positions, logits):
         shares[numbers] = _probabilities(torch.from_numpy(row[positions])).max(-1).values.numpy()
-    try:
-        found = entities(tags)
-    except ValueError:  # the classes of this model are no names with B- and I-: every word other than O counts
-        found = [(tag, place, place + 1) for place, tag in enumerate(tags) if tag != "O"]
-    spans = [span for _, span in words]
     return [
         TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
-        for kind, first, after in found
+        for kind, first, after in spans_of_words(tags, plain_labels(labels))
+        if kind != "O"
     ]
 
 

@@ -239,6 +239,11 @@ def data_used(card: Card) -> str:
         lines.append(f"Weights of the classes in the training loss: {named}.")
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
+        if cut := run["data"]["splits"].get("train", {}).get("words_with_punctuation"):
+            lines.append(
+                f"Of the training words, {cut:,} hold punctuation or Chinese characters, where pipelines cut them and "
+                "may find other names; `bert-repro serve`, its page and `run_ner.py --test_file` leave them whole."
+            )
     lines += how_texts_were_read(card.run)
     lines += teacher_lines(card.run)
     if card.builtin:

@@ -332,7 +332,7 @@ def damage(folder: Path, needs: Collection[str] = ()) -> str | None:
         return "no such folder"
     manifest = folder / "manifest.json"
     if not manifest.is_file():
-        return "it has no manifest.json, so it was not written completely"
+        return "it has no manifest.json: not written completely, or another program's, which --model_name_or_path takes"
     try:
         expected = read_object(manifest)["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -93,14 +93,14 @@ class FineTuningArguments(ControlArguments):
         if self.seeds is not None:
             at_least(self, 1, "seeds")
         if self.compare_to and not self.many_runs:
-            raise UserError("--compare_to compares runs by their seeds: give --seeds or --paper")
+            raise UserError("--compare_to compares runs by their seeds: give --seeds")
         if self.many_runs and self.push_to_hub:
             raise UserError(
                 "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
                 "with bert-repro upload"
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
-            raise UserError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+            raise UserError("runs of a series resume by themselves; drop --resume_from_checkpoint")
         chosen = self.load_best_model_at_end or self.many_runs
         refuse_idle(
             self,
@@ -300,7 +300,7 @@ class GlueArguments(ClassArguments):
         if self.bilstm_on_top and self.label_token != "last":
             raise UserError("--bilstm_on_top reads the label from the last token: add --label_token last")
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
-            raise UserError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+            raise UserError("--paper fixes --learning_rate and 3 epochs; leave out what sets these, or use --seeds")
         self._check_columns()
         for name, value in settled_windows(self).items():
             setattr(self, name, value)

@@ -147,7 +147,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
-            "give a smaller one"
+            f"give --max_seq_length {config.max_position_embeddings}, or less"
         )
 
 

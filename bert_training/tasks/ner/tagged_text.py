@@ -96,9 +96,14 @@ class Split:
         return len(self.sentences)
 
     @property
+    def words(self) -> list[str]:
+        """The words of all sentences."""
+        return [word for sentence in self.sentences for word in sentence.words]
+
+    @property
     def num_words(self) -> int:
         """The number of words of all sentences."""
-        return sum(len(sentence.words) for sentence in self.sentences)
+        return len(self.words)
 
     @property
     def tagged(self) -> bool:
@@ -263,7 +268,7 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
     # I- alone is IO as well as IOB1, and is read in the same way; the record of older runs says IOB1.
-    found = "IO" if usual and next(iter(usual.values())).startswith("I-") and scheme == "IOB1" else scheme
+    found = "IO" if usual and all(tag[0] == "I" for tag in usual.values()) and scheme == "IOB1" else scheme
     split.facts["tag_scheme"] = found if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
@@ -403,7 +408,7 @@ def build_rows(
     if room < 2:
         raise UserError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
     pieces = _pieces(split, tokenizer)
-    unknown = sum(not pieces[word] for sentence in split.sentences for word in sentence.words)
+    unknown = sum(not pieces[word] for word in split.words)
     cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
     rows = Rows([], [], [], unknown)
     groups = [[sentence] for sentence in split.sentences]
@@ -432,7 +437,7 @@ def build_rows(
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     tokenizer = text_tokenizer(tokenizer)
-    words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
+    words = list(dict.fromkeys(split.words))
     pieces: dict[str, list[int]] = {}
     for begin in range(0, len(words), chunk):
         part = words[begin : begin + chunk]
