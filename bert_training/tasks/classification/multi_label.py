@@ -22,7 +22,7 @@ from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labels import (
     HIDDEN,
-    LIST,
+    JSON,
     as_name,
     as_text,
     has_no_value,
@@ -96,7 +96,7 @@ def _labels_of(cell: object, column: str, separator: str | None, place: str, lab
                 "stands between them with --label_separator, or name a column of 0 and 1 for each with --label_column"
             )
         found = _listed_labels(cell, column, place)
-    elif isinstance(cell, str) and not LIST.fullmatch(cell.strip()):
+    elif isinstance(cell, str) and not JSON.fullmatch(cell.strip()):
         found = [part.strip() for part in cell.split(separator)] if cell.strip() else []
     else:
         raise UserError(
