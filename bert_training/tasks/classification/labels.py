@@ -339,6 +339,15 @@ def as_name(value: Any, names: Sequence[str]) -> Any:
     return next((name for name in spellings if name in names), value)
 
 
+def in_known_case(label: Any, names: Collection[str]) -> Any:
+    """The name from which a label differs in case alone, if that is only one; of several labels each; or the label."""
+    if isinstance(label, tuple):
+        return tuple(in_known_case(one, names) for one in label)
+    text = as_text(label)
+    alike = [name for name in names if name.lower() == text.lower()]
+    return alike[0] if len(alike) == 1 and text not in names and not is_null(label) else label
+
+
 # --- numbers -----------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.long_texts import head_of
 from bert_training.tasks.cut_texts import cut_rows, encode_whole, whole_lengths
 from bert_training.tasks.stored_flags import stored_flags, stored_length
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -151,8 +152,8 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
     """
     read = {"cut": _cut, "head_tail": _head_tail, "windows": _windows}[reading.long_texts]
     found = ReadTexts([], [], [], [], [])
-    for start in range(0, len(columns[0]), CHUNK):
-        part = read([list(column[start : start + CHUNK]) for column in columns], tokenizer, reading)
+    for places in in_chunks(len(columns[0]), CHUNK):
+        part = read([list(column[places]) for column in columns], tokenizer, reading)
         for name, more in part._asdict().items():
             getattr(found, name).extend(more)
     return found
