@@ -26,6 +26,7 @@ import torch
 from bert_training.engine.loop import Step
 from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.flags.shared import SharedArguments
 
 _MEASURED_SECONDS = 0.15
 FIRST_STEPS = 20  # the number of steps after which the time left is estimated
@@ -82,6 +83,23 @@ def peak_memory_gb(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
+def with_time_left(run: Run[SharedArguments], steps: Iterator[Step], total_steps: int) -> Iterator[Step]:
+    """Yield ``steps``; after FIRST_STEPS of them, print how long the others will take, evaluations apart."""
+    seconds: list[float] = []
+    while True:
+        started = time.perf_counter()
+        step = next(steps, None)
+        if step is None:
+            return
+        seconds.append(time.perf_counter() - started)
+        if len(seconds) == FIRST_STEPS and step.index < total_steps:
+            left = total_steps - step.index
+            mean = sum(seconds[1:]) / (FIRST_STEPS - 1)  # the first is slower: it allocates memory and may compile
+            longer = "; phases of greater length take longer" if getattr(run.args, "phases", None) else ""
+            run.say(f"{_in_words(mean * left)} left for {left:,} training steps{longer}")
+        yield step
+
+
 class Throughput:
     """A clock for the training steps, without the time for evaluation and saving."""
 
@@ -92,8 +110,8 @@ class Throughput:
         self.index = 0
 
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """Yield `steps` and time them; after FIRST_STEPS of them, print how long the others will take."""
-        first = _Work()
+        """Yield `steps` and time them; see also ``with_time_left``."""
+        steps = with_time_left(self.run, steps, self.total_steps)
         while True:
             started = time.perf_counter()
             step = next(steps, None)
@@ -103,11 +121,6 @@ class Throughput:
             flops = training_flops(self.config, counts.tokens, counts.sequences, counts.items)
             work = _Work(1, time.perf_counter() - started, counts.tokens, flops, counts.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
-            first = first if first.steps else self.all  # slower than the others: it allocates memory and may compile
-            if self.all.steps == FIRST_STEPS and step.index < self.total_steps:
-                seconds = (self.all.seconds - first.seconds) / (FIRST_STEPS - 1) * (self.total_steps - step.index)
-                longer = "; phases of greater length take longer" if getattr(self.run.args, "phases", None) else ""
-                self.run.say(f"{_in_words(seconds)} left for {self.total_steps - step.index:,} training steps{longer}")
             yield step
 
     def record(self) -> dict[str, float]:

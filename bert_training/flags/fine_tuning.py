@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import normalize
 
 from bert_training.flags.checks import at_least, refuse_idle
 from bert_training.flags.controls import ControlArguments
@@ -22,6 +23,9 @@ from bert_training.flags.natures import (
 from bert_training.flags.teachers import TaughtArguments
 from tokenization.errors import UserError
 
+NAMES = ("text_column", "label_column", "id_column", "weight_column", "group_column", "tag_names",
+         "metric_for_best_model")  # fmt: skip
+"""The flags with names of columns or labels, which are compared in Unicode's form NFC."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 
 
@@ -65,6 +69,10 @@ class FineTuningArguments(ControlArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in NAMES:
+            if given := getattr(self, name, None):
+                composed = [normalize("NFC", one) for one in names_in(given)]
+                setattr(self, name, composed if isinstance(given, list) else composed[0])
         if bool(self.model_name_or_path) == bool(self.config_name):
             if getattr(self, "teacher", None) and not self.config_name:
                 raise UserError(

@@ -6,11 +6,12 @@ from typing import Any
 from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.files.harmless_output import say
 from bert_training.files.json_files import read_object
+from bert_training.files.tables import nfc
 from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.flags.shared import SharedArguments
 from bert_training.networks.config_checks import accepted, check_claims
-from bert_training.networks.vocabularies import say
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -152,7 +153,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
-    """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
+    """The label names of a model's config, in NFC; None if they are transformers' placeholders (LABEL_0, ...)."""
     labels: dict = config.id2label or {}
     names: tuple[Any, ...] = tuple(labels.get(number) for number in range(len(labels)))
     if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
@@ -160,4 +161,4 @@ def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
             f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
             f"name of its own, got {str(labels)[:80]!r}; correct it"
         )
-    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else (*map(nfc, names),)

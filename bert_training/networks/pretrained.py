@@ -10,6 +10,7 @@ from pathlib import Path
 from transformers import AutoConfig, BertConfig, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
+from bert_training.files.harmless_output import say
 from bert_training.files.json_files import read_object
 from bert_training.files.records import warn_of_changes
 from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
@@ -36,7 +37,7 @@ from bert_training.networks.tokenizer_files import (
     open_tokenizer,
     tokenizer_folder,
 )
-from bert_training.networks.vocabularies import check_rows, say
+from bert_training.networks.vocabularies import check_rows
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 

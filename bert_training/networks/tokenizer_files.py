@@ -14,6 +14,7 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
+from bert_training.files.harmless_output import say
 from bert_training.files.hashing import HASHES
 from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.json_files import read_object
@@ -25,7 +26,6 @@ from bert_training.networks.vocabularies import (
     named,
     never_produced,
     rules,
-    say,
     words_of_the_user,
 )
 from tokenization import load_vocab

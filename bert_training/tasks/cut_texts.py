@@ -146,7 +146,7 @@ def report_cut(
     positions: int,
     instead: str = "",
 ) -> None:
-    """Print how long the inputs are and a line for every split in which something was cut; record the counts of all.
+    """Print how long the inputs are, and one line if some were cut; record the counts of all splits.
 
     Args:
         positions: the longest input that the network can read.
@@ -163,15 +163,20 @@ def report_cut(
                 f"{split}: {part.in_several:,} of {part.examples:,} examples are read in several windows; there are "
                 f"{part.windows:,} windows in all"
             )
-        if part.cut:
-            alike = f", after which {part.alike:,} cannot be told apart" if part.alike else ""
-            share = 100 * part.cut / part.examples
-            lost = f"{part.lost:,} of {part.tokens:,} tokens ({100 * part.lost / part.tokens:.1f} %) are not read"
-            run.say(
-                f"warning: {split}: {part.cut:,} of {part.examples:,} examples ({share:.1f} %) "
-                f"{_what_was_done(run.args)}, the first: {part.first}{alike}; {lost}; "
-                f"{_remedy(run.args, positions, part, instead)}"
-            )
+    if cut := {split: part for split, part in splits.items() if part.cut}:
+        counts = ", ".join(
+            f"{split}: {part.cut:,} of {part.examples:,} examples ({100 * part.cut / part.examples:.1f} %)"
+            for split, part in cut.items()
+        )
+        alike, lost, tokens = (
+            sum(getattr(part, name) for part in cut.values()) for name in ("alike", "lost", "tokens")
+        )
+        told = f", after which {alike:,} cannot be told apart" if alike else ""
+        run.say(
+            f"warning: {counts} {_what_was_done(run.args)}, the first: {next(iter(cut.values())).first}{told}; {lost:,} of "
+            f"{tokens:,} tokens ({100 * lost / tokens:.1f} %) are not read; "
+            f"{_remedy(run.args, positions, max(part.most_windows for part in cut.values()), instead)}"
+        )
 
 
 def _what_was_done(args: GlueArguments | SwagArguments) -> str:
@@ -182,11 +187,9 @@ def _what_was_done(args: GlueArguments | SwagArguments) -> str:
     return f"are longer than --max_seq_length {args.max_seq_length} and were cut{middle}"
 
 
-def _remedy(args: GlueArguments | SwagArguments, positions: int, part: CutTexts, instead: str) -> str:
+def _remedy(args: GlueArguments | SwagArguments, positions: int, most_windows: int, instead: str) -> str:
     if isinstance(args, GlueArguments) and args.long_texts == "windows":
-        return (
-            f"--max_windows {part.most_windows} reads all of them, and needs the memory for so many windows of a text"
-        )
+        return f"--max_windows {most_windows} reads all of them, and needs the memory for so many windows of a text"
     ways = f"{f'give {instead}, or ' if instead else ''}split the texts"
     if args.max_seq_length < positions:
         return f"give --max_seq_length up to {positions}, the model's maximum, or {ways}"

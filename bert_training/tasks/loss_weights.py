@@ -17,6 +17,7 @@ import torch
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.hashing import digest
 from bert_training.files.json_files import read_object
+from bert_training.files.tables import nfc
 from bert_training.flags.fine_tuning import ClassArguments
 from tokenization.errors import UserError
 
@@ -90,7 +91,7 @@ def _read_weights(path: Path, names: Sequence[str]) -> dict[str, float]:
     """The weights in a JSON object ``{label: weight}``, in the order of ``names``."""
     if not path.is_file():
         raise UserError(f"--class_weights {path}: expected balanced, or a JSON file; there is no such file")
-    given = read_object(path)
+    given = {nfc(name): weight for name, weight in read_object(path).items()}
     remedy = f'give {{"label": weight}} for exactly these: {_list(names)}'
     if unknown := [name for name in given if name not in names]:
         raise UserError(f"{path}: the data has no class {_list(unknown)}; {remedy}")

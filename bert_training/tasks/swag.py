@@ -31,7 +31,7 @@ from bert_training.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
 from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.task_data import files_or_hub, sample_limit
+from bert_training.tasks.task_data import files_or_hub, in_chunks, sample_limit
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -248,8 +248,7 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     cut: dict[int, None] = {}  # the numbers of the examples, each once
     lengths: list[int] = []  # of all pairs, uncut
-    for start in range(0, len(examples), 5_000):
-        part = slice(start, start + 5_000)
+    for part in in_chunks(len(examples), 5_000):
         pairs = (
             [context for context in examples.contexts[part] for _ in range(choices)],
             [ending for endings in examples.endings[part] for ending in endings],
@@ -257,7 +256,7 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
         rows, found = encode_cut(tokenizer, pairs, max_length)
         for name, column in columns.items():
             column += [rows[name][first : first + choices] for first in range(0, len(found), choices)]
-        cut |= dict.fromkeys(start + row // choices for row, length in enumerate(found) if length > max_length)
+        cut |= dict.fromkeys(part.start + row // choices for row, length in enumerate(found) if length > max_length)
         lengths += found
     alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
     counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}

@@ -24,13 +24,13 @@ from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE
+from bert_training.files.harmless_output import say
 from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config
-from bert_training.networks.vocabularies import say
 from bert_training.tasks.task_data import ProblemType
 from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError

@@ -8,12 +8,17 @@ Files and the Hub go the same way. A cell holds one word or number:
     nan, None, NA, ...   what programs write if there is no value; refused unless the flag, model or data set names it
     ["a", "b"]           several labels for one text: multi_label.py
     a|b                  one class; refused without a flag if it looks like several labels
+    {"choices": ["a"]}   JSON that was written into a cell is refused
+
+Names are compared in Unicode's form NFC, in which "é" is one character and not "e" and an accent.
 """
 
+import functools
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -29,9 +34,11 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 # "none" is a word, and a usual name of a class.
 NO_VALUE = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")
 HIDDEN = ("", "-1", "?")  # placeholders in data to predict
-LIST = re.compile(r"""\[\s*(['"0-9-].*)?\]""", re.DOTALL)  # as a program writes a list; "[laughs]" is a word
+# As a program writes a list or an object; "[laughs]" is a word.
+JSON = re.compile(r"""\[\s*(['"0-9{\[-].*)?\]|\{\s*(['"].*)?\}""", re.DOTALL)
 # A number as people write it: 2,5 or 1.007,50 or 3.7% or $5. Not 1.2.1, the number of a section.
 SPELLED = re.compile(r"[-+]?[$€£]? ?([0-9]{1,3}([.,][0-9]{3})+|[0-9]+)([.,][0-9]+)? ?[%€$£]?")
+JOINS = re.compile(r"[\s_.'’()\[\]\-‐-―]+")  # between the words of one name
 FEW_ROWS = 10  # of so few, each may well be the only one of its class
 FILL_IN = "fill it in, or leave out the row"
 
@@ -79,7 +86,7 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
                 continue
             raise UserError(f"{where(row)}: expected a label in {column!r}, got {label!r}; {FILL_IN}")
         if isinstance(label, list | tuple | dict | set | np.ndarray) or (
-            isinstance(label, str) and LIST.fullmatch(label.strip())
+            isinstance(label, str) and JSON.fullmatch(label.strip())
         ):
             raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; a text has one label "
@@ -220,7 +227,8 @@ def _plain(text: str) -> str:
 
 
 def _check_classes(examples: Labelled) -> None:
-    """Refuse classes that are probably none: scores, dates or texts, or one class in two spellings."""
+    """Refuse classes that are probably none: several labels, scores, dates or texts, or one class in two spellings."""
+    _refuse_look_alike(examples)
     rows = Counter(as_text(value) for value in examples.labels or [])
     single = [row for row, value in enumerate(examples.labels or []) if rows[as_text(value)] == 1]
     count = sum(rows.values())
@@ -231,7 +239,6 @@ def _check_classes(examples: Labelled) -> None:
             "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
             "regression for scores, or --problem_type single_label for classes"
         )
-    _refuse_look_alike(examples)
     spelled: dict[str, str] = {}
     for row, value in enumerate(examples.labels or []):
         text = as_text(value)
@@ -244,20 +251,38 @@ def _check_classes(examples: Labelled) -> None:
 
 
 def _refuse_look_alike(examples: Labelled) -> None:
-    """Refuse classes that may be several labels each: with "|", or with a mark and a part that is a class alone.
+    """Refuse classes that may be several labels each, because a part of one of them is a class of its own.
 
-    The last of the marks are those of Chinese and Japanese.
+    Beside a, this holds for a#b, but beside Arts also for Arts & Culture. There are fewer labels than sets of them,
+    though: a mark stands between labels only if the classes have no more different parts than there are classes. And if
+    it may as well join the words of one name (not_funny beside funny), all parts must be classes.
     """
     cells = {as_text(label): row for row, label in reversed([*enumerate(examples.labels or [])])}
-    for separator in "|;,｜；，、":
-        for cell, row in sorted(cells.items(), key=lambda found: found[1]):
-            parts = [part.strip() for part in cell.split(separator)]
-            if len(parts) > 1 and all(parts) and (separator in "|｜" or any(part in cells for part in parts)):
+
+    @functools.cache
+    def few(mark: str) -> bool:
+        return len({part for cell in cells for part in _parts(cell, mark)}) <= len(cells)
+
+    for cell, row in sorted(cells.items(), key=lambda found: found[1]):
+        found = [(mark, _parts(cell, mark)) for mark in dict.fromkeys(_marks(cell))]
+        for mark, parts in sorted(found, key=lambda one: (sum(part not in cells for part in one[1]), len(one[0]))):
+            known = [part in cells for part in parts]
+            if (all(known) if JOINS.fullmatch(mark) else all(parts) and any(known)) and few(mark):
                 raise UserError(
                     f"{examples.where(row)}: the label {cell!r:.60} may be one class or the labels "
                     f"{parts[0]!r:.40} and {parts[1]!r:.40}; give --label_separator "
-                    f"{separator!r} for several labels a text, or --problem_type single_label for one class"
+                    f"{mark!r} for several labels a text, or --problem_type single_label for one class"
                 )
+
+
+def _marks(cell: str) -> list[str]:
+    """The runs of punctuation, symbols and spaces in a label, as they are and without spaces, and their characters."""
+    marks = "".join(one if unicodedata.category(one)[0] in "PSZ" else "\n" for one in cell)
+    return [mark for run in marks.split("\n") for mark in (run, run.strip(), *run) if mark]
+
+
+def _parts(cell: str, mark: str) -> list[str]:
+    return [part.strip() for part in cell.split(mark)]
 
 
 def _check_numbers(part: Labelled) -> None:
@@ -312,6 +337,15 @@ def as_name(value: Any, names: Sequence[str]) -> Any:
     whole = _whole(as_text(value))
     spellings = (as_text(value), whole, f"LABEL_{whole}")
     return next((name for name in spellings if name in names), value)
+
+
+def in_known_case(label: Any, names: Collection[str]) -> Any:
+    """The name from which a label differs in case alone, if that is only one; of several labels each; or the label."""
+    if isinstance(label, tuple):
+        return tuple(in_known_case(one, names) for one in label)
+    text = as_text(label)
+    alike = [name for name in names if name.lower() == text.lower()]
+    return alike[0] if len(alike) == 1 and text not in names and not is_null(label) else label
 
 
 # --- numbers -----------------------------------------------------------------------------------------------------

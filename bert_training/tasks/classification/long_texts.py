@@ -28,6 +28,7 @@ from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.long_texts import head_of
 from bert_training.tasks.cut_texts import ROWS, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -150,8 +151,8 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
     """
     read = _windows if reading.in_windows else _cut
     found = ReadTexts([], [], [], [], [])
-    for start in range(0, len(columns[0]), CHUNK):
-        part = read([list(column[start : start + CHUNK]) for column in columns], tokenizer, reading)
+    for places in in_chunks(len(columns[0]), CHUNK):
+        part = read([list(column[places]) for column in columns], tokenizer, reading)
         for name, more in part._asdict().items():
             getattr(found, name).extend(more)
     return found

@@ -11,6 +11,7 @@ The number form of a row, which ``Features`` hands to the network, has 1.0 for e
 ``thresholds`` decides from which probability on a label is given, and ``multi_label_scores`` has the metrics.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +19,12 @@ from typing import Protocol
 
 import numpy as np
 
+from bert_training.files.tables import nfc
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labels import (
     HIDDEN,
-    LIST,
+    JSON,
     as_name,
     as_text,
     has_no_value,
@@ -58,6 +60,26 @@ class LabelledRows(Protocol):
 def is_list(cell: object) -> bool:
     """Whether a cell holds a list."""
     return isinstance(cell, list | tuple | np.ndarray)
+
+
+def composed(cell: object) -> object:
+    """A label, or a list of labels, with its names in NFC."""
+    if is_list(cell):
+        return [*map(composed, cell)]  # type: ignore[call-overload]
+    return nfc(cell) if isinstance(cell, str) else cell
+
+
+def without_lists(cells: list, labelled: bool) -> list:
+    """The labels of a column of lists with one label each; other columns as they are.
+
+    Args:
+        labelled: whether every row must say its label; otherwise an empty list hides it.
+    """
+    one = [is_list(cell) and len(cell) == 1 and isinstance(cell[0], str | int) for cell in cells]
+    hidden = [not labelled and (is_null(cell) or (is_list(cell) and not len(cell))) for cell in cells]
+    if not all(map(operator.or_, one, hidden)):
+        return cells
+    return [cell[0] if there else None for cell, there in zip(cells, one)]
 
 
 def has_several(labels: Sequence[object] | None) -> bool:
@@ -96,7 +118,7 @@ def _labels_of(cell: object, column: str, separator: str | None, place: str, lab
                 "stands between them with --label_separator, or name a column of 0 and 1 for each with --label_column"
             )
         found = _listed_labels(cell, column, place)
-    elif isinstance(cell, str) and not LIST.fullmatch(cell.strip()):
+    elif isinstance(cell, str) and not JSON.fullmatch(cell.strip()):
         found = [part.strip() for part in cell.split(separator)] if cell.strip() else []
     else:
         raise UserError(

@@ -15,7 +15,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
-from bert_training.files.tables import check_delimiter, read_table
+from bert_training.files.tables import check_delimiter, nfc, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import GlueArguments, names_in
 from bert_training.tasks.classification import multi_label
@@ -34,11 +34,13 @@ from bert_training.tasks.classification.labels import (
     FILL_IN,
     NUMBER,
     check_cells,
+    class_numbers,
     encode_labels,
+    in_known_case,
     infer_task,
     known_test_labels,
 )
-from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn
+from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
 from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
@@ -93,8 +95,9 @@ def load_data(
         several = task.several_labels or any(multi_label.has_several(part.labels) for part in read.values())
         infer = multi_label.infer_several if several else infer_task
         task = infer(task, read, args.problem_type, trained, training)
-    elif model_labels and task.labels and set(model_labels) == set(task.labels):
-        task = in_order(task, model_labels)
+    elif model_labels and task.labels:
+        names = tuple(in_known_case(name, task.labels) for name in model_labels)
+        task = in_order(task, names) if set(names) == set(task.labels) else task
     data = ClassificationData(name or "custom", task, read)
     if not training:
         _check_task(data, trained)
@@ -184,7 +187,8 @@ def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
     """Without training data, refuse a model that was trained for other labels or for another number of texts."""
     task, names = data.task, trained.class_names
     by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
-    if task.labels is not None and (set(task.labels) != set(names) or not names) and not by_number:
+    others = task.labels and {in_known_case(name, task.labels) for name in names} != set(task.labels)
+    if task.labels is not None and (others or not names) and not by_number:
         advice = f"Give a model fine-tuned on {'MNLI' if data.name == 'ax' else 'this task'}, or training data"
         if trained.unnamed:
             advice = f"Name them there, in the order of the model's outputs. {advice}"
@@ -226,12 +230,16 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         raise UserError(f"--id_column {args.id_column}: no file has such a column; correct the name")
     for split, examples in data.splits.items():
         if examples.labels is not None:
+            known = class_numbers(data.task)
+            examples.labels = [in_known_case(label, known) for label in examples.labels]
             to_predict = split.startswith("test")
             one = known_test_labels if to_predict else encode_labels
             several = multi_label.known_several if to_predict else multi_label.encode
             examples.labels = (several if data.task.several_labels else one)(examples, data.task)
         whole = split == "train" and (args.folds or args.validation_split)
         data.splits[split] = examples.first(None if whole else sample_limit(args, split))
+        if data.own:
+            note_other_labels(data.splits[split])
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
         for label in data.task.labels or ():
@@ -360,7 +368,7 @@ def _weights(cells: list, column: str, where: Callable[[int], str]) -> list[floa
 
 def _groups(cells: list, column: str, where: Callable[[int], str]) -> list[str]:
     """The groups of rows. Raises ValueError, with the row, if one has none."""
-    groups = as_ids(cells)
+    groups = [*map(nfc, as_ids(cells))]
     for row, group in enumerate(groups):
         if not group.strip():
             raise UserError(f"{where(row)}: expected a group in {column!r}, got an empty field; {FILL_IN}")
@@ -376,6 +384,9 @@ def _labels(
     cells = table.get(columns.label) if columns.label else None
     if cells is None or columns.label is None:
         return None
+    cells = [*map(multi_label.composed, cells)]
+    if not task.several_labels:
+        cells = multi_label.without_lists(cells, labelled)
     if task.several_labels or (task.may_have_lists and any(map(multi_label.is_list, cells))):
         lists = task.separator_of_training and any(map(multi_label.is_list, cells))
         return multi_label.from_cells(cells, columns.label, None if lists else task.label_separator, where, labelled)
@@ -517,20 +528,21 @@ def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
 
 
 def _hub_examples(task: Task, rows: Any, source: str, labelled: bool, training: bool) -> Examples:
+    spelled = {nfc(name): name for name in rows.column_names}
     try:
-        columns = find_columns(task, rows.column_names, labelled, training)
+        columns = find_columns(task, [*spelled], labelled, training)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
-    table = {name: rows[name][:] for name in read}
+    table = {name: rows[spelled[name]][:] for name in read}
     content = digest({name: [*map(str, cells)] for name, cells in table.items()})
     facts: dict = {"source": source, "fingerprint": rows._fingerprint, "content_sha256": content}
     if columns.label in table:
-        feature = rows.features[columns.label]
+        feature = rows.features[spelled[columns.label]]
         of_list = getattr(getattr(feature, "feature", None), "names", None)
         if names := getattr(feature, "names", None) or of_list:
             table[columns.label] = [_named(cell, names) for cell in table[columns.label]]
-            facts["class_names"] = list(names)
+            facts["class_names"] = [*map(nfc, names)]
     return _examples(task, table, columns, lambda row: f"{source} row {row}", facts, labelled, bool(task.files))
 
 

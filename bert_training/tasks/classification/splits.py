@@ -72,6 +72,18 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
         )
 
 
+def note_other_labels(examples: Examples) -> None:
+    """Say how many rows have the same text as another row, or the same pair, but another label or score."""
+    labels: dict[tuple[str, ...], set] = {}
+    for texts, label in zip(zip(*examples.texts), examples.labels or []):
+        labels.setdefault(texts, set()).add(label)
+    if rows := [row for row, texts in enumerate(zip(*examples.texts)) if len(labels.get(texts, ())) > 1]:
+        examples.notes.append(
+            f"warning: {len(rows):,} of {len(examples):,} rows have the same text as another row and another label, the "
+            f"first: {examples.where(rows[0])}; at most one of these labels can be learnt: correct them first of all"
+        )
+
+
 def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, ClassificationData]:
     """The data with a validation split: one entry for each fold, or a single one, with the key None, without folds.
 
@@ -108,7 +120,8 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
         have = "has" if copies == 1 else "have"
         held_out.notes.append(
             f"warning: {copies:,} of the {len(held_out):,} rows held out {have} the same text as one to train on, so "
-            "the scores show in part what the model has memorised; leave copies out, or give --group_column"
+            "the scores show in part what the model has memorised; give --group_column, or leave out copies that have "
+            "the same label"
         )
     if data.task.labels and _classes(data) is not None:
         missing = set(range(len(data.task.labels))) - set(held_out.labels or [])

@@ -20,6 +20,7 @@ from transformers import PretrainedConfig
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.tables import nfc
 from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
 from bert_training.tasks.ner.metrics import entities
@@ -115,7 +116,7 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if words[-1] in tags or words[-1] == "O" or like_a_span(words[-1])]
+        tagged = [words for words in several if nfc(words[-1]) in tags or words[-1] == "O" or like_a_span(words[-1])]
     return 2 * len(tagged) < len(several)
 
 

@@ -12,7 +12,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.tables import read_table
+from bert_training.files.tables import nfc, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.loss_weights import facts_of, summary_of
@@ -334,16 +334,17 @@ def read_file(path: str | Path, mixed_tags: bool = False, reading: Reading = Rea
 
 
 def _hub_split(rows: Any, source: str, args: NerArguments, reading: Reading) -> Split:
+    spelled = {nfc(name): name for name in rows.column_names}
     try:
-        columns = _known_columns(rows.column_names, reading.column)
+        columns = _known_columns([*spelled], reading.column)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     names = None
     for name in set(columns) & {*TAG_COLUMNS, reading.column}:
-        feature = rows.features[name]
+        feature = rows.features[spelled[name]]
         inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
         names = getattr(inner, "names", None)
-    cells = {name: rows[name][:] for name in columns}
+    cells = {name: rows[spelled[name]][:] for name in columns}
     return _split(source, cells, names, lambda row: f"{source} row {row}", args.mixed_tags, reading)
 
 

@@ -33,6 +33,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
+from bert_training.files.tables import nfc
 from bert_training.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.metrics import span_scores, word_scores
 from bert_training.tasks.ner.other_layouts import (
@@ -47,6 +48,7 @@ from bert_training.tasks.ner.other_layouts import (
 )
 from bert_training.tasks.ner.schemes import AUTO, PLAIN, are_plain, check_classes, in_usual_form, wrong_tag
 from bert_training.tasks.overlapping_rows import rows_around
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -243,6 +245,8 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
         ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
             tags. With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval.
     """
+    for sentence in split.sentences:
+        sentence.tags = [*map(nfc, sentence.known_tags)]
     tags = [tag for sentence in split.sentences for tag in sentence.known_tags]
     if are_plain(tags, scheme):
         for sentence in split.sentences:
@@ -439,8 +443,8 @@ def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_00
     tokenizer = text_tokenizer(tokenizer)
     words = list(dict.fromkeys(split.words))
     pieces: dict[str, list[int]] = {}
-    for begin in range(0, len(words), chunk):
-        part = words[begin : begin + chunk]
+    for places in in_chunks(len(words), chunk):
+        part = words[places]
         coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
         pieces.update(zip(part, coded["input_ids"]))
     return pieces

@@ -19,6 +19,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -181,10 +182,10 @@ def _encode(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the token ids (T,) and character spans (T, 2) of every text."""
     tokenizer = text_tokenizer(tokenizer)
-    for begin in range(0, len(texts), chunk):
+    for part in in_chunks(len(texts), chunk):
         # In chunks, because a Python tuple per token of the whole training file would take 300 MB.
         coded = tokenizer(
-            texts[begin : begin + chunk],
+            texts[part],
             add_special_tokens=False,
             split_special_tokens=True,
             return_token_type_ids=False,
