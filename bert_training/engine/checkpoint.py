@@ -292,14 +292,14 @@ def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase
     """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
 
     Args:
-        model: the network, whose number of positions is the length to which the saved tokenizer cuts.
+        model: the network, which the saved tokenizer fits: it cuts to the positions, and gives no segments to one.
 
     Raises:
         DiskError: it could not be written.
     """
-    positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
+    config = run.accelerator.unwrap_model(model).config
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
 
 
 @contextmanager

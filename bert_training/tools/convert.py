@@ -159,7 +159,8 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
-        save_tokenizer_files(converted.tokenizer, draft, converted.model.config.max_position_embeddings)
+        config = converted.model.config
+        save_tokenizer_files(converted.tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
         (draft / "README.md").write_text(_card(converted, old, out.name), encoding="utf-8")
 
 

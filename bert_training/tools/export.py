@@ -129,7 +129,8 @@ class Model:
 
     def batch(self, rows: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """Rows as one batch."""
-        return padded(rows, self._pad)
+        found = padded(rows, self._pad)
+        return found | {INPUTS[2]: found[INPUTS[2]].clip(max=self.network.config.type_vocab_size - 1)}
 
 
 # --- what is exported ------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def write_beside(model: Model, folder: Path) -> None:
     config.pop("auto_map", None)  # it names code that is not there
     write_json(folder / "config.json", config | {"architectures": [model.name]})
     positions = int(model.network.config.max_position_embeddings)
-    save_tokenizer_files(model.tokenizer, folder, positions)
+    save_tokenizer_files(model.tokenizer, folder, positions, model.network.config.type_vocab_size)
     if model.name != ENCODER:
         return
     kinds, own = list(MODULES), model.folder / "modules.json"

@@ -109,14 +109,14 @@ def extend_folder(
         print(line)
     transformers.logging.set_verbosity_error()  # what is new, this command says itself
     transformers.logging.disable_progress_bar()
-    tokenizer, positions = extended.tokenizer, own.model_max_length
+    tokenizer, positions, segments = extended.tokenizer, own.model_max_length, 2
     model = None
     if weights:
         model = _model(source, tokenizer, origins_of(tokenizer, own), multiple, extended.counts)
-        positions = model.config.max_position_embeddings
+        positions, segments = model.config.max_position_embeddings, model.config.type_vocab_size
     make_folder(target.parent)
     with new_folder(target) as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, positions, segments)
         write_json(draft / RECORD, extended.facts())
         if model is not None:
             model.save_pretrained(draft)
