@@ -25,7 +25,7 @@ from bert_training.networks.new_rows import (
 )
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
@@ -120,6 +120,7 @@ def extend_folder(
         write_json(draft / RECORD, extended.facts())
         if model is not None:
             model.save_pretrained(draft)
+            carry_modules(source, draft)
     what = f"a vocabulary of {len(tokenizer):,} rows"
     if model is not None:
         what += f" and a {type(model).__name__} with {model.config.vocab_size:,}"
