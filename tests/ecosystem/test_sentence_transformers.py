@@ -84,7 +84,9 @@ def test_a_cross_encoder_scores_pairs(way, classifier, tokenizer, record_propert
     assert difference < 1e-5
 
 
-@pytest.mark.tried("sentence-transformers", "a folder of its own that a script continues from: pooling, modules, length")
+@pytest.mark.tried(
+    "sentence-transformers", "a folder of its own that a script continues from: pooling, modules, length"
+)
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
 def test_the_vectors_of_a_folder_are_those_after_a_training_that_changes_nothing(
     script, finished, tmp_path, short_data, record_property, no_pictures

@@ -70,14 +70,20 @@ def add_modules(folder: Path, *kinds: str, encoder: str = "") -> None:
     for kind, path in listed[1:]:
         (folder / path).mkdir()
         if kind == "Pooling":
-            pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}
+            pooling = {
+                "word_embedding_dimension": 32,
+                "pooling_mode_mean_tokens": False,
+                "pooling_mode_max_tokens": True,
+            }
             (folder / path / "config.json").write_text(json.dumps(pooling))
         if kind == "Dense":
             dense = {"in_features": 32, "out_features": 8, "activation_function": "torch.nn.modules.activation.Tanh"}
             (folder / path / "config.json").write_text(json.dumps(dense))
             torch.manual_seed(0)
             weights = torch.nn.Linear(32, 8).state_dict()
-            save_file({f"linear.{name}": tensor for name, tensor in weights.items()}, folder / path / "model.safetensors")
+            save_file(
+                {f"linear.{name}": tensor for name, tensor in weights.items()}, folder / path / "model.safetensors"
+            )
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / encoder / "sentence_bert_config.json").write_text('{"max_seq_length": 9, "do_lower_case": false}')
     prompts = {"prompts": {"query": "the "}, "default_prompt_name": None, "similarity_fn_name": "dot"}

@@ -134,4 +134,6 @@ def test_what_does_not_fit_stays_behind_with_a_line(change, message, embedder, t
     carry_modules(str(embedder), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("warning: ") and line.endswith("has no modules of sentence-transformers, which takes the tokens' mean")
+    assert line.startswith("warning: ") and line.endswith(
+        "has no modules of sentence-transformers, which takes the tokens' mean"
+    )

@@ -306,7 +306,10 @@ def test_modules_that_do_not_fit_are_refused_before_the_work(model_of, torch_as_
     folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
     add_modules(folder, "Pooling", "CNN")
     assert status(folder, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
-    assert "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder" in capsys.readouterr().err
+    assert (
+        "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder"
+        in capsys.readouterr().err
+    )
 
 
 def rewritten(folder: Path, place: Path, **fields) -> Path:
