@@ -52,6 +52,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.loop import Step, training_steps
 from bert_training.engine.muon import check_muon, create_muon
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
@@ -97,12 +98,13 @@ def main(argv: list[str] | None = None) -> None:
     if is_finished(args):
         report_finished(args)
         return
+    check_output_dir(args)
+    begun = check_early(args)  # before start_run, so that a mistake leaves no output folder behind
     run = start_run(args)
     if args.verify_invariance:
         demand_float32(run)
 
     announce_recipe(run)
-    begun = check_early(args)
     probed = probes.read_tables(args.probe)
     probes.check_unchanged(probed, begun)
     text = checked_text(run)

@@ -32,6 +32,7 @@ from bert_training.files.weights_header import name_of_today
 from bert_training.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.flags.scripts import chooses_best, flags_with
 from bert_training.flags.shared import SharedArguments
+from bert_training.networks.pretrained import carry_modules
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
@@ -289,17 +290,20 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
 
 
 def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase, model: torch.nn.Module) -> None:
-    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
+    """Write the tokenizer, with its vocab.txt, and the modules of the checkpoint that the run began with.
+
+    Only the main process calls it.
 
     Args:
-        model: the network, whose number of positions is the length to which the saved tokenizer cuts.
+        model: the network, which the saved tokenizer fits: it cuts to the positions, and gives no segments to one.
 
     Raises:
         DiskError: it could not be written.
     """
-    positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
+    config = run.accelerator.unwrap_model(model).config
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
+    carry_modules(getattr(run.args, "model_name_or_path", None), run.output_dir)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from.
 
 A finished run leaves ``hashes.json`` in its folder, with the SHA-256 of every file that it wrote there. Not covered are
-files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDERS``: checkpoints, which have a
-``manifest.json`` of their own, the records of the tracker, and whatever else, such as another run.
+files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDERS`` and ``MODULES``: checkpoints, which
+have a ``manifest.json`` of their own, the records of the tracker, and whatever else, such as another run.
 """
 
 import fnmatch
@@ -17,6 +17,7 @@ from bert_training.files.compressed_files import largest_file
 
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
+MODULES = "[0-9]_[A-Z]*"  # the folders of sentence-transformers' modules, such as 1_Pooling
 CHUNK = 2**18  # bytes
 # Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
 # folder, and unfinished drafts.
@@ -75,6 +76,7 @@ def hashed_files(folder: Path, folders: Iterable[str] = FOLDERS) -> dict[str, Pa
         folders: the sub-folders to look into.
     """
     inside = [path for name in folders if (folder / name).is_dir() for path in (folder / name).rglob("*")]
+    inside += folder.glob(f"{MODULES}/*")
     files = {}
     for path in sorted([*folder.iterdir(), *inside]):
         parts = path.relative_to(folder).parts

@@ -27,7 +27,7 @@ from pathlib import Path
 from transformers.hf_argparser import string_to_bool
 
 from bert_training.files.atomic import json_text
-from bert_training.files.hashing import HASHES, hashes_record, sha256
+from bert_training.files.hashing import HASHES, MODULES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
@@ -40,6 +40,8 @@ FILES = (
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
     *("confusion.json", "confusion_*.png"),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *(f"{MODULES}/config.json", f"{MODULES}/model.safetensors"),
 )
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+\.(\w+)(?:\s|$)", re.MULTILINE)  # a module beside the one that imports it
 ATTEMPTS = 3
@@ -100,16 +102,18 @@ def write_published(folder: Path, target: Path, repo_id: str) -> None:
     recorded = read_object(folder / HASHES)["sha256"] if folder / HASHES in files else {}
     hashes = {}
     for file in files:
-        content, draft = _published_text(file, repo_id), target / file.name
-        if file.name == HASHES or content == "":
+        name = file.relative_to(folder).as_posix()
+        content, draft = _published_text(file, repo_id), target / name
+        if name == HASHES or content == "":
             continue
+        draft.parent.mkdir(exist_ok=True)
         if content is None:
             draft.symlink_to(file.resolve())
         else:
             draft.write_text(content, encoding="utf-8")
-        if file.name in recorded:
-            intact = content is not None and sha256(file) == recorded[file.name]
-            hashes[file.name] = sha256(draft) if intact else recorded[file.name]
+        if name in recorded:
+            intact = content is not None and sha256(file) == recorded[name]
+            hashes[name] = sha256(draft) if intact else recorded[name]
     if recorded:
         draft = target / HASHES
         draft.write_text(json_text(hashes_record(hashes)), encoding="utf-8")
@@ -170,16 +174,16 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     """
     folder = Path(folder)
     check_weights_unchanged(folder)
-    names = {path.name for path in files_to_upload(folder) if path.suffix != ".safetensors"}
+    names = {path.relative_to(folder).as_posix() for path in files_to_upload(folder) if path.suffix != ".safetensors"}
     warn_of_changes(folder, sorted(names | {name for name in FILES if "*" not in name}), say)
     with tempfile.TemporaryDirectory() as place:
         write_published(folder, Path(place), repo_id)
-        files = sorted(Path(place).iterdir())
+        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
         if "README.md" in names and not (Path(place) / "README.md").exists():
             say(f"{folder / 'README.md'} stays here: an older version wrote it, with folders of this machine in it")
         if dry_run:
             say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
-            _list(folder, files, say)
+            _list(folder, {file.relative_to(place).as_posix(): file for file in files}, say)
             return
         command = f"bert-repro upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
         remedy = f"; {folder} is complete, upload it then with {command}"
@@ -187,11 +191,11 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         _attempt(lambda: _commit(Path(place), len(files), repo_id, private, say), repo_id, remedy)
 
 
-def _list(folder: Path, files: list[Path], say: Callable[[str], None]) -> None:
-    for file in files:
-        changed = "" if file.is_symlink() or file.name == HASHES else ", without folders of this machine"
-        say(f"  {file.name}  {file.stat().st_size:,} bytes{changed}")
-    sent = {file.name for file in files}
+def _list(folder: Path, files: dict[str, Path], say: Callable[[str], None]) -> None:
+    for name, file in files.items():
+        changed = "" if file.is_symlink() or name == HASHES else ", without folders of this machine"
+        say(f"  {name}  {file.stat().st_size:,} bytes{changed}")
+    sent = {name.partition("/")[0] for name in files}
     left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
     say(f"stays here: {', '.join(left) or 'nothing'}")
 

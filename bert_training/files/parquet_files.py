@@ -111,12 +111,12 @@ def column_names(file: IO[bytes]) -> list[str]:
 def _opened(file: IO[bytes]) -> Any:
     import pyarrow.parquet
 
-    items = _length_of_end(file) // 8 + 64  # in any list there, as each item has some bytes
+    items = length_of_end(file) // 8 + 64  # in any list there, as each item has some bytes
     return pyarrow.parquet.ParquetFile(file, thrift_container_size_limit=min(items, 1_000_000))
 
 
-def _length_of_end(file: IO[bytes]) -> int:
-    """The bytes of the end of the file, which describes it, as the last 8 bytes say; OSError if that cannot be."""
+def length_of_end(file: IO[bytes]) -> int:
+    """The bytes of the end of the file, which describes it, as its last 8 bytes say; OSError if that cannot be."""
     length = file.seek(0, os.SEEK_END)
     file.seek(max(0, length - 8))
     last = file.read(8)

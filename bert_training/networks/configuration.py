@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.harmless_output import say
@@ -92,8 +92,22 @@ def set_dropout(model: PreTrainedModel, rate: float) -> None:
             module.p = rate
 
 
+def keep_to_segments(model: PreTrainedModel) -> PreTrainedModel:
+    """Let a network that has only one segment read every token as that, whatever the tokenizer says of pairs."""
+    if model.config.type_vocab_size == 1:
+        for name, module in model.named_modules():
+            if name.endswith("token_type_embeddings"):
+                module.register_forward_pre_hook(_in_segment_0)
+    return model
+
+
+def _in_segment_0(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    return (inputs[0].clamp(max=0),)  # not zeros, which would leave token_type_ids out of an exported graph
+
+
 def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
     """Apply --gradient_checkpointing and --torch_compile, which change results by rounding at most."""
+    keep_to_segments(model)  # new weights have not been through load_network
     if args.gradient_checkpointing:
         # transformers 5.23 deprecates the older name; 5.17 has only that one.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
@@ -106,7 +120,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     """Check that the network has embeddings for the tokenizer's ids and for the length, and no others.
 
     Args:
-        quiet: do not print that the network's rows are the tokenizer's rounded up.
+        quiet: do not print that the network's rows are the tokenizer's rounded up, or that it has one segment.
 
     Raises:
         ValueError: it has too few, or more than rounding up explains.
@@ -140,6 +154,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
             f"note: the model has {rows:,} embeddings and the tokenizer {pieces:,} pieces, which is right if they were "
             f"rounded up to a multiple of {multiple}; if rows were deleted from vocab.txt, restore them"
         )
+    if config.type_vocab_size == 1 and not quiet:
+        say("note: the model has one segment (type_vocab_size 1), so both texts of a pair are read as segment 0")
     check_length(config, max_seq_length)
 
 

@@ -14,6 +14,7 @@ from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
 from bert_training.flags.scripts import opened_by
+from bert_training.networks.configuration import keep_to_segments
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from tokenization.errors import UserError
@@ -105,7 +106,7 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         )
     # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
     vars(model).pop("_weight_conversions", None)
-    return LoadedNetwork(model, new, absent)
+    return LoadedNetwork(keep_to_segments(model), new, absent)
 
 
 def class_in(config: PretrainedConfig) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
@@ -55,7 +55,9 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
         check_model_name(args.model_name_or_path)
     else:
         length = max(phase.length for phase in phases_of(vars(args)))
-        check_length(bert_config(args.config_name or "mini", 1), length)
+        config = bert_config(args.config_name or "mini", 1)
+        check_length(config, length)
+        _check_segments(args, config)
     if args.tokenizer_name:
         tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         check_extension(args, tokenizer, begun)
@@ -79,14 +81,25 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
     """Check that the network can have the rows and the positions that the flags ask for."""
     if is_old_checkpoint(weights):  # whose tensors are read once
         config = find_old_files(weights).config
+        _check_segments(args, config)
         check_positions(args, config)
         if not args.max_position_embeddings:
             check_length(config, args.max_seq_length or 1)
         return
     config = checkpoint_config(weights, quiet=True)
+    _check_segments(args, config)
     check_kept_layers(args.kept_layers, config)
     sized = sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer))
     check_fit(sized, tokenizer, args.max_seq_length or 1, quiet=True)
+
+
+def _check_segments(args: PretrainingArguments, config: BertConfig) -> None:
+    """Raise ValueError if pairs of segments would be asked of a network that cannot tell their two texts apart."""
+    if objective_of(vars(args)).pairs and config.type_vocab_size == 1:
+        raise UserError(
+            f"--objective {args.objective} needs two segments, and {args.model_name_or_path or args.config_name} has "
+            "one (type_vocab_size 1 in its config.json); give --objective mlm"
+        )
 
 
 def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class ShardPlan:
 
     def write_sources(self, task: int, tasks: int) -> None:
         """Write what the join needs to know of every ``tasks``-th file, which is read to its end for that."""
-        write_sources(self.folder, self.files, task, tasks)
+        write_sources(self.folder, self.files, self.jobs[0].text_column, task, tasks)
 
     def sources(self) -> list[dict[str, Any]]:
         """Name, bytes and SHA-256 of each file, as the tasks found them.

@@ -18,7 +18,6 @@ openvino_model.xml from the ONNX file, needs ".[train,export,openvino]".
 """
 
 import argparse
-import json
 import platform
 import shutil
 import subprocess
@@ -36,7 +35,7 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.versions import device_name, versions
-from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json, write_text
+from bert_training.files.atomic import is_occupied, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.files.links import check_read
@@ -45,7 +44,14 @@ from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.other_formats import check_holds_weights
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import (
+    LIMITS,
+    MODULE_LIST,
+    checkpoint_config,
+    embedding_modules,
+    load_tokenizer,
+    write_files,
+)
 from bert_training.tasks.stored_flags import stored_length
 from bert_training.tools.export_scores import (
     Evaluation,
@@ -76,7 +82,6 @@ HEADS = {
     "BertForMultipleChoice": ("BertForMultipleChoice", ("logits",)),
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
-COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json", "config_sentence_transformers.json")
 # How many of the layers that hurt most are left in float32, one number after the other, if the gate asks for it.
 LEFT_IN_FLOAT = (1, 2, 4, 8)
 SENTENCES = (
@@ -89,8 +94,6 @@ SENTENCES = (
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROWS, ROUNDS = 64, 5  # of the timing
-POOLING_MODULES = "sentence_transformers.models."
-MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}  # and their folders
 
 
 @dataclass
@@ -103,6 +106,7 @@ class Model:
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     run: dict[str, Any] | None
+    modules: dict[str, bytes]
 
     def torch_outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """What torch computes for a batch."""
@@ -129,7 +133,8 @@ class Model:
 
     def batch(self, rows: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """Rows as one batch."""
-        return padded(rows, self._pad)
+        found = padded(rows, self._pad)
+        return found | {INPUTS[2]: found[INPUTS[2]].clip(max=self.network.config.type_vocab_size - 1)}
 
 
 # --- what is exported ------------------------------------------------------------------------------------------------
@@ -140,8 +145,8 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
 
     Raises:
         ValueError: it is no folder of a BERT with weights, it holds an export or quantised weights, the class has no
-            counterpart in transformers, the weights lack a part of the head, the labels contradict each other, or
-            what is copied is a link out of the folder.
+            counterpart in transformers, the weights lack a part of the head, the labels contradict each other, what is
+            copied is a link out of the folder, or it holds modules of sentence-transformers that do not fit.
     """
     path = folder / "config.json"
     if folder.suffix == ".onnx":
@@ -149,7 +154,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     check_holds_weights(folder, str(folder))
     if not path.is_file():
         raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
-    check_read(folder, *(folder / one for one in COPIED))
+    check_read(folder, path)
     fields = read_object(path)
     if "quantization_config" in fields:
         raise UserError(
@@ -174,7 +179,8 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     tokenizer = load_tokenizer(str(folder), quiet=True)
     check_special_tokens(tokenizer)
     check_fit(cast("BertConfig", loaded.model.config), tokenizer, 4)
-    return Model(folder, name, outputs, loaded.model.eval(), tokenizer, run if run and is_known(run) else None)
+    modules = embedding_modules(str(folder)) if name == ENCODER else {}
+    return Model(folder, name, outputs, loaded.model.eval(), tokenizer, run if run and is_known(run) else None, modules)
 
 
 def is_known(run: dict[str, Any]) -> bool:
@@ -206,41 +212,22 @@ def write_beside(model: Model, folder: Path) -> None:
     config.pop("auto_map", None)  # it names code that is not there
     write_json(folder / "config.json", config | {"architectures": [model.name]})
     positions = int(model.network.config.max_position_embeddings)
-    save_tokenizer_files(model.tokenizer, folder, positions)
-    if model.name != ENCODER:
-        return
-    kinds, own = list(MODULES), model.folder / "modules.json"
-    if own.is_file():
-        kinds = _kinds_of_modules(own)
-        if others := ", ".join(kind for kind in kinds if kind not in MODULES):
-            raise UserError(f"{own}: expected Transformer, Pooling and Normalize, which need no file; got {others}")
-    written = [name for name in MODULES if name != "Normalize" or name in kinds]
+    save_tokenizer_files(model.tokenizer, folder, positions, model.network.config.type_vocab_size)
+    if model.name == ENCODER:
+        write_files(folder, model.modules or mean_of_tokens(model, positions))
+
+
+def mean_of_tokens(model: Model, positions: int) -> dict[str, bytes]:
+    """The modules of sentence-transformers by which the vector of a text is the normalised mean of its tokens'."""
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
     modules = [
-        {"idx": number, "name": str(number), "path": MODULES[name], "type": POOLING_MODULES + name}
-        for number, name in enumerate(written)
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(paths.items())
     ]
-    write_json(folder / "modules.json", modules)
-    length = stored_length(model.network.config) or positions
-    limits = {"max_seq_length": length, "do_lower_case": False}
-    if (given := model.folder / COPIED[1]).is_file():
-        limits = read_object(given)
-    write_json(folder / "sentence_bert_config.json", limits)
-    if (given := model.folder / COPIED[3]).is_file():  # prompts, and how vectors are compared
-        write_json(folder / COPIED[3], read_object(given))
-    pooling: dict[str, Any] = {
-        "word_embedding_dimension": int(model.network.config.hidden_size),
-        "pooling_mode_mean_tokens": True,
-    }
-    pooling |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
-    if (given := model.folder / COPIED[2]).is_file():
-        pooling = read_object(given)
-    make_folder(folder / "1_Pooling")
-    write_json(folder / "1_Pooling" / "config.json", pooling)
-
-
-def _kinds_of_modules(path: Path) -> list[str]:
-    modules = json.loads(path.read_text(encoding="utf-8"))
-    return [str(one.get("type")).split(".")[-1] for one in modules if isinstance(one, dict)]
+    pooling = {"word_embedding_dimension": int(model.network.config.hidden_size), "pooling_mode_mean_tokens": True}
+    limits = {"max_seq_length": stored_length(model.network.config) or positions, "do_lower_case": False}
+    files = {MODULE_LIST: modules, LIMITS: limits, "1_Pooling/config.json": pooling}
+    return {file: json_text(content).encode() for file, content in files.items()}
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------

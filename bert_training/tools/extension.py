@@ -25,7 +25,7 @@ from bert_training.networks.new_rows import (
 )
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
@@ -109,17 +109,18 @@ def extend_folder(
         print(line)
     transformers.logging.set_verbosity_error()  # what is new, this command says itself
     transformers.logging.disable_progress_bar()
-    tokenizer, positions = extended.tokenizer, own.model_max_length
+    tokenizer, positions, segments = extended.tokenizer, own.model_max_length, 2
     model = None
     if weights:
         model = _model(source, tokenizer, origins_of(tokenizer, own), multiple, extended.counts)
-        positions = model.config.max_position_embeddings
+        positions, segments = model.config.max_position_embeddings, model.config.type_vocab_size
     make_folder(target.parent)
     with new_folder(target) as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, positions, segments)
         write_json(draft / RECORD, extended.facts())
         if model is not None:
             model.save_pretrained(draft)
+            carry_modules(source, draft)
     what = f"a vocabulary of {len(tokenizer):,} rows"
     if model is not None:
         what += f" and a {type(model).__name__} with {model.config.vocab_size:,}"

@@ -53,7 +53,6 @@ READ_BY_LIBRARIES = {
     "tokenizer.*.json": "AutoTokenizer",
     "additional_chat_templates": "AutoTokenizer",
     "*processor_config.json": "AutoProcessor",
-    "modules.json": "sentence-transformers",
 }
 # The classes of modeling_bert_repro/lstm_heads.py, each of which is saved with an auto_map of its own.
 LSTM_CLASSES = {

@@ -23,6 +23,7 @@ from bert_training.tools import export, export_scores, onnx_files, onnx_int8, op
 from tests.helpers import short_runs
 from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import add_modules
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 from tokenization.errors import UserError
@@ -291,18 +292,27 @@ def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs
     assert record["files"][export.WHOLE]["smallest_cosine"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kinds", [("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")])
-def test_vectors_are_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
-    folder = tmp_path / "model"
-    shutil.copytree(model_of("BertModel"), folder)
-    modules = [{"idx": number, "type": f"sentence_transformers.models.{kind}"} for number, kind in enumerate(kinds)]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    prompts = {"prompts": {"query": "Represent this sentence: "}, "similarity_fn_name": "dot"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+@pytest.mark.parametrize("kinds", [("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense", "Normalize")])
+def test_vectors_are_pooled_and_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, *kinds)
     assert not status(folder, "--output_dir", tmp_path / "out")
-    assert json.loads((tmp_path / "out/config_sentence_transformers.json").read_text()) == prompts
+    name = "config_sentence_transformers.json"
+    assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
     written = json.loads((tmp_path / "out/modules.json").read_text())
-    assert tuple(one["type"].split(".")[-1] for one in written) == kinds
+    assert tuple(one["type"].split(".")[-1] for one in written) == ("Transformer", *kinds)
+    assert json.loads((tmp_path / "out/1_Pooling/config.json").read_text())["pooling_mode_max_tokens"]
+    assert (tmp_path / "out/2_Dense/model.safetensors").is_file() == ("Dense" in kinds)
+
+
+def test_modules_that_do_not_fit_are_refused_before_the_work(model_of, torch_as_file, tmp_path, capsys):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, "Pooling", "CNN")
+    assert status(folder, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
+    assert (
+        "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder"
+        in capsys.readouterr().err
+    )
 
 
 def rewritten(folder: Path, place: Path, **fields) -> Path:
@@ -352,10 +362,15 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
     export.check_labels(place / "config.json", config, run)
 
 
-@pytest.mark.parametrize("name", export.COPIED)
+@pytest.mark.parametrize(
+    "name",
+    [*("config.json", "modules.json", "sentence_bert_config.json"),
+     *("config_sentence_transformers.json", "x0 Pooling/config.json")],
+)  # fmt: skip
 def test_what_is_copied_is_no_link_out_of_the_folder(model_of, tmp_path, name):
-    place = shutil.copytree(model_of("BertModel"), tmp_path / "model") / name
-    place.parent.mkdir(exist_ok=True)
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, "Pooling")
+    place = folder / name
     secret = tmp_path / "secret.json"
     secret.write_text((tmp_path / "model/config.json").read_text())
     place.unlink(missing_ok=True)

@@ -243,7 +243,7 @@ def test_files_that_only_a_library_reads_are_named_as_added(copy_of_run, how):
     read = {"AutoTokenizer": ("added_tokens.json", "special_tokens_map.json", "tokenizer.9.0.0.json"),
             "AutoModel": ("generation_config.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
                           "adapter_config.json"),
-            "AutoProcessor": ("preprocessor_config.json",), "sentence-transformers": ("modules.json",)}  # fmt: skip
+            "AutoProcessor": ("preprocessor_config.json",)}  # fmt: skip
     for name in ("additional_chat_templates/x.jinja", "custom_generate/generate.py", "sub/deep/mod.py"):
         (place / name).parent.mkdir(parents=True)
         (place / name).write_text("{}")

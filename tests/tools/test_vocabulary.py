@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from bert_training.__main__ import main as bert_repro
 from bert_training.files.text_files import read_texts
-from bert_training.pretraining import ranges
+from bert_training.pretraining import ranges, sources
 from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.vocabulary import learn_vocabulary, main
 from tests.helpers.repository import ROOT
@@ -204,10 +204,12 @@ def test_what_is_counted_is_not_counted_again(tmp_path, files, monkeypatch):
         (lambda folder, _: (folder / "source-00000.json").unlink(), "source-00000.json: missing or damaged"),
         (lambda _, files: append(files[0], " more words"), r"differ in: files\)"),
         (lambda _, files: files[0].write_bytes(files[0].read_bytes().swapcase()), "was changed between two tasks"),
+        (lambda _, files: headings(files[0]), "was changed between two tasks"),
     ],
 )
-def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage, message):
+def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage, message, monkeypatch):
     """A changed file of the same size is noticed when another task has found its SHA-256 afterwards."""
+    monkeypatch.setattr(sources, "BLOCK", 128)
     counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
     changes = "changed between" in message
     if not changes:
@@ -218,6 +220,12 @@ def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage,
             counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
         counts_of(files, tmp_path, "--join")
     assert not (tmp_path / "v").exists()
+
+
+def headings(path: Path) -> None:
+    """Let the beginning of a file say that it is wikitext."""
+    head = b"\n= Valkyria =\n\n= = Gameplay = =\n\n"
+    path.write_bytes(head + path.read_bytes()[len(head) :])
 
 
 def append(path: Path, text: str) -> None:
