@@ -3,10 +3,11 @@
     python lab/benchmarks/fine_tuning_rate.py --models CHECKPOINT ... --data DATA --work_dir /tmp/rates
 
 The tasks are SST-2, twenty intents of CLINC150, and the names of WNUT 2017; everything but the rate is the default
-of the script. A cell of the record fine_tuning_rate.json is added as soon as its runs are done, and is not repeated.
+of the script. A score is added to the record fine_tuning_rate.json as soon as its run is done, and is not repeated.
 """
 
 import argparse
+import itertools
 import json
 import random
 import shutil
@@ -52,10 +53,10 @@ def main(argv: list[str] | None = None) -> None:
             origin = provenance("lab/benchmarks/fine_tuning_rate.py", argv)
             facts = {"width": width, "layers": config["num_hidden_layers"], "task": task, "rows": args.rows}
             cell = record.setdefault(f"{width}, {task}, {args.rows}", origin | facts | {"scores": {}})
-            for rate in args.rates:
-                if f"{rate:g}" not in cell["scores"]:
-                    scores = [score(args, model, task, rate, seed) for seed in range(42, 42 + args.seeds)]
-                    cell["scores"][f"{rate:g}"] = scores
+            for seed, rate in itertools.product(range(args.seeds), args.rates):
+                scores = cell["scores"].setdefault(f"{rate:g}", [])
+                if len(scores) == seed:
+                    scores.append(score(args, model, task, rate, 42 + seed))
                     write_json(RECORD, record)
                     print(f"{width}, {task}, {rate:g}: {scores}", flush=True)
 
