@@ -65,13 +65,9 @@ def score(args: argparse.Namespace, model: Path, task: str, rate: float, seed: i
     """The score of one run on the validation data; its folder is removed."""
     script, flags, metric = TASKS[task]
     folder = args.work_dir / "run"
-    words: list[object] = [word.format(data_of(args, task)) for word in flags] + [
-        "--model_name_or_path",
-        model,
-        "--save_steps",
-        0,
-    ]
-    words += ["--max_train_samples", args.rows, "--learning_rate", rate, "--seed", seed, "--output_dir", folder]
+    words: list[object] = [word.format(data_of(args, task)) for word in flags]
+    words += ["--model_name_or_path", model, "--learning_rate", rate, "--seed", seed, "--output_dir", folder]
+    words += ["--max_train_samples", args.rows, "--save_steps", 0, "--eval_steps", 10**6]  # evaluated at the end
     shutil.rmtree(folder, ignore_errors=True)
     script.main([*map(str, words)])
     return float(json.loads((folder / "all_results.json").read_text(encoding="utf-8"))[metric])
