@@ -48,6 +48,10 @@ class FineTuningArguments(ControlArguments):
         None, "Metric that decides which evaluation is the best. Default: the paper's.", CHOICE
     )
     early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
+    learning_rate: float = flag(
+        5e-5,
+        "Peak learning rate, reached after the warm-up. The default is for 768 hidden units, and scaled to others.",
+    )
     seeds: int | None = flag(
         None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", SERIES
     )

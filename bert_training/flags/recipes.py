@@ -39,11 +39,14 @@ The formulas and the counts are for new weights. With ``--model_name_or_path``, 
   farther away.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from transformers import PretrainedConfig
 
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.objectives import objective_of
@@ -52,7 +55,8 @@ from bert_training.flags.phases import Phase, with_steps
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
 ADAPT: dict[str, Any] = {"objective": "mlm", "whole_word_mask": True, "warmup_steps": 0.06}
 GENERAL_SHARE = 0.1
-ADAPT_RATE, LOWEST_ADAPT_RATE, HIGHEST_ADAPT_RATE = 5e-5, 2e-5, 2e-4  # the first at the width of BERT-Base
+ADAPT_RATE = 5e-5  # at the width of BERT-Base
+MOST_TIMES, LEAST_TIMES = 4, 0.4  # that a rate is scaled to the width of trained weights
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
 LARGEST_CONFIG = 1 << 26  # bytes
@@ -71,7 +75,7 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     recipe = given.get("recipe", "paper")
     weights = given.get("model_name_or_path") or (given.get("keep_layers") and given.get("teacher"))
     if recipe == "adapt":
-        defaults = ADAPT | {"learning_rate": adapt_rate(width_of(weights or None))}
+        defaults = ADAPT | {"learning_rate": scaled_rate(ADAPT_RATE, width_of(weights or None))}
         if not objective_of({**ADAPT, **given}).masks:
             del defaults["whole_word_mask"]
         return defaults
@@ -97,18 +101,31 @@ def peak_rate(num_hidden_layers: int, hidden_size: int) -> float:
     return _three_digits(min(LARGEST_RATE, max(SMALLEST_RATE, 0.512 / (hidden_size * num_hidden_layers))))
 
 
-def adapt_rate(hidden_size: int) -> float:
-    """The peak learning rate with which weights of this width are trained further."""
-    rate = ADAPT_RATE * BASE_WIDTH / hidden_size
-    return _three_digits(min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, rate)))
+def scaled_rate(base_rate: float, hidden_size: int) -> float:
+    """The peak learning rate with which trained weights of this width are trained further.
+
+    Args:
+        base_rate: the one for the width of BERT-Base.
+    """
+    return _three_digits(base_rate * min(MOST_TIMES, max(LEAST_TIMES, BASE_WIDTH / hidden_size)))
+
+
+def scaled_in_words(rate: float, base_rate: float, hidden_size: int) -> str | None:
+    """How a default rate came about; None where it is another than ``scaled_rate``, or that of BERT-Base."""
+    if rate == base_rate or rate != scaled_rate(base_rate, hidden_size):
+        return None
+    return f"learning rate {rate:g}: {base_rate:g} at {BASE_WIDTH} units, scaled to {hidden_size}".replace("e-0", "e-")
 
 
 def width_of(checkpoint: str | None) -> int:
-    """The hidden size of a checkpoint, also of one in Google's layout; of a name on the Hub, that of BERT-Base."""
+    """The hidden size of a checkpoint, also of one in Google's layout or on the Hub; without one, that of BERT-Base."""
     path = Path(checkpoint or "")
     is_file = path.is_file() or bool(path.name and path.with_name(f"{path.name}.index").is_file())
     folder = path.parent if is_file else path
     config = _config(folder / "config.json") or _config(folder / "bert_config.json") if checkpoint else {}
+    if checkpoint and not config and not path.exists():
+        with contextlib.suppress(OSError, ValueError):  # which are reported when the network is made
+            config, _ = PretrainedConfig.get_config_dict(checkpoint)
     return _size(config.get("hidden_size"), BASE_WIDTH)
 
 
