@@ -48,10 +48,6 @@ class FineTuningArguments(ControlArguments):
         None, "Metric that decides which evaluation is the best. Default: the paper's.", CHOICE
     )
     early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
-    learning_rate: float = flag(
-        5e-5,
-        "Peak learning rate, reached after the warm-up. The default is for 768 hidden units, and scaled to others.",
-    )
     seeds: int | None = flag(
         None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", SERIES
     )
@@ -531,7 +527,7 @@ class SwagArguments(FineTuningArguments):
         FIXED | CARD | EVALUATION | STORED,
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
-    learning_rate: float = flag(2e-5, "As in the other scripts, but 2e-5 at 768 hidden units (paper, section 4.4).")
+    learning_rate: float = flag(2e-5, "Peak learning rate; its default, for 768 units, is scaled (paper, section 4.4).")
 
     def __post_init__(self) -> None:
         super().__post_init__()

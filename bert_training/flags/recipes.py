@@ -39,7 +39,6 @@ The formulas and the counts are for new weights. With ``--model_name_or_path``, 
   farther away.
 """
 
-import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -55,8 +54,7 @@ from bert_training.flags.phases import Phase, with_steps
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
 ADAPT: dict[str, Any] = {"objective": "mlm", "whole_word_mask": True, "warmup_steps": 0.06}
 GENERAL_SHARE = 0.1
-ADAPT_RATE = 5e-5  # at the width of BERT-Base
-MOST_TIMES, LEAST_TIMES = 4, 0.4  # that a rate is scaled to the width of trained weights
+ADAPT_RATE, MOST_TIMES, LEAST_TIMES = 5e-5, 4, 0.4  # at the width of BERT-Base; how far a rate is scaled to others
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
 LARGEST_CONFIG = 1 << 26  # bytes
@@ -110,13 +108,6 @@ def scaled_rate(base_rate: float, hidden_size: int) -> float:
     return _three_digits(base_rate * min(MOST_TIMES, max(LEAST_TIMES, BASE_WIDTH / hidden_size)))
 
 
-def scaled_in_words(rate: float, base_rate: float, hidden_size: int) -> str | None:
-    """How a default rate came about; None where it is another than ``scaled_rate``, or that of BERT-Base."""
-    if rate == base_rate or rate != scaled_rate(base_rate, hidden_size):
-        return None
-    return f"learning rate {rate:g}: {base_rate:g} at {BASE_WIDTH} units, scaled to {hidden_size}".replace("e-0", "e-")
-
-
 def width_of(checkpoint: str | None) -> int:
     """The hidden size of a checkpoint, also of one in Google's layout or on the Hub; without one, that of BERT-Base."""
     path = Path(checkpoint or "")
@@ -124,9 +115,16 @@ def width_of(checkpoint: str | None) -> int:
     folder = path.parent if is_file else path
     config = _config(folder / "config.json") or _config(folder / "bert_config.json") if checkpoint else {}
     if checkpoint and not config and not path.exists():
-        with contextlib.suppress(OSError, ValueError):  # which are reported when the network is made
-            config, _ = PretrainedConfig.get_config_dict(checkpoint)
+        config = hub_config(checkpoint)
     return _size(config.get("hidden_size"), BASE_WIDTH)
+
+
+def hub_config(name: str) -> dict[str, Any]:
+    """The content of the config.json of a name on the Hub; {} without one, which ``load_config`` reports."""
+    try:
+        return PretrainedConfig.get_config_dict(name)[0]
+    except (OSError, ValueError):
+        return {}
 
 
 def short_to_long(max_seq_length: int, max_steps: int) -> str | None:

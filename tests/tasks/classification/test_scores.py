@@ -65,7 +65,7 @@ def test_a_second_look_at_what_is_no_better_than_one_answer(task, labels, predic
         logits = np.array(predicted) - 0.5
     thresholds = [0.5] * 3 if task.several_labels else None
     results = run_glue.scores_of(data, "validation", {"logits": logits, "loss": 0.0}, None, thresholds)
-    lines = data.second_look(results, {"validation": logits}, 1e-4)
+    lines = [*data.second_look(results, {"validation": logits}, 1e-4)]
     assert len(lines) == len(expected)
     for line, words in zip(lines, expected):
         assert line.startswith("second look: ") and words in line
