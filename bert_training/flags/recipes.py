@@ -54,7 +54,7 @@ from bert_training.flags.phases import Phase, with_steps
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
 ADAPT: dict[str, Any] = {"objective": "mlm", "whole_word_mask": True, "warmup_steps": 0.06}
 GENERAL_SHARE = 0.1
-ADAPT_RATE, MOST_TIMES, LEAST_TIMES = 5e-5, 4, 0.4  # at the width of BERT-Base; how far a rate is scaled to others
+ADAPT_RATE, LOWEST_ADAPT_RATE, HIGHEST_ADAPT_RATE = 5e-5, 2e-5, 2e-4  # the first at the width of BERT-Base
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
 LARGEST_CONFIG = 1 << 26  # bytes
@@ -73,7 +73,7 @@ def recipe_defaults(given: Mapping[str, Any], sizes: Mapping[str, tuple[int, int
     recipe = given.get("recipe", "paper")
     weights = given.get("model_name_or_path") or (given.get("keep_layers") and given.get("teacher"))
     if recipe == "adapt":
-        defaults = ADAPT | {"learning_rate": scaled_rate(ADAPT_RATE, width_of(weights or None))}
+        defaults = ADAPT | {"learning_rate": adapt_rate(width_of(weights or None))}
         if not objective_of({**ADAPT, **given}).masks:
             del defaults["whole_word_mask"]
         return defaults
@@ -99,13 +99,14 @@ def peak_rate(num_hidden_layers: int, hidden_size: int) -> float:
     return _three_digits(min(LARGEST_RATE, max(SMALLEST_RATE, 0.512 / (hidden_size * num_hidden_layers))))
 
 
-def scaled_rate(base_rate: float, hidden_size: int) -> float:
-    """The peak learning rate with which trained weights of this width are trained further.
+def adapt_rate(hidden_size: int) -> float:
+    """The peak learning rate with which weights of this width are trained further."""
+    return min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, scaled_rate(ADAPT_RATE, hidden_size)))
 
-    Args:
-        base_rate: the one for the width of BERT-Base.
-    """
-    return _three_digits(base_rate * min(MOST_TIMES, max(LEAST_TIMES, BASE_WIDTH / hidden_size)))
+
+def scaled_rate(rate: float, hidden_size: int) -> float:
+    """A learning rate for the width of BERT-Base, scaled to this width."""
+    return _three_digits(rate * BASE_WIDTH / hidden_size)
 
 
 def width_of(checkpoint: str | None) -> int:

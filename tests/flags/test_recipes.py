@@ -7,7 +7,7 @@ import pytest
 
 from bert_training.flags.parsing import parse_arguments
 from bert_training.flags.pretraining import CONFIG_SIZES, PretrainingArguments
-from bert_training.flags.recipes import in_words, initial_range, peak_rate, recipe_defaults, scaled_rate, short_to_long
+from bert_training.flags.recipes import adapt_rate, in_words, initial_range, peak_rate, recipe_defaults, short_to_long
 
 
 def parse(*flags: str) -> PretrainingArguments:
@@ -45,7 +45,7 @@ def test_the_fast_recipe_of_the_default_size():
 
 def test_the_recipe_to_adapt_a_model(tmp_path):
     """5e-5 at 768 units, and in inverse proportion to them: 1e-4 at 384."""
-    assert [scaled_rate(5e-5, size) for size in (768, 384, 1024, 128, 4096)] == [5e-5, 1e-4, 3.75e-5, 2e-4, 2e-5]
+    assert [adapt_rate(size) for size in (768, 384, 1024, 128, 4096)] == [5e-5, 1e-4, 3.75e-5, 2e-4, 2e-5]
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 384}))
     args = parse("--recipe", "adapt", "--model_name_or_path", str(tmp_path))
     assert (args.objective, args.whole_word_mask, args.warmup_steps, args.learning_rate) == ("mlm", True, 0.06, 1e-4)

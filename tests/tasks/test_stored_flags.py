@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import pytest
@@ -166,15 +167,15 @@ def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
 
 def test_random_weights_bring_only_a_rate(tmp_path):
     given = {"output_dir": str(tmp_path), "config_name": "tiny"}
-    assert defaults_of_model(GlueArguments, given) == {"learning_rate": 2e-4}
+    assert defaults_of_model(GlueArguments, given) == {"learning_rate": 3e-4}
 
 
 @pytest.mark.parametrize("cls", [GlueArguments, SquadArguments, NerArguments, SwagArguments])
 def test_the_default_rate_is_the_papers_scaled_to_the_width(cls, tmp_path, monkeypatch):
-    """5e-5 (SWAG: 2e-5) at 768 units, in inverse proportion to the width, from 0.4 to 4 times; not with --paper."""
+    """5e-5 (SWAG: 2e-5) at 768 units, in inverse proportion to the width; not with --paper."""
     paper = 2e-5 if cls is SwagArguments else 5e-5
     words = ["--output_dir", str(tmp_path / "run"), "--model_name_or_path", str(tmp_path)]
-    for width, times in ((768, 1), (384, 2), (1024, 0.75), (128, 4), (4096, 0.4)):
+    for width, times in ((768, 1), (384, 2), (1024, 0.75), (128, 6)):
         (tmp_path / "config.json").write_text(json.dumps({"hidden_size": width}))
         assert parse_arguments(cls, words, defaults_of_model).learning_rate == pytest.approx(times * paper, rel=1e-12)
     assert parse_arguments(cls, [*words, "--learning_rate=3e-5"], defaults_of_model).learning_rate == 3e-5
@@ -301,3 +302,18 @@ def test_every_stored_flag_can_be_given_again(tmp_path):
     store_flags(config, args)
     names = {one.name for one in dataclasses.fields(args)}
     assert set(config.fine_tuning) - {"script"} <= names and None not in config.fine_tuning.values()
+
+
+@pytest.mark.parametrize("script", FINE_TUNING)
+def test_a_run_says_once_where_its_rate_comes_from(script, pretrained, short_data, tmp_path, capsys):
+    width = BertConfig.from_pretrained(pretrained).hidden_size
+    paper = 2e-5 if script == "run_swag" else 5e-5
+    short_runs.start(script, short_runs.flags(script, short_data, tmp_path / "run", pretrained))
+    (line,) = re.findall("^learning rate .*", capsys.readouterr().out, re.MULTILINE)
+    rate = read(tmp_path / "run", "run.json")["flags"]["learning_rate"]
+    assert line == f"learning rate {rate:g}: {paper:g} at 768 units, scaled to {width}".replace("e-0", "e-")
+    assert rate == pytest.approx(768 * paper / width, rel=5e-3)
+    assert f"| learning rate | {rate}" in (tmp_path / "run" / "README.md").read_text().replace("`", "").replace("_", " ")
+    given = short_runs.flags(script, short_data, tmp_path / "given", pretrained, "--learning_rate=1e-3")
+    short_runs.start(script, given)
+    assert "\nlearning rate " not in capsys.readouterr().out
