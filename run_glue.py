@@ -168,6 +168,8 @@ def run_one(
     tuned.results.update(write_predictions(run, tuned, data, features, temperature, thresholds))
     if thresholds and tuned.trained:
         store_thresholds(model.config, thresholds)
+    for line in data.second_look(tuned.results, tuned.outcome, args.learning_rate) if tuned.trained else ():
+        run.say(line)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results

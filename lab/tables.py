@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import scipy.stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -352,6 +353,29 @@ def controls(record: dict) -> str:
     return markdown(("task", "control", "seeds", "score, per cent", "difference, seed by seed", "p"), rows, 2)
 
 
+RATE_TASKS = {"sst2": "SST-2, accuracy", "intents": "20 intents, macro F1", "names": "WNUT 2017, F1"}
+EXPONENTS = (0, 0.5, 1, 1.5, 2)  # of 768 / width, by which 5e-5 is multiplied
+
+
+def fine_tuning_rate(record: dict) -> str:
+    """The tables of fine_tuning_rate.json: mean scores by rate, and what rules lose against the best rate."""
+    rows, losses = [], []
+    rates = sorted({float(rate) for row in record.values() for rate in row["scores"]})
+    for row in record.values():
+        means = {float(rate): 100 * statistics.mean(scores) for rate, scores in row["scores"].items() if scores}
+        seeds = {len(scores) for scores in row["scores"].values()}
+        name = [str(row["width"]), f"{RATE_TASKS[row['task']]}, {row['rows']:,} rows"]
+        number = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+        rows.append([*name, number, *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)])
+        best, known = max(means.values()), sorted(means)
+        asked = [np.log(5e-5 * (768 / row["width"]) ** exponent) for exponent in EXPONENTS]
+        found = np.interp(asked, np.log(known), [means[rate] for rate in known])
+        losses.append([*name, *(f"{best - score:.1f}" for score in found)])
+    table = markdown(("width", "task", "seeds", *(f"{rate:.1e}" for rate in rates)), rows, 2)
+    head = ("width", "task", *(f"exponent {exponent:g}" for exponent in EXPONENTS))
+    return table + "\n" + markdown(head, losses, 2)
+
+
 METRICS = {
     "eval_loss": "loss, nats",
     "eval_mlm_loss": "loss of masked words, nats",
@@ -608,6 +632,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "faults": faults,
     "squad": squad,
     "controls": controls,
+    "fine_tuning_rate": fine_tuning_rate,
     "two_types": two_types,
     "beginnings": beginnings,
     "exported": exported,

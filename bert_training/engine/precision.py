@@ -19,8 +19,7 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
 from bert_training.engine.objects import broadcast_object_list
-from bert_training.flags.pretraining import CONFIG_SIZES
-from bert_training.flags.recipes import width_of
+from bert_training.flags.pretraining import network_width
 from bert_training.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
@@ -146,7 +145,7 @@ def _of_this_machine(args: SharedArguments) -> Settled:
         return Settled(
             "no", f"no (float32), because bfloat16 was not tried on {torch.accelerator.current_accelerator()}"
         )
-    width = _width(args)
+    width = network_width(vars(args))
     if width < NARROWEST:
         return Settled("no", f"no (float32), because a network of width {width} has little to gain")
     ratio = speed_ratio(width)
@@ -154,14 +153,6 @@ def _of_this_machine(args: SharedArguments) -> Settled:
     if ratio >= FASTER:
         return Settled("bf16", f"bf16: {products}", ratio)
     return Settled("no", f"no (float32): {products}, less than the {FASTER} times that pay", ratio)
-
-
-def _width(args: SharedArguments) -> int:
-    """The hidden size of the network, from the flags: nothing is loaded yet."""
-    if weights := getattr(args, "model_name_or_path", None):
-        return width_of(weights)
-    name = getattr(args, "config_name", None) or "mini"
-    return CONFIG_SIZES[name][1] if name in CONFIG_SIZES else width_of(name)
 
 
 def speed_ratio(width: int) -> float:

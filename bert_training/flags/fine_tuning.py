@@ -535,7 +535,7 @@ class SwagArguments(FineTuningArguments):
         FIXED | CARD | EVALUATION | STORED,
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
-    learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
+    learning_rate: float = flag(2e-5, "Peak learning rate; its default, for 768 units, is scaled (paper, section 4.4).")
 
     def __post_init__(self) -> None:
         super().__post_init__()

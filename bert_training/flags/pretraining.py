@@ -11,7 +11,7 @@ from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INS
 from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
 from bert_training.flags.parsing import HasOwnDefaults
 from bert_training.flags.phases import phases_of
-from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults
+from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults, width_of
 from bert_training.flags.teachers import WEIGHT_OF_HIDDEN_STATES, WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError
 
@@ -27,6 +27,13 @@ CONFIG_SIZES = {
 }
 
 ROUNDED_TO = (8, 16, 32, 64, 128)
+
+
+def network_width(flags: Mapping[str, Any]) -> int:
+    """The hidden size of the network that the flags of a script name; its weights are not opened."""
+    weights = flags.get("model_name_or_path") or (flags.get("keep_layers") and flags.get("teacher"))
+    name = weights or flags.get("config_name") or "mini"
+    return CONFIG_SIZES[name][1] if not weights and name in CONFIG_SIZES else width_of(name)
 
 
 @dataclass

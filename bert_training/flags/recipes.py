@@ -45,6 +45,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from transformers import PretrainedConfig
+
 from bert_training.flags.mixtures import is_mixed
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import Phase, with_steps
@@ -99,17 +101,31 @@ def peak_rate(num_hidden_layers: int, hidden_size: int) -> float:
 
 def adapt_rate(hidden_size: int) -> float:
     """The peak learning rate with which weights of this width are trained further."""
-    rate = ADAPT_RATE * BASE_WIDTH / hidden_size
-    return _three_digits(min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, rate)))
+    return min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, scaled_rate(ADAPT_RATE, hidden_size)))
+
+
+def scaled_rate(rate: float, hidden_size: int) -> float:
+    """A learning rate for the width of BERT-Base, scaled to this width."""
+    return _three_digits(rate * BASE_WIDTH / hidden_size)
 
 
 def width_of(checkpoint: str | None) -> int:
-    """The hidden size of a checkpoint, also of one in Google's layout; of a name on the Hub, that of BERT-Base."""
+    """The hidden size of a checkpoint, also of one in Google's layout or on the Hub; without one, that of BERT-Base."""
     path = Path(checkpoint or "")
     is_file = path.is_file() or bool(path.name and path.with_name(f"{path.name}.index").is_file())
     folder = path.parent if is_file else path
     config = _config(folder / "config.json") or _config(folder / "bert_config.json") if checkpoint else {}
+    if checkpoint and not config and not path.exists():
+        config = hub_config(checkpoint)
     return _size(config.get("hidden_size"), BASE_WIDTH)
+
+
+def hub_config(name: str) -> dict[str, Any]:
+    """The content of the config.json of a name on the Hub; {} without one, which ``load_config`` reports."""
+    try:
+        return PretrainedConfig.get_config_dict(name)[0]
+    except (OSError, ValueError):
+        return {}
 
 
 def short_to_long(max_seq_length: int, max_steps: int) -> str | None:

@@ -34,7 +34,7 @@ class SharedArguments:
         64, "Sequences per device in one forward pass of an evaluation.", FREE | EVALUATION
     )
     gradient_accumulation_steps: int = flag(1, "Forward passes per optimiser step.", CARD)
-    learning_rate: float = flag(5e-5, "Peak learning rate, reached after the warm-up.", FIXED | CARD)
+    learning_rate: float = flag(5e-5, "Peak learning rate; its default, for 768 units, is scaled.", FIXED | CARD)
     weight_decay: float = flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.", FIXED | CARD)
     optimizer: Literal["adamw", "bert_adamw"] = flag(
         "adamw",

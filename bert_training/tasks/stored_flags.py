@@ -26,6 +26,8 @@ from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.flags.long_texts import without_idle
 from bert_training.flags.natures import STORED, Dataclass, natures
+from bert_training.flags.pretraining import network_width
+from bert_training.flags.recipes import hub_config, scaled_rate
 from bert_training.flags.scripts import SCRIPTS, script_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.tasks.squad import settings
@@ -132,8 +134,8 @@ def _problem(value: object, kind: Any) -> str | None:
 # --- in a command -------------------------------------------------------------------------------------------
 
 
-def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that come with the model, for ``parse_arguments``.
+def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that come with the model, for ``parse_arguments``: the rate for its width, and its stored flags.
 
     A command that continues a run takes the defaults with which that run began, whatever has become of the model.
 
@@ -147,16 +149,18 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     if found is None:
         of_teacher = given.get("teacher") if given.get("keep_layers") and not given.get("config_name") else None
         found = _read_stored(cls, given.get("model_name_or_path") or of_teacher)
+        found["learning_rate"] = scaled_rate(cls.learning_rate, network_width(given))
     if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)
     if "long_texts" in stored_names(cls):
         found = without_idle(found, given)
-    return {name: value for name, value in found.items() if name in stored_names(cls)}
+    names = {*stored_names(cls), *(() if given.get("paper") else ("learning_rate",))}  # --paper has rates of its own
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The stored flags in the run.json of the run that a command continues; None if it begins one.
+    """The stored flags and the rate in the run.json of the run that a command continues; None if it begins one.
 
     A run that an older version has begun took none.
     """
@@ -174,7 +178,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
             except ValueError:
                 continue  # of a damaged run.json nothing else is needed, either
             found = facts.get(FACT)
-            return found if isinstance(found, dict) else {}
+            rate = {name: value for name, value in facts["flags"].items() if name == "learning_rate"}
+            return rate | found if isinstance(found, dict) else rate
     return None
 
 
@@ -185,11 +190,7 @@ def _read_stored(cls: type[Dataclass], name: str | None) -> dict[str, Any]:
     path = Path(name) / "config.json"
     if path.is_file():
         return stored_flags(cls, read_object(path), str(path))
-    try:
-        config, _ = BertConfig.get_config_dict(name)
-    except (OSError, ValueError):
-        return {}
-    return stored_flags(cls, config, f"{name}, config.json")
+    return stored_flags(cls, hub_config(name), f"{name}, config.json")
 
 
 def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:

@@ -44,7 +44,8 @@ def told(monkeypatch):
 
 
 def start(short_data, pretrained, folder, *trackers):
-    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, "--report_to", *trackers))
+    more = ("--learning_rate", "5e-5", "--report_to", *trackers)
+    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, *more))
     return events(folder, "train")
 
 

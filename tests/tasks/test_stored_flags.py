@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import pytest
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, BertConfig, PretrainedConfig
 
 import run_glue
 import run_squad
@@ -96,7 +97,7 @@ def test_a_given_flag_wins_and_is_said_and_recorded(models, short_data, tmp_path
 
 
 def test_the_same_command_resumes_whatever_has_become_of_the_model(models, short_data, tmp_path, capsys):
-    """The defaults of a run are those with which it began."""
+    """The defaults of a run are those with which it began, the rate among them."""
     model = tmp_path / "model"
     shutil.copytree(models("run_glue"), model)
     (file,) = short_data.glob("run_glue.*")
@@ -151,7 +152,7 @@ def test_a_run_that_an_older_version_began_takes_nothing(models, tmp_path):
 def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
     """A model of SQuAD as the start of a classifier does not carry its length over, and leaves nothing behind."""
     given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
-    assert defaults_of_model(GlueArguments, given) == {} == defaults_of_model(NerArguments, given)
+    assert {*defaults_of_model(GlueArguments, given)} == {"learning_rate"} == {*defaults_of_model(NerArguments, given)}
     config = BertConfig.from_pretrained(models("run_squad"))
     config.null_score_diff_threshold = 1.0
     store_flags(config, GlueArguments(output_dir="x", model_name_or_path="y"))
@@ -164,8 +165,31 @@ def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
     assert stored_length(config) is None
 
 
-def test_random_weights_bring_no_defaults(tmp_path):
-    assert defaults_of_model(GlueArguments, {"output_dir": str(tmp_path), "config_name": "tiny"}) == {}
+def test_random_weights_bring_only_a_rate(tmp_path):
+    given = {"output_dir": str(tmp_path), "config_name": "tiny"}
+    assert defaults_of_model(GlueArguments, given) == {"learning_rate": 3e-4}
+
+
+@pytest.mark.parametrize("cls", [GlueArguments, SquadArguments, NerArguments, SwagArguments])
+def test_the_default_rate_is_the_papers_scaled_to_the_width(cls, tmp_path, monkeypatch):
+    """5e-5 (SWAG: 2e-5) at 768 units, in inverse proportion to the width; not with --paper."""
+    paper = 2e-5 if cls is SwagArguments else 5e-5
+    words = ["--output_dir", str(tmp_path / "run"), "--model_name_or_path", str(tmp_path)]
+    for width, times in ((768, 1), (384, 2), (1024, 0.75), (128, 6)):
+        (tmp_path / "config.json").write_text(json.dumps({"hidden_size": width}))
+        assert parse_arguments(cls, words, defaults_of_model).learning_rate == pytest.approx(times * paper, rel=1e-12)
+    assert parse_arguments(cls, [*words, "--learning_rate=3e-5"], defaults_of_model).learning_rate == 3e-5
+    (tmp_path / "run.yaml").write_text("learning_rate: 3e-5")
+    assert (
+        parse_arguments(cls, [*words, "--config", str(tmp_path / "run.yaml")], defaults_of_model).learning_rate == 3e-5
+    )
+    on_hub = [*words[:3], "you/on-the-hub"]
+    monkeypatch.setattr(PretrainedConfig, "get_config_dict", lambda name: ({"hidden_size": 384}, {}))
+    assert parse_arguments(cls, on_hub, defaults_of_model).learning_rate == 2 * paper
+    if cls is GlueArguments:
+        assert parse_arguments(cls, [*on_hub, "--paper"], defaults_of_model).learning_rate == paper
+        student = {"output_dir": "x", "teacher": "you/on-the-hub", "keep_layers": "0,2"}
+        assert defaults_of_model(cls, student)["learning_rate"] == 2 * paper
 
 
 def test_every_reader_of_a_config_keeps_the_flags(models, tmp_path):
@@ -278,3 +302,21 @@ def test_every_stored_flag_can_be_given_again(tmp_path):
     store_flags(config, args)
     names = {one.name for one in dataclasses.fields(args)}
     assert set(config.fine_tuning) - {"script"} <= names and None not in config.fine_tuning.values()
+
+
+@pytest.mark.parametrize("script", FINE_TUNING)
+def test_a_run_says_once_where_its_rate_comes_from(script, pretrained, short_data, tmp_path, capsys):
+    width = BertConfig.from_pretrained(pretrained).hidden_size
+    paper = 2e-5 if script == "run_swag" else 5e-5
+    short_runs.start(script, short_runs.flags(script, short_data, tmp_path / "run", pretrained))
+    out = capsys.readouterr().out
+    (line,) = re.findall("^learning rate .*", out, re.MULTILINE)
+    rate = read(tmp_path / "run", "run.json")["flags"]["learning_rate"]
+    assert line == f"learning rate {rate:g}: {paper:g} at 768 units, scaled to {width}".replace("e-0", "e-")
+    assert rate == pytest.approx(768 * paper / width, rel=5e-3)
+    assert f"| learning rate | {rate}" in (tmp_path / "run" / "README.md").read_text().replace("`", "").replace("_", " ")
+    # After two steps, a classifier still gives every text of this data the same class.
+    assert ("second look: eval_accuracy is no higher than 0.5000, " in out) == (script == "run_glue")
+    given = short_runs.flags(script, short_data, tmp_path / "given", pretrained, "--learning_rate=1e-3")
+    short_runs.start(script, given)
+    assert "\nlearning rate " not in capsys.readouterr().out

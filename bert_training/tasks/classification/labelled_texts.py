@@ -210,6 +210,27 @@ class ClassificationData:
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
+    def second_look(self, results: dict[str, Any], logits: dict[str, np.ndarray], rate: float) -> Iterator[str]:
+        """Remarks on a training whose validation scores are those of one answer, or which never finds a class.
+
+        Args:
+            results, logits: of the validation splits.
+            rate: the learning rate of the training.
+        """
+        remedy = f"change --learning_rate first (it was {rate:g}; most often a higher one helps), then try"
+        for split, found in logits.items():
+            prefix, labels, baselines = metric_prefix(split), self.splits[split].labels or [], self.baselines()
+            metric = prefix + ("accuracy" if "accuracy" in self.task.metrics else self.task.main_metric)
+            if (results[metric] or 0) <= baselines[metric] < 1:
+                known = f"{metric} is no higher than {baselines[metric]:.4f}, which one answer to every text reaches"
+                yield f"second look: {known}; {remedy} more epochs or rows"
+            classes = results.get(prefix + by_class.BY_CLASS, {})
+            if self.task.labels and not classes:
+                classes = by_class.scores_by_class(found.argmax(axis=1), labels, self.task.labels)[by_class.BY_CLASS]
+            if lost := [name for name, one in classes.items() if one["support"] and not one["recall"]]:
+                some = f"{len(lost)} of {len(classes)} classes are never found in {split}, such as {lost[0]}"
+                yield f"second look: {some}; {remedy} --class_weights balanced"
+
 
 def check_deciding_class(asked: str | None, data: ClassificationData) -> None:
     """Refuse to choose the best by a class that the validation data lacks: every evaluation would score 0.
