@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
-VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
+VERIFIED, DIFFERS, ADDED, UNKNOWN = "verified", "differs", "not in the record", "not recomputed"
+VERDICTS = (VERIFIED, DIFFERS, ADDED, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, ArithmeticError,
              RecursionError)  # fmt: skip
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
     def line(self) -> str:
         """The finding as a line of text, without characters that a terminal would obey."""
-        text = f"{self.verdict:<{max(map(len, VERDICTS))}}  {self.claim}: {self.reason}"
+        text = f"{self.verdict:<{max(map(len, VERDICTS))}}  {self.claim}: {self.reason}".removesuffix(": ")
         return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -40,8 +40,13 @@ def differs(claim: str, reason: str) -> Finding:
     return Finding(DIFFERS, claim, reason)
 
 
+def added(claim: str, reason: str) -> Finding:
+    """A file of which the record says nothing."""
+    return Finding(ADDED, claim, reason)
+
+
 def unknown(claim: str, reason: str) -> Finding:
-    """A claim that cannot be checked on this machine."""
+    """A claim that was not computed again."""
     return Finding(UNKNOWN, claim, reason)
 
 
