@@ -100,6 +100,7 @@ SENTENCES = (
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROWS, ROUNDS = 64, 5  # of the timing
+IN_POINTS = ("scores", "drop")  # of 100
 MEASURED = ("ms_one", "ms_batch", "peak_memory_bytes")  # what is measured once, when the files are written
 POOLING_MODULES = "sentence_transformers.models."
 MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}  # and their folders

@@ -29,7 +29,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_training.cards.curves import CURVES
 from bert_training.engine.precision import CHOSEN
@@ -37,9 +37,8 @@ from bert_training.engine.versions import commit
 from bert_training.files.hashing import FOLDERS, HASHES, sha256, too_large
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.links import leads_out
-from bert_training.files.records import RESULTS, finished_hashes, nearly_equal, read_record
+from bert_training.files.records import RESULTS, finished_hashes, nearly_equal
 from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, read_summary, summarise
 from bert_training.tools.exported import EXPORT, check_labels, read_export
 from bert_training.tools.findings import (
@@ -56,12 +55,20 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
-from bert_training.tools.verify_scores import check_scores, files_in, is_close
+from bert_training.tools.verify_scores import check_scores, compare, files_in
 from tokenization.errors import UserError
 
 SUMMARY, MANIFEST = "summary.json", "manifest.json"
 RECORDS = ("run.json", HASHES, EXPORT, SUMMARY)  # one of these makes a folder one to verify
 RUNS_CODE = ("auto_map", "custom_pipelines")  # fields of a config, at any depth
+
+
+class Asked(NamedTuple):
+    """Files that may be the data of a run; the folder that was exported; whether scores are computed again."""
+
+    given: Sequence[Path] = ()
+    run: Path | None = None
+    evaluate: bool = True
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -73,9 +80,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--skip_evaluation", action="store_true", help="compare files only; evaluating may take long")
     parser.add_argument("--brief", action="store_true", help="print only the lines that differ, and the counts")
     args = parser.parse_args(argv)
-    given = files_in(args.data)
-    parts = [(part, findings(part, given, args.run, not args.skip_evaluation)) for part in parts_of(args.folder)]
-    counts = print_findings(parts, args.brief)
+    asked = Asked(files_in(args.data), args.run, not args.skip_evaluation)
+    counts = print_findings([(part, findings(part, asked)) for part in parts_of(args.folder)], args.brief)
     print(f"{args.folder}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if counts[DIFFERS] or (counts[UNKNOWN] and not args.skip_evaluation):
         sys.exit(1 if counts[DIFFERS] else 3)
@@ -102,36 +108,28 @@ def parts_of(folder: Path) -> list[Path]:
     return sorted(parts)
 
 
-def findings(folder: Path, given: Sequence[Path], run: Path | None = None, evaluate: bool = True) -> Iterator[Finding]:
-    """What a check of the folder of a run, a series or an export finds.
-
-    Args:
-        given: files that may be the data of the run.
-        run: of an export, the folder that was exported.
-        evaluate: whether to compute scores again.
-    """
+def findings(folder: Path, asked: Asked) -> Iterator[Finding]:
+    """What a check of the folder of a run, a series or an export finds."""
     paths = own_paths(folder)
     if broken := [path for path in paths if leads_out(folder, path) or not is_ordinary(path)]:
         for path in broken:
             reason = "a link out of the folder, or no ordinary file: no run writes it, and nothing here is read"
             yield differs(path.relative_to(folder).as_posix(), f"{reason}; if you know what it is, copy with cp -rL")
         return
-    is_run = (folder / "run.json").is_file()
-    is_export = not is_run and (folder / EXPORT).is_file()
-    facts = {}
-    if is_run or is_export:
-        try:
-            facts = read_object(folder / "run.json") if is_run else read_export(folder)
-        except UserError as error:
-            yield differs("run.json" if is_run else EXPORT, short_text(str(error)))
+    kind, facts = next((name for name in CHECKS if (folder / name).is_file()), HASHES), dict[str, Any]()
+    try:
+        facts = {EXPORT: read_export, SUMMARY: read_summary}.get(kind, read_run)(folder)
+    except (UserError, OSError) as error:
+        yield differs(kind, str(error))
     yield from run_check("files", lambda: check_files(folder, paths, facts))
     yield from run_check("code", lambda: check_names_of_code(folder, paths))
-    if is_export:
-        yield from run_check(EXPORT, lambda: check_export(folder, facts, given, run, evaluate))
-    elif (folder / SUMMARY).is_file():
-        yield from run_check(SUMMARY, lambda: check_summary(folder))
-    if is_run and facts:
-        yield from run_check("run.json", lambda: check_run(folder, facts, given, evaluate))
+    if facts:
+        yield from run_check(kind, lambda: CHECKS[kind](folder, facts, asked))
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The content of run.json. Raises ValueError if there is none, or it is damaged."""
+    return read_object(folder / "run.json")
 
 
 def own_paths(folder: Path) -> list[Path]:
@@ -150,7 +148,7 @@ def own_paths(folder: Path) -> list[Path]:
 
 def recorded_hashes(folder: Path, paths: Sequence[Path], facts: dict[str, Any]) -> dict[str, str]:
     """The SHA-256 of every file that the record knows, by its name; also of the files of checkpoints."""
-    hashes = dict(facts["sha256"]) if not (folder / "run.json").exists() and facts else {}
+    hashes = dict(facts.get("sha256", {}))
     if (folder / HASHES).is_file():
         hashes |= finished_hashes(folder / HASHES)
     for path in paths:
@@ -180,11 +178,11 @@ def check_files(folder: Path, paths: Sequence[Path], facts: dict[str, Any]) -> I
     for name in recorded.keys() - present.keys():
         if name.split("/")[0] not in FOLDERS:  # which may be deleted
             yield differs(name, "the file is missing")
-    for name, names in others.items():
-        yield added(names[0] if len(names) == 1 else f"{name}/", "" if len(names) == 1 else f"{len(names)} files")
+    for place, names in others.items():
+        yield added(names[0], "") if len(names) == 1 else added(f"{place}/", f"{len(names)} files")
     if same:
-        digest = sha256(folder / HASHES) if (folder / HASHES).is_file() else sha256(folder / EXPORT)
-        yield verified("files", f"{same} have the hashes in the record, whose own SHA-256 is {digest}")
+        record = next(folder / name for name in (HASHES, EXPORT) if (folder / name).is_file())
+        yield verified("files", f"{same} have the hashes in {record.name}, whose own SHA-256 is {sha256(record)}")
 
 
 def other_code(name: str, recorded: bool, then: str) -> Finding:
@@ -230,88 +228,78 @@ def installed_code() -> dict[str, Path]:
 # --- runs, exports, series ---------------------------------------------------------------------------------------
 
 
-def check_run(folder: Path, run: dict[str, Any], given: Sequence[Path], evaluate: bool) -> Iterator[Finding]:
+def check_run(folder: Path, run: dict[str, Any], asked: Asked) -> Iterator[Finding]:
     """The labels and the scores of a run."""
-    if str(run.get("script")) not in SCRIPTS:
-        yield differs("run.json", f"expected a run of {', '.join(SCRIPTS)}; got {short_text(run.get('script'))}")
-        return
     if not (folder / RESULTS).is_file():
         yield unknown(RESULTS, "missing; is the run finished?")
         return
-    results = read_object(folder / RESULTS)
-    if (folder / "config.json").is_file():
-        yield from labels_of(folder, run)
-    if not evaluate:
+    yield from labels_of(folder, run)
+    if not asked.evaluate:
         yield unknown("scores", "--skip_evaluation")
     elif not list(folder.glob("model*.safetensors")):
-        yield unknown(", ".join(results), "the folder has no weights (model.safetensors)")
+        yield unknown("scores", "the folder has no weights (model.safetensors)")
     else:
-        yield from check_scores(folder, run, results, given)
+        yield from check_scores(folder, run, read_object(folder / RESULTS), asked.given)
 
 
 def labels_of(folder: Path, run: dict[str, Any] | None) -> Iterator[Finding]:
-    """Whether config.json has the labels in their order."""
+    """Whether config.json has the labels of the run in their order."""
+    path = folder / "config.json"
     try:
-        if named := check_labels(folder / "config.json", read_object(folder / "config.json"), run):
-            yield verified("labels", f"{short_text(named)}, as in run.json" if run else short_text(named))
+        if path.is_file() and (named := check_labels(path, read_object(path), run)):
+            yield verified("labels", short_text(named))
     except UserError as error:
-        yield differs("labels", short_text(str(error)))
+        yield differs("labels", str(error))
 
 
-def check_export(
-    folder: Path, record: dict[str, Any], given: Sequence[Path], run: Path | None, evaluate: bool
-) -> Iterator[Finding]:
+def check_export(folder: Path, record: dict[str, Any], asked: Asked) -> Iterator[Finding]:
     """What export.json says of the files, against what the gate of the export says of them now."""
     yield from labels_of(folder, None)
-    if not evaluate or not run:
-        yield unknown("scores", "--skip_evaluation" if run else "--run names the folder that was exported")
+    if not asked.evaluate or not asked.run:
+        yield unknown("scores", "--skip_evaluation" if asked.run else "--run names the folder that was exported")
         return
     from bert_training.tools import export  # it imports torch, and computes with onnxruntime
 
     try:
-        model, again = export.scored_again(folder, record, run, given)
+        model, again = export.scored_again(folder, record, asked.run, asked.given)
     except UserError as error:
         yield unknown("scores", str(error))
         return
-    yield compare_values("weights_sha256", record.get("weights_sha256"), again.pop("weights_sha256"), str(run))
+    yield compare_values("weights_sha256", record.get("weights_sha256"), again["weights_sha256"], str(asked.run))
     with tempfile.TemporaryDirectory() as place:
         export.write_beside(model, Path(place))
         for path in own_paths(Path(place)):
             name = path.relative_to(place).as_posix()
             if not (folder / name).is_file() or not filecmp.cmp(path, folder / name, shallow=False):
-                yield differs(name, f"not what an export of {run} writes")
+                yield differs(name, f"not what an export of {asked.run} writes")
     for name, claims in {"torch": record["torch"], **record["files"]}.items():
-        for claim, value in claims.items():
-            if claim in export.MEASURED:
-                continue
-            found = again[name].get(claim)
-            if is_close(claim, value, found, 100 if claim in ("scores", "drop") else 1):
-                yield verified(f"{name}, {claim}", short_text(found))
-            else:
-                yield differs(f"{name}, {claim}", f"{EXPORT} says {short_text(value)}, but it is {short_text(found)}")
+        found = again["torch"] if name == "torch" else again["files"].get(name, {})
+        for whole, in_points in ((100, True), (1, False)):
+            some = {claim: value for claim, value in claims.items() if (claim in export.IN_POINTS) == in_points}
+            some = {claim: value for claim, value in some.items() if claim not in export.MEASURED}
+            yield from compare(some, found, f"the gate of {name}", whole)
 
 
-def check_summary(folder: Path) -> Iterator[Finding]:
+def check_summary(folder: Path, summary: dict[str, Any], _: Asked) -> Iterator[Finding]:
     """summary.json of a series, whose statistics are computed again from the results of its runs."""
-    summary, runs = read_summary(folder), []
+    runs = []
     for one in summary["runs"]:
-        place = folder / one["folder"]
-        if not is_plain_name(one["folder"]) or leads_out(folder, place) or not (place / RESULTS).is_file():
+        path, inside = folder / one["folder"] / RESULTS, is_plain_name(one["folder"])
+        if inside and path.is_file() and not leads_out(folder, path):
+            runs.append(one | {"results": read_object(path)})
+        else:
             yield unknown(f"{SUMMARY}, {short_text(one['folder'])}", "the run is not here; its results are believed")
             runs.append(one)
-            continue
-        runs.append(one | {"results": read_record(place / RESULTS, "copy it again")})
-        if runs[-1] != one:
-            yield differs(f"{SUMMARY}, {one['folder']}", f"its results are not those of its {RESULTS}")
-    facts: dict[str, Any] = {"splits": {}}
     task, metric, baselines = summary["task"], summary["metric"], summary["baselines"]
+    facts: dict[str, Any] = {"splits": {}}
     folds = tuple(Series(task, facts, metric, one) for one in summary.get("fold_baselines", ()))
-    again: dict[str, Any] = summarise(runs, Series(task, facts, metric, baselines, folds)) | {
-        CHOSEN: summary.get(CHOSEN)
-    }
-    for name, value in summary.items():
-        if name == "comparison":
-            yield unknown(f"{SUMMARY}, comparison", f"it needs the runs of {short_text(value.get('with'))}")
-        elif name != "validation" and not nearly_equal(value, again.get(name)):
-            yield differs(f"{SUMMARY}, {name}", "not what the results of the runs give")
-    yield verified(SUMMARY, f"{', '.join(again)} were computed again from the results of {len(runs)} runs")
+    of_data = {name: summary.get(name) for name in ("validation", CHOSEN)}
+    again: dict[str, Any] = summarise(runs, Series(task, facts, metric, baselines, folds)) | of_data
+    wrong = [name for name in summary if not nearly_equal(summary[name], again.get(name))]
+    for name in wrong:
+        yield (unknown if name == "comparison" else differs)(f"{SUMMARY}, {name}", "not from the results of its runs")
+    if not wrong:
+        yield verified(SUMMARY, f"its statistics are those of the results of {len(runs)} runs")
+
+
+CHECKS = {"run.json": check_run, EXPORT: check_export, SUMMARY: check_summary}  # by the record of the folder

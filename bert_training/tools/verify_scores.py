@@ -40,14 +40,14 @@ from bert_training.tools.findings import (
 from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-BUILTIN = "builtin"  # the value of --probe that names no file
 # Another processor, another number of threads or another version of torch rounds otherwise. A prediction that is
 # almost a tie may then change.
 LOSS_TOLERANCE, SCORE_TOLERANCE = 1e-3, 5e-3
 # What happened while the run trained: no evaluation of its weights can say it again.
 OF_TRAINING = re.compile(r"train_(runtime|steps|loss|mfu|.*_per_second)|peak_(tflops|memory_gb)|best_step|averaged_.*")
 # Flags that say which rows are evaluated, besides those of nature EVALUATION.
-OF_ROWS = ("validation_split", "split_seed", "folds", "fold", "group_column", "calibrate")
+OF_ROWS = ("dataset_name", "dataset_config_name", "max_train_samples", "validation_split", "split_seed", "folds",
+           "fold", "group_column", "calibrate")  # fmt: skip
 # run_pretraining.py does not evaluate without a step; this one changes nothing.
 ONE_STEP = {"max_steps": 1, "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "eval_steps": 0}
 
@@ -66,16 +66,14 @@ def evaluation_flags(run: Mapping[str, Any]) -> dict[str, Any]:
     run.json, because it may come from accelerate's configuration instead of the flag. fp16 is left out: it needs a GPU,
     and float32 gives the same scores up to rounding.
     """
-    cls = SCRIPTS[run["script"]].arguments
+    cls, given = SCRIPTS[run["script"]].arguments, dict[str, Any]()
     flags = run["flags"] | {"mixed_precision": run.get("mixed_precision") or run["flags"].get("mixed_precision")}
-    usual = {one.name: (None, "fp16", one.default) for one in fields(cls)}
-    stored = {name for name, nature in natures(cls).items() if nature & STORED and flags.get(name) is not None}
-    decides = {name for name, nature in natures(cls).items() if nature & EVALUATION or name in OF_ROWS}
-    return {
-        name: flags[name]
-        for name in usual
-        if name in stored or (name in decides & flags.keys() and flags[name] not in usual[name])
-    }
+    for one in fields(cls):
+        nature, value = natures(cls)[one.name], flags.get(one.name)
+        decides = (nature & EVALUATION or one.name in OF_ROWS) and value not in (one.default, "fp16")
+        if value is not None and (decides or nature & STORED):
+            given[one.name] = value
+    return given
 
 
 def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequence[Path]) -> dict[str, Any]:
@@ -91,17 +89,13 @@ def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequen
             return [*map(located, name)]
         places = [*(path for path in given if path.name == Path(name).name), Path(name)]
         fit = [path for path in places if path.is_dir() or (is_ordinary(path) and sha256(path) in known)]
-        if not fit and name != BUILTIN:
+        if not fit and name != "builtin":  # of --probe
             raise UserError(f"no {short_text(name)} with the SHA-256 in run.json is at hand; --data names where it is")
         return str(fit[0].absolute()) if fit else name
 
-    flags = {name: value for name, value in run["flags"].items() if value}
     files = ["train_file", "validation_file", "data_dir", "probe"]
     files += ["test_file"] if any(name.startswith("test_") for name in results) else []
-    others = ("dataset_name", "dataset_config_name", "max_train_samples")
-    return {name: located(flags[name]) for name in files if name in flags} | {
-        name: flags[name] for name in others if name in flags
-    }
+    return {name: located(run["flags"][name]) for name in files if run["flags"].get(name)}
 
 
 def evaluate(folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], given: Sequence[Path], out: Path) -> str:
@@ -163,25 +157,26 @@ def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) 
         return
     for name, what in (("tokenizer_sha256", "the tokenizer"), ("parameters", "the network")):
         yield compare_values(name, run.get(name), facts[name], f"{what} of the folder")
-    same, whole = [], 100 / percent_factor(again)
+    yield from compare(claimed, again, run["script"], 100 / percent_factor(again))
+
+
+def compare(claimed: Mapping[str, Any], again: Mapping[str, Any], source: str, whole: float) -> Iterator[Finding]:
+    """What a record claims, against what was computed again; ``whole`` is the best score, 1 or 100."""
+    same = []
     for name, value in claimed.items():
         found = value_of(again, name)
         if found is None and name not in again:
-            yield differs(name, f"{run['script']} computes no such score from this data")
+            yield differs(name, f"the record says {short_text(value)}, and {source} computes nothing of this name")
         elif not is_close(name, value, found, whole):
-            yield differs(name, f"all_results.json says {short_text(value)}, but the weights give {short_text(found)}")
+            yield differs(name, f"the record says {short_text(value)}, but {source} computes {short_text(found)}")
         else:
-            same.append(f"{name} {short_text(found)}")
+            same.append(f"{name} {short_text(round(found, 6) if isinstance(found, float) else found)}")
     if same:
-        yield verified("scores", f"{', '.join(same)}: computed again by {run['script']}")
+        yield verified("scores", f"{', '.join(same)}: computed again by {source}")
 
 
 def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
-    """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score.
-
-    Args:
-        whole: the best score, 1 or 100.
-    """
+    """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score."""
     if isinstance(one, dict) and isinstance(other, dict):  # the scores by class
         return one.keys() == other.keys() and all(is_close(part, one[part], other[part], whole) for part in one)
     if not isinstance(one, int | float) or not isinstance(other, int | float):
