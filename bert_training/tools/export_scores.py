@@ -7,6 +7,8 @@ compared with what torch computed at that place in the evaluation before, batch 
 """
 
 import contextlib
+import functools
+import importlib.util
 import io
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +28,14 @@ from bert_training.files.atomic import write_json
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tasks.squad.threshold import FIELD
 from bert_training.tools.findings import is_ordinary
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
 from bert_training.tools.openvino_files import OpenVinoFile
-from bert_training.tools.verify_scores import OF_ROWS, evaluation_flags, script
+from bert_training.tools.verify_scores import OF_ROWS, evaluation_flags
 from tokenization.errors import UserError
 
 HEADS = ("classifier", "qa_outputs")
@@ -374,6 +376,16 @@ def _same_data(data: dict[str, Any], run: dict[str, Any]) -> bool:
         return [part.get("sha256") for split, part in splits if split.startswith("validation")]
 
     return content(data) == content(run["data"])
+
+
+@functools.cache
+def script(name: str) -> Any:
+    """The module of a script."""
+    spec = importlib.util.spec_from_file_location(f"bert_repro_{Path(name).stem}", path_of(name))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenization.errors import UserError
+
 VERIFIED, DIFFERS, ADDED, UNKNOWN = "verified", "differs", "not in the record", "not recomputed"
 VERDICTS = (VERIFIED, DIFFERS, ADDED, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
@@ -67,6 +69,8 @@ def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
     """The findings of a check, and one more if it stops at something malformed."""
     try:
         yield from check()
+    except UserError as error:
+        yield differs(claim, str(error))
     except MALFORMED as error:
         yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {short_text(str(error))})")
 

@@ -233,7 +233,7 @@ def check_run(folder: Path, run: dict[str, Any], asked: Asked) -> Iterator[Findi
     if not (folder / RESULTS).is_file():
         yield unknown(RESULTS, "missing; is the run finished?")
         return
-    yield from labels_of(folder, run)
+    yield from run_check("labels", lambda: labels_of(folder, run))
     if not asked.evaluate:
         yield unknown("scores", "--skip_evaluation")
     elif not list(folder.glob("model*.safetensors")):
@@ -245,16 +245,13 @@ def check_run(folder: Path, run: dict[str, Any], asked: Asked) -> Iterator[Findi
 def labels_of(folder: Path, run: dict[str, Any] | None) -> Iterator[Finding]:
     """Whether config.json has the labels of the run in their order."""
     path = folder / "config.json"
-    try:
-        if path.is_file() and (named := check_labels(path, read_object(path), run)):
-            yield verified("labels", short_text(named))
-    except UserError as error:
-        yield differs("labels", str(error))
+    if path.is_file() and (named := check_labels(path, read_object(path), run)):
+        yield verified("labels", short_text(named))
 
 
 def check_export(folder: Path, record: dict[str, Any], asked: Asked) -> Iterator[Finding]:
     """What export.json says of the files, against what the gate of the export says of them now."""
-    yield from labels_of(folder, None)
+    yield from run_check("labels", lambda: labels_of(folder, None))
     if not asked.evaluate or not asked.run:
         yield unknown("scores", "--skip_evaluation" if asked.run else "--run names the folder that was exported")
         return

@@ -1,11 +1,9 @@
 """The scores of a finished run, computed again from its weights by the script of the run.
 
-The script gets the folder as its model, and the flags of the run that say which rows are read and how weights are
-evaluated. It runs in a process of its own, does not train, and writes into a temporary folder.
+The script gets the folder as its model, the flags of the run that say which rows are read and how weights are
+evaluated, and one step with the learning rate 0. It runs in a process of its own and writes into a temporary folder.
 """
 
-import functools
-import importlib.util
 import json
 import math
 import os
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.cards.metrics import percent_factor
-from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums, sha256
 from bert_training.files.json_files import read_object
@@ -48,8 +45,8 @@ OF_TRAINING = re.compile(r"train_(runtime|steps|loss|mfu|.*_per_second)|peak_(tf
 # Flags that say which rows are evaluated, besides those of nature EVALUATION.
 OF_ROWS = ("dataset_name", "dataset_config_name", "max_train_samples", "validation_split", "split_seed", "folds",
            "fold", "group_column", "calibrate")  # fmt: skip
-# run_pretraining.py does not evaluate without a step; this one changes nothing.
-ONE_STEP = {"max_steps": 1, "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "eval_steps": 0}
+# A step that changes no weight, after which a script evaluates as it did at the end of the run.
+ONE_STEP = {"max_steps": 1, "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "save_steps": 0}
 
 
 def files_in(places: Sequence[str]) -> list[Path]:
@@ -104,39 +101,19 @@ def evaluate(folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], g
     Raises:
         ValueError: the data is not at hand.
     """
-    flags = evaluation_flags(run) | data_flags(run, results, given)
+    flags = evaluation_flags(run) | data_flags(run, results, given) | ONE_STEP
     if SCRIPTS[run["script"]].pretrains:
-        flags |= ONE_STEP | {"peak_tflops": 1}
+        flags |= {"eval_steps": 0, "peak_tflops": 1}
         if run["flags"].get("phases"):  # the last phase decides on the length of the evaluation
             flags["max_seq_length"] = phases_of(run["flags"])[-1].length
-    flags |= {"model_name_or_path": str(folder.resolve()), "output_dir": str(out), "save_steps": 0}
+    flags |= {"model_name_or_path": str(folder.resolve()), "output_dir": str(out)}
     write_json(out.parent / "flags.json", flags)
-    words = [sys.executable, "-m", __name__, run["script"], f"--config={out.parent / 'flags.json'}"]
+    words = [sys.executable, path_of(run["script"]), f"--config={out.parent / 'flags.json'}"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"}
     done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=out.parent)
     lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
     return f"the evaluation stopped: {lines[-1]}" if done.returncode or not (out / RESULTS).is_file() else ""
-
-
-@functools.cache
-def script(name: str) -> Any:
-    """The module of a script."""
-    spec = importlib.util.spec_from_file_location(f"bert_repro_{Path(name).stem}", path_of(name))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def without_training(name: str, words: list[str]) -> None:
-    """Let a script do all that it does, except train."""
-    from bert_training.tasks.fine_tuning import fine_tune  # this process alone needs it
-
-    def tune(run: Any, model: Any, origin: Any, _: Any, evaluate: Any, metric: str, *__: Any, **___: Any) -> Any:
-        return fine_tune(run, model, origin, None, evaluate, metric)
-
-    script(name).main(words, *([] if SCRIPTS[name].pretrains else [tune]))
 
 
 def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) -> Iterator[Finding]:
@@ -187,7 +164,3 @@ def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
     if name.endswith(("loss", "_per_word")):
         return math.isclose(one, other, rel_tol=LOSS_TOLERANCE, abs_tol=LOSS_TOLERANCE)
     return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * whole)
-
-
-if __name__ == "__main__":
-    sys.exit(report_errors(lambda: without_training(sys.argv[1], sys.argv[2:])))
