@@ -65,12 +65,13 @@ def changed_since_finished(folder: Path, name: str) -> bool:
     """
     if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
         return False
-    digest = _finished_hashes(folder / HASHES).get(name)
+    digest = finished_hashes(folder / HASHES).get(name)
     path = folder / name
     return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
 
 
-def _finished_hashes(path: Path) -> dict[str, str]:
+def finished_hashes(path: Path) -> dict[str, str]:
+    """The hashes in a ``hashes.json``, by the names of the files. Raises ValueError if it is damaged or edited."""
     try:
         record = read_object(path)
         hashes = record["sha256"]
