@@ -173,8 +173,8 @@ def report_cut(
         )
         told = f", after which {alike:,} cannot be told apart" if alike else ""
         run.say(
-            f"warning: {counts} {_what_was_done(run.args)}, the first: {next(iter(cut.values())).first}{told}; {lost:,} of "
-            f"{tokens:,} tokens ({100 * lost / tokens:.1f} %) are not read; "
+            f"warning: {counts} {_what_was_done(run.args)}, the first: {next(iter(cut.values())).first}{told}; "
+            f"{lost:,} of {tokens:,} tokens ({100 * lost / tokens:.1f} %) are not read; "
             f"{_remedy(run.args, positions, max(part.most_windows for part in cut.values()), instead)}"
         )
 

@@ -45,8 +45,7 @@ def check_carried(source: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_the_modules_travel_along_with_every_script(script, embedder, short_data, tmp_path, no_pictures):
-    source, out = embedder, tmp_path / "run"
-    for source, out in ((embedder, out), (out, tmp_path / "next")):
+    for source, out in ((embedder, tmp_path / "run"), (tmp_path / "run", tmp_path / "next")):
         short_runs.start(script, short_runs.flags(script, short_data, out, source, "--save_steps=1"))
         check_carried(embedder if source == embedder else tmp_path / "run", out)
     assert json.loads((out / "hashes.json").read_text())["sha256"].keys() >= CARRIED

@@ -314,7 +314,8 @@ def test_a_run_says_once_where_its_rate_comes_from(script, pretrained, short_dat
     rate = read(tmp_path / "run", "run.json")["flags"]["learning_rate"]
     assert line == f"learning rate {rate:g}: {paper:g} at 768 units, scaled to {width}".replace("e-0", "e-")
     assert rate == pytest.approx(768 * paper / width, rel=5e-3)
-    assert f"| learning rate | {rate}" in (tmp_path / "run" / "README.md").read_text().replace("`", "").replace("_", " ")
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert f"| learning rate | {rate}" in card.replace("`", "").replace("_", " ")
     # After two steps, a classifier still gives every text of this data the same class.
     assert ("second look: eval_accuracy is no higher than 0.5000, " in out) == (script == "run_glue")
     given = short_runs.flags(script, short_data, tmp_path / "given", pretrained, "--learning_rate=1e-3")
