@@ -7,7 +7,7 @@ class or one of this project's own, chosen by the name in ``config.json``; weigh
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -72,6 +72,7 @@ class OpenedModel:
         checkpoints: (step, folder) of every checkpoint of its pre-training that the folder still has, in order.
         builtin: it was trained on the documentation that Python installations carry.
         objective: of its pre-training, a key of ``OBJECTIVES``; the usual one if the folder does not say.
+        refuses_long_texts: a text that was cut in the training is refused here.
     """
 
     folder: Path
@@ -84,6 +85,7 @@ class OpenedModel:
     checkpoints: tuple[tuple[int, Path], ...] = ()
     builtin: bool = False
     objective: str = objectives.DEFAULT
+    refuses_long_texts: bool = False
 
     @cached_property
     def text_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -93,7 +95,8 @@ class OpenedModel:
     @cached_property
     def reading(self) -> Reading:
         """How the texts of a classifier are read."""
-        return Reading.of_model(self.model.config)
+        reading = Reading.of_model(self.model.config)
+        return replace(reading, label_token="last") if self.at_the_end else reading
 
     @cached_property
     def judge(self) -> Callable[[np.ndarray], Verdict]:

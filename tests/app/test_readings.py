@@ -315,13 +315,6 @@ def test_other_limits_have_a_sentence_each(folders):
         readings.choose(model, "a", "b")
     with pytest.raises(ValueError, match="this table shows at most 512"):
         readings.pieces(model, "old " * 600)
-    model = open_folder(str(folders("BertForQuestionAnswering", question_answering={"max_query_length": 4})))
-    with pytest.raises(ValueError, match="The question has 5 pieces, and this model reads at most 4; shorten it"):
-        readings.answer(model, "the " * 5, "the old house")
-    own = {"script": "run_glue.py", "max_seq_length": 12}
-    model = open_folder(str(folders("BertForSequenceClassification", fine_tuning=own)))
-    with pytest.raises(ValueError, match="13 pieces with the special tokens, and this model reads at most 12"):
-        readings.classify(model, "old " * 11)
 
 
 def test_damaged_weights_are_said_to_be_the_cause(folders):

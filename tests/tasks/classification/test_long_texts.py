@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -252,8 +253,10 @@ def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed,
     guesses = {guess.text: guess.probability for guess in readings.classify(opened, texts[whole])}
     expected = torch.from_numpy(logits[whole]).softmax(-1).tolist()
     assert guesses == pytest.approx(dict(zip(("c0", "c1", "c2"), expected)), rel=1e-4)
-    with pytest.raises(ValueError, match="in its first 3 windows; shorten it"):
-        readings.classify(opened, max(texts, key=len))
+    longest = max(range(len(texts)), key=found.lost.__getitem__)
+    assert {guess.lost for guess in readings.classify(opened, texts[longest])} == {found.lost[longest]} != {0}
+    with pytest.raises(ValueError, match=f"pieces, of which this model would not read {found.lost[longest]}; shorten"):
+        readings.classify(replace(opened, refuses_long_texts=True), texts[longest])
     assert "overlapping windows" in readings.how_long_texts_are_read(opened)
 
 
