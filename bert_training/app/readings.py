@@ -383,7 +383,7 @@ def answer(opened: OpenedModel, question: str, context: str) -> Reply:
 def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
     """The names in a text, with their kinds; it is cut into words as the training data was."""
     check_text(text, "The text")
-    spans = [*words_of(text, stored_cutting(opened.model.config))]
+    spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
     if not spans:
         raise UserError("The text has no words.")
     split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])

@@ -43,14 +43,16 @@ class Cutting:
         unusual: the places of punctuation where it is cut although it usually is not, or the reverse: "@x" is an @ at
             the beginning of a word, "x-x" a hyphen within one.
         whole: words of the training data that are cut by these rules, such as "U.S.", and stay whole.
+        everywhere: whether punctuation within words is usually cut, too, as BERT's tokenizer does.
     """
 
     unusual: Collection[str] = ()
     whole: Collection[str] = ()
+    everywhere: bool = False
 
     def cuts(self, place: str) -> bool:
         """Whether a character at such a place is cut out of the others."""
-        return len(place) > 1 and (len(place) == 2 or CHINESE in place) != (place in self.unusual)
+        return len(place) > 1 and (self.everywhere or len(place) == 2 or CHINESE in place) != (place in self.unusual)
 
 
 USUAL = Cutting()
@@ -74,9 +76,9 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
     return Cutting(unusual, cut[:MOST_WHOLE])
 
 
-def stored_cutting(config: PretrainedConfig) -> Cutting:
-    """The rules that are stored with a model; by default the usual ones."""
-    return Cutting(**stored_facts(config).get("words", {}))
+def stored_cutting(config: PretrainedConfig, everywhere: bool = False) -> Cutting:
+    """The rules that are stored with a model; for a model from elsewhere the usual ones, or those of pipelines."""
+    return Cutting(**stored_facts(config).get("words", {"everywhere": everywhere}))
 
 
 def is_cut_by_pipelines(word: str) -> bool:
