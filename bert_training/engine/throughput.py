@@ -26,10 +26,8 @@ import torch
 from bert_training.engine.loop import Step
 from bert_training.engine.run import Run
 from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.shared import SharedArguments
 
 _MEASURED_SECONDS = 0.15
-FIRST_STEPS = 20  # the number of steps after which the time left is estimated
 
 
 def training_flops(config: Any, tokens: float, sequences: float, labels: float) -> float:
@@ -83,23 +81,6 @@ def peak_memory_gb(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
-def with_time_left(run: Run[SharedArguments], steps: Iterator[Step], total_steps: int) -> Iterator[Step]:
-    """Yield ``steps``; after FIRST_STEPS of them, print how long the others will take, evaluations apart."""
-    seconds: list[float] = []
-    while True:
-        started = time.perf_counter()
-        step = next(steps, None)
-        if step is None:
-            return
-        seconds.append(time.perf_counter() - started)
-        if len(seconds) == FIRST_STEPS and step.index < total_steps:
-            left = total_steps - step.index
-            mean = sum(seconds[1:]) / (FIRST_STEPS - 1)  # the first is slower: it allocates memory and may compile
-            longer = "; phases of greater length take longer" if getattr(run.args, "phases", None) else ""
-            run.say(f"{_in_words(mean * left)} left for {left:,} training steps{longer}")
-        yield step
-
-
 class Throughput:
     """A clock for the training steps, without the time for evaluation and saving."""
 
@@ -110,8 +91,7 @@ class Throughput:
         self.index = 0
 
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """Yield `steps` and time them; see also ``with_time_left``."""
-        steps = with_time_left(self.run, steps, self.total_steps)
+        """Yield `steps` and time them."""
         while True:
             started = time.perf_counter()
             step = next(steps, None)
@@ -147,14 +127,6 @@ class Throughput:
             "peak_tflops": self.peak / 1e12,
             "peak_memory_gb": peak_memory_gb(self.device),
         }
-
-
-def _in_words(seconds: float) -> str:
-    """A rounded time such as "about 7 minutes", because an estimate should not look exact."""
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 1.5 * size:
-            return f"about {round(seconds / size)} {unit}s"
-    return f"about {max(1, round(seconds))} seconds" if seconds >= 1.5 else "about a second"
 
 
 @dataclass(frozen=True)

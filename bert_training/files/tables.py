@@ -11,7 +11,6 @@ Names of columns are compared in Unicode's form NFC, in which "é" is one charac
 """
 
 import csv
-import functools
 import json
 import re
 import sys
@@ -113,17 +112,16 @@ def _json_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
     yield from rows
 
 
+SAID: list[str] = []
+
+
 def nfc(name: str) -> str:
     """A name of a column or a label in the Unicode form in which names are compared. A change is said, once."""
     composed = unicodedata.normalize("NFC", name)
-    if composed != name:
-        _say_once()
+    if composed != name and not SAID:
+        SAID.append(composed)
+        say(f"{composed!r:.60} is there in another Unicode form; names of columns and labels are compared in NFC")
     return composed
-
-
-@functools.cache
-def _say_once() -> None:
-    say("names of columns or labels are in several Unicode forms, or in another than NFC; all are compared in NFC")
 
 
 def _object(row: Any, names: dict[str, str], place: str) -> dict:

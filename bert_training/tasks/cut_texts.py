@@ -168,14 +168,13 @@ def report_cut(
             f"{split}: {part.cut:,} of {part.examples:,} examples ({100 * part.cut / part.examples:.1f} %)"
             for split, part in cut.items()
         )
-        alike, lost, tokens = (
-            sum(getattr(part, name) for part in cut.values()) for name in ("alike", "lost", "tokens")
-        )
+        parts = [*cut.values()]
+        alike, lost, tokens = (sum(getattr(part, name) for part in parts) for name in ("alike", "lost", "tokens"))
         told = f", after which {alike:,} cannot be told apart" if alike else ""
         run.say(
-            f"warning: {counts} {_what_was_done(run.args)}, the first: {next(iter(cut.values())).first}{told}; "
-            f"{lost:,} of {tokens:,} tokens ({100 * lost / tokens:.1f} %) are not read; "
-            f"{_remedy(run.args, positions, max(part.most_windows for part in cut.values()), instead)}"
+            f"warning: {counts} {_what_was_done(run.args)}, the first: {parts[0].first}{told}; {lost:,} of {tokens:,} "
+            f"tokens ({100 * lost / tokens:.1f} %) are not read; "
+            f"{_remedy(run.args, positions, max(part.most_windows for part in parts), instead)}"
         )
 
 

@@ -30,7 +30,6 @@ from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
-from bert_training.engine.throughput import with_time_left
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.flags.recipes import BASE_WIDTH, scaled_rate
 from bert_training.flags.scripts import SCRIPTS, opened_by
@@ -248,7 +247,7 @@ def fine_tune(
         batches = lesson.batches(batches)
     last, stopped_early = total_steps, False
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
-    for step in with_time_left(run, training_steps(run, state, batches, start_step=done, **options), total_steps):
+    for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             record |= step.parts  # the terms of a student's loss

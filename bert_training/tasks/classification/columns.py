@@ -1,12 +1,11 @@
 """The columns of labelled texts: which of a table's columns are the text, the label and the index.
 
-The columns of a task of GLUE are those of its official files. In the user's own data, columns are found by their usual
-names, and otherwise by what is certain: one column remains besides the label and the index. Nothing else is guessed,
-because a model that reads a number or a comment in place of the text looks good and is of no use.
+The columns of a task of GLUE are those of its official files. In the user's own data, columns are named by flags or
+have usual names. Nothing is guessed, because a model that reads a number or a comment in place of the text looks good
+and is of no use.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_training.tasks.classification.glue import OWN_LABELS, OWN_TEXTS, Task
@@ -24,7 +23,6 @@ class Columns:
 
     Attributes:
         weight, group: those that flags name, in training data.
-        guessed: the text has no usual name, and is the only column that remains.
         hot: the columns of 0 and 1, one for each label; then there is no other label.
     """
 
@@ -32,7 +30,6 @@ class Columns:
     label: str | None
     index: str | None
     categories: tuple[str, ...] = ()
-    guessed: bool = False
     weight: str | None = None
     group: str | None = None
     hot: tuple[str, ...] = ()
@@ -45,8 +42,6 @@ class Columns:
 
 def find_columns(task: Task, header: list[str], labelled: bool, training: bool = False) -> Columns:
     """The task's columns in a header.
-
-    If the user's own data has none of the usual names, the one column that is neither label nor index is the text.
 
     Args:
         labelled: whether there must be a label.
@@ -62,9 +57,8 @@ def find_columns(task: Task, header: list[str], labelled: bool, training: bool =
     label = None if hot else _label(task, header, labelled)
     header = [name for name in everything if name not in others - _group_of_texts(task)]
     texts = _texts(task, header, label)
-    guessed = texts is None
     if texts is None:
-        texts = _remaining(task, header, label)
+        raise _no_text(task, header, label)
     categories = tuple(name for name in task.categories if name in header)
     index = _index(task, everything, (*texts, label), labelled)
     if training:
@@ -72,7 +66,7 @@ def find_columns(task: Task, header: list[str], labelled: bool, training: bool =
             if name is not None and name not in everything:
                 raise _no_such_column(flag, name, everything)
     weight, group = (named.weight, named.group) if training else (None, None)
-    return Columns(texts, label, index, categories, guessed, weight, group, hot)
+    return Columns(texts, label, index, categories, weight, group, hot)
 
 
 def _group_of_texts(task: Task) -> set[str | None]:
@@ -159,56 +153,25 @@ def _texts(task: Task, header: list[str], label: str | None) -> tuple[str, ...] 
     return None
 
 
-def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, ...]:
-    """The only column of the user's own data that is no label, index or group. ValueError if there is no such one."""
+def _no_text(task: Task, header: list[str], label: str | None) -> UserError:
+    """What to do about a header without a column of texts."""
     neither = (label, task.named.group)
     left = [name for name in header if name not in neither and name.lower() not in INDEX_COLUMNS]
     own = task.text_columns is OWN_TEXTS
-    if own and len(left) == 1 and not _looks_like_an_example(left):
-        return (left[0],)
-    if own and len(left) == 2 and task.trained_on_two:
-        return (left[0], left[1])
-    if own and len(left) > 1 and not _looks_like_an_example(header):
-        raise _several(map(repr, left))
+    if own and left and not _looks_like_an_example(header):
+        return _several(map(repr, left))
     remedy = "is this the right file for the task?" if task.files else NAME_THE_TEXT
     expected = _or(" and ".join(names) for names in task.text_columns)
     if not own and task.text_columns[0] == task.trained_on:
         expected = f"{_or([' and '.join(task.trained_on)])} as in the model's training, or usual names"
-    raise UserError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
-
-
-BOOLEANS = ("true", "false", "yes", "no", "t", "f", "y", "n")
-# Of dates, times and prices, in addition to digits and marks.
-NO_WORDS = frozenset(
-    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
-    "october november december mon tue wed thu fri sat sun monday tuesday wednesday thursday friday saturday sunday "
-    "st nd rd th am pm utc gmt usd eur gbp chf jpy cny inr rs".split()
-)
-VALUES = 0.9  # the share of cells that makes a column one of values; a few may be damaged
-
-
-def not_texts(cells: Sequence[str]) -> str | None:
-    """A cell of a column that has (nearly) only numbers, dates, prices, codes, or yes and no; None for texts."""
-    values = [cell for cell in cells if _is_value(cell)]
-    return values[0] if len(values) >= VALUES * len(cells) else None
-
-
-def _is_value(cell: str) -> bool:
-    """Whether a cell has no word; a word has two letters, or one that is not ASCII, as in Chinese."""
-    cell = cell.strip()
-    if NUMBER.fullmatch(cell) or cell.lower() in BOOLEANS:
-        return True
-    if cell.isascii() and len(cell.split()) == 1 and any(map(str.isdigit, cell)):
-        return True  # a code, or a date and time without a space
-    words = {word.lower() for word in re.findall(r"[^\W\d_]+", cell) if len(word) > 1 or not word.isascii()}
-    return words <= NO_WORDS and any(map(str.isalnum, cell))
+    return UserError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
 
 
 def _several(candidates: Iterable[str]) -> UserError:
     listed = list(candidates)
     return UserError(
-        f"{len(listed)} candidates for the text: {', '.join(listed)}; {NAME_THE_TEXT}; only usual names such as "
-        "'text', or 'premise' and 'hypothesis', need no flag"
+        f"{len(listed)} candidate{'s' * (len(listed) > 1)} for the text: {', '.join(listed)}; {NAME_THE_TEXT}; only "
+        "usual names such as 'text', or 'premise' and 'hypothesis', need no flag"
     )
 
 

@@ -67,7 +67,6 @@ class Task:
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
         trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
-        trained_on_two: whether the model was trained on pairs by a version that did not store their columns.
         trained_label: of the user's own data, the label column that the model was trained on, if it is known.
         several_labels: whether a text may have any number of the labels.
         may_have_lists: of the user's own data, whether lists in the label column make it one of several labels.
@@ -92,7 +91,6 @@ class Task:
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
     trained_on: tuple[str, ...] = ()
-    trained_on_two: bool = False
     trained_label: str | None = None
     several_labels: bool = False
     may_have_lists: bool = False
@@ -224,13 +222,11 @@ BUILTIN_TASKS: dict[str, Task] = {
         title="class, function or method",
     ),
 }
-# The former names of the built-in tasks: commands accept them, and older records contain them.
-FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
 
 
 def title_of(name: str) -> str:
-    """The title of the task of this name, as --task_name or an older record spells it; of an unknown name, itself."""
-    task = (GLUE_TASKS | BUILTIN_TASKS).get(FORMER_NAMES.get(name, name))
+    """The title of the task of this name; of an unknown name, itself."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(name)
     return (task.title or task.folder) if task else name
 
 

@@ -36,8 +36,6 @@ NO_VALUE = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "
 HIDDEN = ("", "-1", "?")  # placeholders in data to predict
 # As a program writes a list or an object; "[laughs]" is a word.
 JSON = re.compile(r"""\[\s*(['"0-9{\[-].*)?\]|\{\s*(['"].*)?\}""", re.DOTALL)
-# A number as people write it: 2,5 or 1.007,50 or 3.7% or $5. Not 1.2.1, the number of a section.
-SPELLED = re.compile(r"[-+]?[$€£]? ?([0-9]{1,3}([.,][0-9]{3})+|[0-9]+)([.,][0-9]+)? ?[%€$£]?")
 JOINS = re.compile(r"[\s_.'’()\[\]\-‐-―]+")  # between the words of one name
 FEW_ROWS = 10  # of so few, each may well be the only one of its class
 FILL_IN = "fill it in, or leave out the row"
@@ -202,13 +200,6 @@ def _are_scores(examples: Labelled) -> bool:
     texts = [as_text(value) for value in examples.labels or []]
     decimal = [row for row, text in enumerate(texts) if NUMBER.fullmatch(text) and not INTEGER.fullmatch(text)]
     if not decimal:
-        if all(SPELLED.fullmatch(text) for text in texts) and not all(map(INTEGER.fullmatch, texts)):
-            row = next(row for row, text in enumerate(texts) if not INTEGER.fullmatch(text))
-            raise UserError(
-                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma "
-                f"or a unit, and so may all others; write {_plain(texts[row])!r:.60} for scores, or give "
-                "--problem_type single_label for classes"
-            )
         return False
     if all(NUMBER.fullmatch(text) and float(text).is_integer() for text in texts):
         row = decimal[0]
@@ -218,12 +209,6 @@ def _are_scores(examples: Labelled) -> bool:
             "--problem_type regression for scores"
         )
     return True
-
-
-def _plain(text: str) -> str:
-    """1.007,50 as 1007.50, and 3.7% as 3.7; the last mark is that of the decimals."""
-    whole, mark, decimals = re.sub(r"[^-+0-9.,]", "", text).replace(",", ".").rpartition(".")
-    return whole.replace(".", "") + mark + decimals
 
 
 def _check_classes(examples: Labelled) -> None:
@@ -343,9 +328,10 @@ def in_known_case(label: Any, names: Collection[str]) -> Any:
     """The name from which a label differs in case alone, if that is only one; of several labels each; or the label."""
     if isinstance(label, tuple):
         return tuple(in_known_case(one, names) for one in label)
-    text = as_text(label)
-    alike = [name for name in names if name.lower() == text.lower()]
-    return alike[0] if len(alike) == 1 and text not in names and not is_null(label) else label
+    if is_null(label) or as_text(label) in names:
+        return label
+    alike = [name for name in names if name.lower() == as_text(label).lower()]
+    return alike[0] if len(alike) == 1 else label
 
 
 # --- numbers -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ The number form of a row, which ``Features`` hands to the network, has 1.0 for e
 ``thresholds`` decides from which probability on a label is given, and ``multi_label_scores`` has the metrics.
 """
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -75,11 +74,10 @@ def without_lists(cells: list, labelled: bool) -> list:
     Args:
         labelled: whether every row must say its label; otherwise an empty list hides it.
     """
-    one = [is_list(cell) and len(cell) == 1 and isinstance(cell[0], str | int) for cell in cells]
-    hidden = [not labelled and (is_null(cell) or (is_list(cell) and not len(cell))) for cell in cells]
-    if not all(map(operator.or_, one, hidden)):
+    lists = [[] if is_null(cell) and not labelled else cell for cell in cells]
+    if not all(is_list(cell) and len(cell) in (1, int(labelled)) for cell in lists):
         return cells
-    return [cell[0] if there else None for cell, there in zip(cells, one)]
+    return [next(iter(cell), None) for cell in lists]
 
 
 def has_several(labels: Sequence[object] | None) -> bool:

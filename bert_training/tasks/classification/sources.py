@@ -19,10 +19,9 @@ from bert_training.files.tables import check_delimiter, nfc, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.flags.fine_tuning import GlueArguments, names_in
 from bert_training.tasks.classification import multi_label
-from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
+from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, text_problem
 from bert_training.tasks.classification.glue import (
     BUILTIN_TASKS,
-    FORMER_NAMES,
     GLUE_TASKS,
     OWN_LABELS,
     OWN_TEXTS,
@@ -41,7 +40,7 @@ from bert_training.tasks.classification.labels import (
     known_test_labels,
 )
 from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
-from bert_training.tasks.classification.trained_for import TrainedFor, recorded_texts
+from bert_training.tasks.classification.trained_for import TrainedFor
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
 from tokenization.errors import UserError
@@ -72,7 +71,6 @@ def load_data(
         raise UserError(f"give only one of {' and '.join(given)}")
     tasks = GLUE_TASKS | BUILTIN_TASKS
     name = args.task_name or (None if given else "builtin_pair")
-    name = FORMER_NAMES.get(name, name) if name else None
     if name and name not in tasks:
         raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
     if name in BUILTIN_TASKS and given:
@@ -116,9 +114,6 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
     if trained.label_column:
         first = ("label", trained.label_column) if training else (trained.label_column,)
         labels = tuple(dict.fromkeys((*first, *OWN_LABELS)))
-    # Versions that did not store the columns took the two that remained as a pair.
-    began = recorded_texts(Path(args.output_dir)) if training and args.resume_from_checkpoint else None
-    two = began == 2 if training else trained.texts == 2 and not trained.text_columns
     if args.text_column:
         texts = (tuple(args.text_column),)
     named = names_in(args.label_column)
@@ -139,7 +134,6 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         labels=None,
         metrics=(),
         trained_on=trained.text_columns,
-        trained_on_two=two,
         trained_label=trained.label_column,
         several_labels=several,
         may_have_lists=several or lists,
@@ -328,11 +322,6 @@ def _examples(
             if len(blank) == len(column) and not may_be_empty:
                 raise UserError(f"{where(row)}: expected text in {name!r}, {problem}, as in all rows; {NAME_THE_TEXT}")
         empty |= blank
-    if columns.guessed and (value := not_texts(texts[0])):
-        raise UserError(
-            f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
-            f"numbers, dates, prices, codes, or yes and no, such as {value!r:.60}; {NAME_THE_TEXT}"
-        )
     labels = _labels(task, table, columns, where, labelled)
     index = as_ids(table[columns.index] if columns.index else range(len(texts[0])))
     categories = {name: table[name] for name in columns.categories}

@@ -79,9 +79,8 @@ def note_other_labels(examples: Examples) -> None:
         labels.setdefault(texts, set()).add(label)
     if rows := [row for row, texts in enumerate(zip(*examples.texts)) if len(labels.get(texts, ())) > 1]:
         examples.notes.append(
-            f"warning: {len(rows):,} of {len(examples):,} rows have the same text as another row and another label, "
-            "the "
-            f"first: {examples.where(rows[0])}; at most one of these labels can be learnt: correct them first of all"
+            f"warning: {len(rows):,} of {len(examples):,} rows have the text of another row but another label, the "
+            f"first: {examples.where(rows[0])}; at most one label of a text can be learnt: correct these first of all"
         )
 
 

@@ -3,12 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from transformers import BertConfig, PretrainedConfig
 
-from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
 from tokenization.errors import UserError
@@ -76,7 +74,7 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     architectures = config.architectures or []
     fits = class_name in architectures or not architectures  # an old checkpoint does not say
     stored = stored_facts(config) if fits else {}
-    texts = stored.get("texts_per_example", recorded_texts(Path(name)))
+    texts = stored.get("texts_per_example")
     columns = stored.get("text_columns")
     label, separator = stored.get("label_column"), stored.get("label_separator")
     id_column, delimiter = stored.get("id_column"), stored.get("delimiter")
@@ -122,11 +120,3 @@ def stored_temperature(config: PretrainedConfig) -> float | None:
             f"{str(value)[:60]!r}; correct it in config.json, or delete the field"
         )
     return float(value)
-
-
-def recorded_texts(folder: Path) -> Any:
-    """How many texts an example had by the record of a run; older versions did not store it in the config."""
-    try:
-        return read_object(folder / "run.json").get("texts_per_example")
-    except (OSError, ValueError):  # the folder has no record, or one that says nothing
-        return None
