@@ -128,12 +128,17 @@ def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) 
         if problem:
             yield unknown(", ".join(claimed) or "scores", problem)
             return
-        facts, again = read_object(out / "run.json"), read_object(out / RESULTS)
+        facts, again, config = (read_object(out / name) for name in ("run.json", RESULTS, "config.json"))
     if set(checksums(facts["data"])) - set(checksums(run["data"])):
         yield unknown(", ".join(claimed), "the data at hand is not that in run.json")
         return
     for name, what in (("tokenizer_sha256", "the tokenizer"), ("parameters", "the network")):
         yield compare_values(name, run.get(name), facts[name], f"{what} of the folder")
+    stored = read_object(folder / "config.json")
+    for name in sorted(stored.keys() | config.keys()):
+        if name != "transformers_version" and not is_close(name, stored.get(name), config.get(name), 1):
+            found, wanted = short_text(stored.get(name)), short_text(config.get(name))
+            yield differs(f"config.json, {name}", f"the folder says {found}, but {run['script']} writes {wanted}")
     yield from compare(claimed, again, run["script"], 100 / percent_factor(again))
 
 
@@ -154,8 +159,10 @@ def compare(claimed: Mapping[str, Any], again: Mapping[str, Any], source: str, w
 
 def is_close(name: str, one: Any, other: Any, whole: float) -> bool:
     """Whether two results are equal up to what another machine changes: 0.1 % of a loss, half a point of a score."""
-    if isinstance(one, dict) and isinstance(other, dict):  # the scores by class
+    if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_close(part, one[part], other[part], whole) for part in one)
+    if isinstance(one, list) and isinstance(other, list):  # thresholds
+        return len(one) == len(other) and all(is_close(name, *pair, whole) for pair in zip(one, other))
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return bool(one == other)
     # Of thresholds and temperatures, only the scores with them are stable.

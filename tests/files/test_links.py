@@ -232,7 +232,6 @@ def test_no_other_module_opens_or_makes_anything_but_drafts():
         "errors.py": "opens /dev/null",
         "documents.py": "an unnamed temporary file",
         "budget.py": "a temporary folder",
-        "verify_scores.py": "a temporary folder",
         "runner.py: _link": "makes names in a draft",
         "space.py: write_space": "copies below a draft",
         "space.py: _copy_model": "is given a draft",

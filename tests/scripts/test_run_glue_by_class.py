@@ -144,22 +144,17 @@ def test_the_card_shows_the_classes_and_the_folder_verifies(own, copied):
     assert {"confusion.json", "confusion_validation.png", "confusion_test.png"} <= uploaded
     assert not [name for name in uploaded if name.startswith(("predictions", "custom"))]
     assert wrong(copied) == []
-    counts = json.loads((copied / "confusion.json").read_text())
-    counts["validation"]["id"]["very angry"] = 9
-    (copied / "confusion.json").write_text(json.dumps(counts))
-    forge(copied)
-    assert "eval_by_class: confusion.json gives another value for validation" in "\n".join(wrong(copied))
 
 
 @pytest.mark.slow
 def test_the_scores_by_class_and_the_temperature_are_computed_again_from_the_weights(copied):
-    lines = [one for one in findings_of(copied, evaluate=True) if one.claim == "scores from the weights"]
+    lines = [one for one in findings_of(copied, evaluate=True) if one.claim == "scores"]
     for name in ("eval_by_class", "eval_f1:id", "eval_ece", "eval_temperature", "test_by_class"):
         assert f"{name} " in lines[0].reason
     temperature = json.loads((copied / "config.json").read_text())["fine_tuning"]["temperature"]
     edit(copied / "config.json", f'"temperature": {temperature}', '"temperature": 9.0')
     forge(copied)
-    assert "eval_ece: all_results.json says" in "\n".join(wrong(copied, evaluate=True))
+    assert "config.json, fine_tuning: the folder says" in "\n".join(wrong(copied, evaluate=True))
 
 
 def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp_path, capsys):

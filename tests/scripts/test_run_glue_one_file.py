@@ -10,8 +10,8 @@ import run_glue
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.seeds import compare
 from bert_training.tools.report import read_finished_runs, tables
-from bert_training.tools.verify import check_summary
 from bert_training.tools.verify_scores import check_scores
+from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -53,7 +53,7 @@ def refused(capsys, *argv: str) -> str:
 
 def is_verified(folder: Path) -> bool:
     results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-    found = list(check_scores(folder, facts(folder), results, [], evaluate=True))
+    found = list(check_scores(folder, facts(folder), results, []))
     return {"verified"} == {one.verdict for one in found}
 
 
@@ -97,7 +97,7 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, caps
     with pytest.raises(ValueError, match="it was evaluated on other data, so the runs cannot be compared"):
         run(tmp_path / "no", *flags, *longer, "--split_seed=3")
     assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
-    found = [one for one in check_summary(tmp_path / "folds") if one.verdict != "verified"]
+    found = [one for one in findings_of(tmp_path / "folds") if one.verdict != "verified"]
     assert not found, found
 
 

@@ -62,9 +62,8 @@ def test_the_columns_are_recorded_and_stored_with_the_model(reviews):
     recorded = json.loads((reviews / "run" / "run.json").read_text(encoding="utf-8"))
     assert {name: recorded[name] for name in expected} == expected
     assert recorded["flags"]["text_column"] == ["review"]
-    words = evaluation_flags(recorded)
-    place = words.index("--text_column")
-    assert words[place : place + 3] == ["--text_column", "review", "--label_column=label"]
+    flags = evaluation_flags(recorded)
+    assert (flags["text_column"], flags["label_column"]) == (["review"], "label")
 
 
 def test_data_to_predict_with_labels_is_scored_and_predicted(reviews, capsys):

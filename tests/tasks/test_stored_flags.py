@@ -296,7 +296,7 @@ def test_settings_of_squad_are_checked_by_every_reader():
 
 
 def test_every_stored_flag_can_be_given_again(tmp_path):
-    """``verify`` gives them as words of a command; a flag without a value has none to give."""
+    """``verify`` gives them to the script; a flag without a value has none to give."""
     args = NerArguments(output_dir="x", model_name_or_path="y")
     config = BertConfig()
     store_flags(config, args)
