@@ -26,7 +26,6 @@ from bert_training.files import atomic
 from bert_training.files.atomic import damage, remove_folder
 from bert_training.files.disk_errors import DiskError, explained
 from bert_training.files.hashing import checksums, sha256
-from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import event_lines, read_events
 from bert_training.files.weights_header import name_of_today
 from bert_training.flags.natures import EVALUATION, FIXED, FREE
@@ -117,7 +116,6 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
 def _was_left(run: Run[SharedArguments], folder: Path) -> bool:
     """Whether ``metrics.jsonl`` lacks records from before the checkpoint: one that was named cuts later ones off."""
     try:
-        check_pickle(folder / "training_state.pt")
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True, mmap=True)
         path, then = run.output_dir / "metrics.jsonl", saved["metrics_bytes"]
         if _size(path) < then:
@@ -190,7 +188,6 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """
     try:
         # weights_only: the file is a pickle, which could otherwise execute anything.
-        check_pickle(folder / "training_state.pt")
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
         weights = read_weights(folder)
     except OSError:

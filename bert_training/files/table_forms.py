@@ -14,7 +14,6 @@ from typing import IO, Any
 from bert_training.files.compressed_files import PACKED, open_packed, open_regular, read_text
 from bert_training.files.json_files import not_json, value_at
 from bert_training.files.parquet_files import column_names, text_rows
-from bert_training.files.small_files import largest_small
 from tokenization.errors import UserError
 
 FORM = 'a list of objects such as [{"text": "...", "label": "..."}], or an object with one such list'
@@ -100,12 +99,11 @@ class ParquetTable:
 
     def __init__(self, path: Path):
         self.path = path
-        self.size = path.stat().st_size if path.is_file() else 0
         self.names = list(self._with_file(column_names))
 
     def values(self, column: str) -> list:
         """The values of a column as Python's objects."""
-        return self._with_file(lambda file: (row.as_py() for row in text_rows(self.path, file, self.size, column)))
+        return self._with_file(lambda file: (row.as_py() for row in text_rows(self.path, file, column)))
 
     def _with_file(self, read: Any) -> list:
         try:
@@ -126,10 +124,4 @@ class ParquetTable:
             except OSError as error:
                 raise UserError(f"{self.path}: cannot be read: {error.strerror}; check the path") from None
         with open_packed(self.path) as stream:
-            content = stream.read(largest_small() + 1)
-        if len(content) > largest_small():
-            raise UserError(
-                f"{self.path}: a packed parquet file may have {largest_small():,} bytes; unpack it yourself"
-            )
-        self.size = len(content)
-        return io.BytesIO(content)
+            return io.BytesIO(stream.read())

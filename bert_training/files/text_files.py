@@ -140,8 +140,7 @@ def _table_texts(path: Path, column: str, advance: Callable[[int], object]) -> I
     number = 0
     try:
         with open_regular(path) as file:
-            size = path.stat().st_size
-            rows = text_rows(path, file, size, column) if path.suffix == ".parquet" else arrow_rows(path, file, column)
+            rows = (text_rows if path.suffix == ".parquet" else arrow_rows)(path, file, column)
             for number, row in enumerate(rows, 1):
                 text = row.as_py()
                 if not isinstance(text, str):
@@ -149,7 +148,7 @@ def _table_texts(path: Path, column: str, advance: Callable[[int], object]) -> I
                 yield number, text
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length may ask for any amount of memory
+    except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a {path.suffix[1:]} file, or damaged: {reason}") from error
     advance(path.stat().st_size)

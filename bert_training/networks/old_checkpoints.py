@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 from bert_training.files.json_files import is_plain_name, read_json
-from bert_training.files.pickled_weights import check_pickle, is_zip
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from bert_training.networks.config_checks import accepted, check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
@@ -308,8 +307,7 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            check_pickle(path)
-            packed = is_zip(path)
+            packed = zipfile.is_zipfile(path)
             if packed:
                 _check_sums(path)
             stored = torch.load(path, "cpu", weights_only=True, mmap=packed)

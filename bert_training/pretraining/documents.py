@@ -172,7 +172,7 @@ def parquet_rows(
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             first = 1 + (groups_within(stream, column, within).rows_before if within else 0)
-            rows = text_rows(path, stream, path.stat().st_size, column, within)
+            rows = text_rows(path, stream, column, within)
             yield from _texts_of(path, rows, column, first)
         except DAMAGE as error:
             raise damage_error(path, error) from error
@@ -187,7 +187,7 @@ def saved_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int
 
     try:
         yield from _texts_of(path, arrow_rows(path, stream, column), column)
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length asks for any amount of memory
+    except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a readable stream of Arrow ({reason}); save the data set again") from error
 
