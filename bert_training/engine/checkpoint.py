@@ -25,7 +25,7 @@ from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import damage, remove_folder
 from bert_training.files.disk_errors import DiskError, explained
-from bert_training.files.hashing import checksums, sha256
+from bert_training.files.hashing import checksums
 from bert_training.files.records import event_lines, read_events
 from bert_training.files.weights_header import name_of_today
 from bert_training.flags.natures import EVALUATION, FIXED, FREE
@@ -458,7 +458,7 @@ def _is_own(run: Run[SharedArguments], checkpoint: Path) -> bool:
 
 def _begun_sha256(path: Path, size: int = -1) -> str:
     """The SHA-256 of the first ``size`` bytes of a file, or of all of them; a missing file is an empty one."""
-    return sha256(path, size) if path.exists() else hashlib.sha256().hexdigest()
+    return hashlib.sha256((path.read_bytes() if path.exists() else b"")[: size if size >= 0 else None]).hexdigest()
 
 
 def _cut(metrics: Path, size: int) -> None:

@@ -8,45 +8,21 @@ files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDER
 import fnmatch
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.compressed_files import largest_file
-
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
-CHUNK = 2**18  # bytes
 # Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
 # folder, and unfinished drafts.
 NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
-def sha256(path: Path, size: int = -1) -> str:
-    """SHA-256, in hexadecimal, of as many bytes as a file says to have when it is opened.
-
-    Files of the system, such as some below /proc, say that they have none, and would be read without end.
-
-    Args:
-        size: of the first ``size`` bytes only; -1 for all.
-    """
-    found = hashlib.sha256()
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
-        left = os.fstat(file.fileno()).st_size
-        left = left if size < 0 else min(size, left)
-        while left and (part := file.read(min(left, CHUNK))):
-            found.update(part)
-            left -= len(part)
-    return found.hexdigest()
-
-
-def too_large(path: Path) -> bool:
-    """Whether a file, other than weights, is larger than this project ever leaves and reads one beside a run.
-
-    To hash it would take hours, if it has a hole of terabytes.
-    """
-    return path.suffix not in (".safetensors", ".bin", ".npz", ".npy", ".pt") and path.stat().st_size > largest_file()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest(content: Any) -> str:

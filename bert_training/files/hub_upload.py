@@ -31,7 +31,6 @@ from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.records import check_weights_unchanged, warn_of_changes
-from bert_training.files.small_files import read_small_text
 from tokenization.errors import UserError
 
 FILES = (
@@ -83,7 +82,7 @@ def _code(folder: Path) -> Iterator[Path]:
         seen.add(path)
         yield path
         if _is_inside(folder, path):
-            waiting += IMPORTED.findall(read_small_text(path))
+            waiting += IMPORTED.findall(path.read_text(encoding="utf-8"))
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
@@ -124,7 +123,7 @@ def _published_text(file: Path, repo_id: str) -> str | None:
     if file.name not in ("README.md", "run.json"):
         return None
     run, readme = read_object(file.parent / "run.json"), file.parent / "README.md"
-    card = read_small_text(readme) if readme.is_file() else ""
+    card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     if file.name == "run.json":
         return json_text(published(run, card))
     return published_card(card, run, repo_id) or ""

@@ -13,10 +13,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from bert_training.files.compressed_files import largest, largest_file, open_regular
-from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
+from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import parse_json, read_object
-from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
 
 RESULTS = "all_results.json"  # marks a finished run
@@ -67,7 +65,7 @@ def changed_since_finished(folder: Path, name: str) -> bool:
         return False
     digest = _finished_hashes(folder / HASHES).get(name)
     path = folder / name
-    return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
+    return digest is not None and (not path.is_file() or sha256(path) != digest)
 
 
 def _finished_hashes(path: Path) -> dict[str, str]:
@@ -139,25 +137,15 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
 
 
 def event_lines(path: Path, size: int = -1) -> Iterator[bytes]:
-    """The lines of a metrics.jsonl, with their ends, which are those that the file has when it is opened.
-
-    A run may append to the file meanwhile. A million events, one for each step of a long pre-training, are 300 MB.
+    """The lines of a metrics.jsonl, with their ends; a run may append to the file meanwhile.
 
     Args:
         size: read only the first ``size`` bytes; -1 for all.
-
-    Raises:
-        ValueError: the file is too large, a line is too long, or it is no file.
-        OSError: it cannot be read.
     """
-    with open_regular(path) as file:
-        found, most = os.fstat(file.fileno()).st_size, largest()
-        check_small(path, found, largest_file())
-        left = found if size < 0 else min(size, found)
-        while line := file.readline(min(left, most + 1)):
+    with open(path, "rb") as file:
+        left = os.fstat(file.fileno()).st_size if size < 0 else size
+        while line := file.readline(left):
             left -= len(line)
-            if len(line) > most:
-                raise UserError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
             yield line
 
 

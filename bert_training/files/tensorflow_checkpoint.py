@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_training.files.small_files import read_small_bytes
 from tokenization.errors import UserError
 
 MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
@@ -85,7 +84,7 @@ class TensorFlowCheckpoint:
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
         self.index = self.prefix.with_name(f"{self.prefix.name}.index")
-        content = read_small_bytes(self.index, LARGEST_INDEX)
+        content = self.index.read_bytes()
         try:
             entries = dict(_table(content))
             header = dict(_fields(entries.pop(b"", b"")))

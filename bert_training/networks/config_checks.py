@@ -15,7 +15,6 @@ from transformers.activations import ACT2FN
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from bert_training.files.json_files import is_plain_name, read_object
-from bert_training.files.small_files import check_small
 from bert_training.files.weights_header import elements_in, files_of_index
 from bert_training.networks.tokenizer_rules import check_rules
 from tokenization.errors import UserError
@@ -158,9 +157,6 @@ def check_tokenizer_files(folder: Path) -> None:
         ValueError: one is too large, the config is no JSON or has too many labels, a file elsewhere is named, or the
             rules of the tokenizer could make a text too long.
     """
-    for path in (folder / name for name in (*TOKENIZER_FILES, *OTHER_FILES, CONFIG_NAME)):
-        if path.is_file():
-            check_small(path)
     if (folder / CONFIG_NAME).is_file():
         check_labels(folder / CONFIG_NAME, read_object(folder / CONFIG_NAME))
     check_named_files(folder / "tokenizer_config.json")

@@ -197,12 +197,12 @@ class RangeOfLines:
                 self._ended = not self._find_mark()
                 stream.seek(self.next)
 
-    def readline(self, size: int) -> bytes:
-        """The next line of the range, or the next ``size`` bytes of it; b"" at its end."""
+    def readline(self) -> bytes:
+        """The next line of the range; b"" at its end."""
         beyond = self._stop is not None and self.next >= self._stop
         if self._ended or (beyond and self._is_mark is None):
             return b""
-        line = self._stream.readline(size)
+        line = self._stream.readline()
         if beyond and line and self._marks(line):
             self._ended = True
             if not self._behind:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import make_folder, write_json
-from bert_training.files.compressed_files import open_regular
 from bert_training.files.hashing import digest
 from bert_training.files.json_files import read_object
 from bert_training.pretraining.ranges import Span
@@ -27,7 +26,7 @@ def _checksum(block: bytes) -> str:
 def checksums_of(path: str | Path, extents: Sequence[Sequence[int]]) -> dict[str, Any]:
     """The checksums of all blocks that have a byte of the extents, pairs (first byte, byte behind the last one)."""
     found: dict[str, str] = {}
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         for start, stop in extents:
             for number in range(start // BLOCK, -(-stop // BLOCK)):
                 if str(number) not in found:
@@ -39,7 +38,7 @@ def checksums_of(path: str | Path, extents: Sequence[Sequence[int]]) -> dict[str
 def facts_of(path: str | Path) -> dict[str, Any]:
     """Name, bytes and SHA-256 of a whole file, and the checksums of its blocks, all from one reading."""
     whole, blocks, size = hashlib.sha256(), [], 0
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         while block := file.read(BLOCK):
             whole.update(block)
             blocks.append(_checksum(block))

@@ -28,7 +28,6 @@ from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
-from bert_training.files.small_files import read_small_bytes
 from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
@@ -150,7 +149,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
-        if not target.is_file() or read_small_bytes(target) != json_text(content).encode():
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
         remove_rest(folder)

@@ -37,7 +37,6 @@ from bert_training.files.hashing import HASHES
 from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
-from bert_training.files.small_files import read_small_text
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
@@ -234,7 +233,7 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     if not path.is_file():
         yield unknown("README.md", "the folder has no model card")
         return
-    card = read_small_text(path)
+    card = path.read_text(encoding="utf-8")
     name = re.search(OPENED, card)
     opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)

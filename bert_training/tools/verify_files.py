@@ -18,10 +18,9 @@ from typing import Any
 from bert_training.cards.curves import CURVES
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
-from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256, too_large
+from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256
 from bert_training.files.json_files import read_json
 from bert_training.files.links import leads_out
-from bert_training.files.small_files import check_small
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
 from bert_training.networks.config_checks import ATTENTION
 from bert_training.networks.old_checkpoints import PICKLES
@@ -35,8 +34,6 @@ from bert_training.tools.findings import (
     verified,
 )
 
-READ_AS_A_WHOLE = ("run.json", "all_results.json", "summary.json", HASHES, "metrics.jsonl", "README.md",
-                   "tokenizer.json", "*config*.json", "*.py")  # fmt: skip
 # Files that commands of this project write into the folder of a run: pattern of the name -> command.
 WRITTEN_LATER = {r"data_audit(_\d+){0,2}\.png": "audit", r"report\.(md|png)": "report"}
 DRAWN_AGAIN = {re.escape(CURVES): "curves"}  # another picture under another version of matplotlib
@@ -81,11 +78,6 @@ def unreadable(folder: Path) -> Iterator[Finding]:
             yield differs(path.name, f"{reason}; if you know what is there, copy the folder with cp -rL")
         elif not is_ordinary(path):
             yield differs(path.name, "no ordinary file, and no run writes anything else; remove it")
-        elif is_named(path, READ_AS_A_WHOLE):
-            try:
-                check_small(path)
-            except ValueError as error:
-                yield differs(path.name, str(error))
 
 
 def is_named(path: Path, patterns: Iterable[str]) -> bool:
@@ -131,9 +123,6 @@ def _against_hashes(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]
     present = {name: path for name, path in files if is_ordinary(path) and not leads_out(folder, path)}
     same = 0
     for name, digest in recorded.items():
-        if name in present and too_large(present[name]):
-            yield differs(name, f"the file has {present[name].stat().st_size:,} bytes, more than a run ever writes")
-            continue
         actual = sha256(present[name]) if name in present else None
         if actual == digest:
             same += 1

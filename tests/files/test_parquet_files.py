@@ -1,5 +1,7 @@
 """The rows of a Parquet file, as a whole and group by group."""
 
+import itertools
+
 import pyarrow
 import pyarrow.parquet
 
@@ -15,7 +17,7 @@ def test_every_group_is_read_once_whatever_the_division(tmp_path):
         assert [row.as_py() for row in text_rows("a", file)] == texts
         for cuts in ([0, size], [0, size // 3, size // 2, size], [*range(0, size + 1, 50), size + 50]):
             found = []
-            for within in zip(cuts, cuts[1:]):
+            for within in itertools.pairwise(cuts):
                 assert groups_within(file, "text", within).rows_before == len(found) or found == texts
                 found += [row.as_py() for row in text_rows("a", file, within=within)]
             assert found == texts

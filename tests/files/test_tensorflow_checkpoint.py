@@ -195,13 +195,6 @@ def test_a_file_that_is_not_a_table_is_refused(tmp_path, size):
         TensorFlowCheckpoint(tmp_path / "x")
 
 
-def test_an_index_that_is_too_large_is_not_read(tmp_path):
-    with open(tmp_path / "x.index", "wb") as file:
-        file.truncate(1 << 33)  # The file has a hole, which takes no space on the disk.
-    with pytest.raises(ValueError, match="at most 4,194,304 bytes in a file of this kind, got 8,589,934,592"):
-        TensorFlowCheckpoint(tmp_path / "x")
-
-
 @pytest.mark.realdata
 def test_the_index_of_a_published_checkpoint(real_data):
     """In Google's Chinese BERT-Base all checksums of blocks are right, and the variables are those of the network."""

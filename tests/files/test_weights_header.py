@@ -23,7 +23,7 @@ def test_shapes_and_elements(tmp_path):
         (b"\x01", "its header is damaged"),
         (struct.pack("<Q", 2) + b"[]", "its header is damaged"),
         (struct.pack("<Q", 9) + b'{"a": {}}', "its header is damaged"),
-        (struct.pack("<Q", 90_000) + b"[" * 90_000, "its header is damaged .it is nested too deeply"),
+        (struct.pack("<Q", 90_000) + b"[" * 90_000, "its header is damaged .maximum recursion"),
         (struct.pack("<Q", 24) + b'{"a": {"shape": [1e300]}}'[:24] + b"}", "its header is damaged"),
         (struct.pack("<Q", 22) + b'{"a": {"shape": [-1]}}', "its header is damaged"),
     ],
