@@ -9,7 +9,7 @@ from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrain
 from bert_training.files.json_files import read_object
 from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.flags.shared import SharedArguments
-from bert_training.networks.config_checks import accepted, check_claims
+from bert_training.networks.config_checks import check_claims
 from bert_training.networks.vocabularies import say
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
@@ -45,7 +45,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
-    return accepted(path, lambda: BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields))
+    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
 
 
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:

@@ -66,6 +66,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         old = read_old_checkpoint(name)
         # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
         source, options = None, {"config": old.config, "state_dict": old.tensors} | options
+    elif Path(name).is_dir():
+        _weight_files(name)  # an index names files beside it only
     try:
         model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:

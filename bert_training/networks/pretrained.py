@@ -13,14 +13,7 @@ from transformers.utils import CONFIG_NAME, cached_file
 from bert_training.files.json_files import read_object
 from bert_training.files.records import warn_of_changes
 from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.networks.config_checks import (
-    TOKENIZER_FILES,
-    accepted,
-    check_against_weights,
-    check_claims,
-    check_tokenizer_files,
-    set_plain_outputs,
-)
+from bert_training.networks.config_checks import check_claims, set_plain_outputs
 from bert_training.networks.configuration import check_fit, new_config
 from bert_training.networks.frozen_layers import check_layers
 from bert_training.networks.kept_layers import check_kept_layers
@@ -29,6 +22,7 @@ from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
+    TOKENIZER_FILES,
     check_replaced,
     fields_of,
     is_vocabulary_alone,
@@ -103,10 +97,7 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     if not quiet:
         warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
-    fields = read_object(path)
-    check_claims(path, fields)
-    if path.parent == Path(name):
-        check_against_weights(path.parent, fields)
+    check_claims(path, read_object(path))
     config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
@@ -123,9 +114,9 @@ def exported_config(folder: Path) -> BertConfig:
 def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
     """The config at a path, and its fields that were made plain."""
     if "model_type" in read_object(path):
-        config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     else:  # of before 2020; AutoConfig refuses it
-        config = accepted(path, lambda: BertConfig.from_pretrained(name))
+        config = BertConfig.from_pretrained(name)
     if not isinstance(config, BertConfig):
         raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config, set_plain_outputs(config)
@@ -186,8 +177,6 @@ def _of_vocabulary(
     name: str, folder: Path | None, quiet: bool, remedy: str, positions: int = POSITIONS, vocab_file: Path | None = None
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocabulary; ValueError with the remedy if its case is not certain."""
-    if folder is not None:
-        check_tokenizer_files(folder)
     tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
     if doubt:
         raise UserError(f"{name}: {doubt}; {remedy}")

@@ -115,12 +115,9 @@ def test_a_network_that_the_page_does_not_know(folder, names):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"num_hidden_layers": 10**12}, "GiB of weights, this machine has"),
         ({"num_hidden_layers": 11}, "are missing or have another shape, such as bert.encoder.layer.10."),
         ({"vocab_size": 1000}, "are missing or have another shape, such as bert.embeddings.word_embeddings.weight"),
-        ({"intermediate_size": 10**7}, "parameters, but the weights hold"),
         ({"max_position_embeddings": 65}, "another shape, such as bert.embeddings.position_embeddings.weight"),
-        ({"num_attention_heads": 3}, "hidden_size 32 cannot be divided among 3 heads"),
         ({"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.bias"),
     ],
 )
