@@ -23,8 +23,7 @@ from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
-from bert_training.files.atomic import damage, remove_folder
-from bert_training.files.disk_errors import DiskError, explained
+from bert_training.files.atomic import DiskError, damage, remove_folder
 from bert_training.files.hashing import checksums
 from bert_training.files.records import event_lines, read_events
 from bert_training.files.weights_header import name_of_today
@@ -51,8 +50,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
-        DiskError: it could not be written, for example because the disk is full. The draft has been removed; the
-            earlier checkpoints are unharmed.
+        OSError: it could not be written. The draft has been removed; the earlier checkpoints are unharmed.
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
@@ -79,7 +77,8 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             saved["average"] = state.average.state_dict()
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
-            torch.save(saved, draft / "training_state.pt")
+            with open(draft / "training_state.pt", "wb") as file:
+                torch.save(saved, file)  # given a path, it would lose the system's reason of an error
             if saved["metrics_bytes"]:
                 atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
         _drop_old(run, step)
@@ -275,7 +274,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
     Raises:
-        DiskError: they could not be written.
+        OSError: they could not be written.
     """
     run.accelerator.wait_for_everyone()
     weights = full_weights(run, model)
@@ -292,7 +291,7 @@ def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase
         model: the network, whose number of positions is the length to which the saved tokenizer cuts.
 
     Raises:
-        DiskError: it could not be written.
+        OSError: it could not be written.
     """
     positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
@@ -304,10 +303,10 @@ def newest_checkpoint_named(run: Run[SharedArguments]) -> Iterator[None]:
     """Add to an error of the disk which checkpoint is the newest."""
     try:
         yield
-    except DiskError as error:
+    except OSError as error:
         checkpoints = _checkpoints(run.output_dir)
         newest = checkpoints[-1].name if checkpoints else "none"
-        raise DiskError(f"{error}. The newest checkpoint is {newest}", error.errno) from error
+        raise DiskError(f"{error}. The newest checkpoint is {newest}") from error
 
 
 def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
@@ -481,8 +480,7 @@ def _drop_old(run: Run[SharedArguments], step: int) -> None:
 
 def _drop_drafts(run: Run[SharedArguments]) -> None:
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
-        with explained(path, verb="removed", reads=False):
-            atomic.delete(path)
+        atomic.delete(path)
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:

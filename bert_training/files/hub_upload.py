@@ -56,13 +56,7 @@ def files_to_upload(folder: Path) -> list[Path]:
     named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
     if not any(path.suffix == ".safetensors" for path in named):
         raise UserError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
-    files = sorted(named | set(_code(folder)))
-    if outside := [file for file in files if not _is_inside(folder, file)]:
-        raise UserError(
-            f"{outside[0]}: is a link out of the folder, and nothing outside it is uploaded; copy the folder with "
-            "cp -rL if you know what is in it"
-        )
-    return files
+    return sorted(named | set(_code(folder)))
 
 
 def _code(folder: Path) -> Iterator[Path]:
@@ -81,12 +75,7 @@ def _code(folder: Path) -> Iterator[Path]:
             continue
         seen.add(path)
         yield path
-        if _is_inside(folder, path):
-            waiting += IMPORTED.findall(path.read_text(encoding="utf-8"))
-
-
-def _is_inside(folder: Path, path: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+        waiting += IMPORTED.findall(path.read_text(encoding="utf-8"))
 
 
 def write_published(folder: Path, target: Path, repo_id: str) -> None:

@@ -24,8 +24,7 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder, remove_folder
-from bert_training.files.disk_errors import explained
+from bert_training.files.atomic import is_occupied, make_folder, remove_folder, written
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
@@ -51,7 +50,6 @@ from tokenization.special_tokens import text_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
 
-CONTINUES = "give the same command again; building continues where it stopped"
 # Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
 Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
 
@@ -109,7 +107,7 @@ def build_corpus(
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
             files.
-        DiskError: the corpus could not be written.
+        OSError: the corpus could not be written.
     """
     target = Path(output_dir)
     if num_workers < 1:
@@ -117,7 +115,7 @@ def build_corpus(
     opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if is_occupied(target):
         return _reuse(target, opened.key)
-    with explained(target, CONTINUES):
+    with written(target):
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
         with held(lock_of(target), busy):
@@ -216,7 +214,7 @@ def join(
 
     Raises:
         ValueError: a shard is missing, damaged or one of another corpus, or there is no text.
-        DiskError: the corpus could not be written.
+        OSError: the corpus could not be written.
     """
     made_of = {"shards": plan.key, "side": [side.share, side.held_out, side.drop_empty]}
     with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer), made_of)) as writer:

@@ -26,7 +26,6 @@ from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
-from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
 from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
@@ -115,13 +114,10 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
             work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
-    guard(folder)
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
         _say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
     chosen = (_earlier_choice(folder) or settled.facts()) if settled else {}
-    for plan in plans:
-        refuse_links(Path(plan.output_dir))
     weights = {
         fact: weights_sha256(name) if (name := getattr(args, flag, None)) else None
         for fact, flag in (("initial_weights", "model_name_or_path"), ("teacher_weights", "teacher"))

@@ -20,7 +20,6 @@ from bert_training.engine.versions import commit
 from bert_training.files.atomic import damage, json_text
 from bert_training.files.hashing import FOLDERS, HASHES, NOT_OF_THE_RUN, hashed_files, hashes_record, sha256
 from bert_training.files.json_files import read_json
-from bert_training.files.links import leads_out
 from bert_training.files.weights_header import elements_in, name_of_today, shapes_in
 from bert_training.networks.config_checks import ATTENTION
 from bert_training.networks.old_checkpoints import PICKLES
@@ -63,6 +62,12 @@ KERNELS = ("attn_implementation", "_attn_implementation")
 
 
 # --- the seal --------------------------------------------------------------------------------------------------------
+
+
+def leads_out(folder: Path, path: Path) -> bool:
+    """Whether a path in a folder leads out of it; in the Hub's cache, files are links to the folder ../../blobs."""
+    root, real = folder.resolve(), path.resolve()
+    return not real.is_relative_to(root) and real.parent != root.parent.parent / "blobs"
 
 
 def unreadable(folder: Path) -> Iterator[Finding]:

@@ -148,9 +148,6 @@ def test_damaged_and_other_weights(folder):
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
     assert "its weights cannot be read" in refused(folder)
-    header = b"{" + b" " * (1 << 24) + b"}"
-    weights.write_bytes(len(header).to_bytes(8, "little") + header)
-    assert "its header would have 16,777,218 bytes" in refused(folder)
     weights.unlink()
     torch.save({"anything": torch.zeros(1)}, folder / "pytorch_model.bin")
     assert "expected weights in model.safetensors" in refused(folder)
@@ -235,7 +232,7 @@ def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
 
     good = (folder / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text(good[:100])
-    assert "tokenizer.json:7: not valid JSON at column 12" in refused(folder)
+    assert "with a tokenizer (Expecting value: line 7 column 12" in refused(folder)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(500))]
     build_tokenizer(words).save_pretrained(tmp_path / "larger")
     for name in ("tokenizer.json", "vocab.txt"):

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.links import check_read
 from bert_training.files.records import check_unchanged
 from bert_training.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
@@ -151,7 +150,6 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
                     f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
                     f"{str(name)[:80]!r}; give the folder of the run itself"
                 )
-            check_read(folder, folder / str(name))
             folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
@@ -159,7 +157,6 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
         for path in here:
             if path.name in files:
                 raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
-            check_read(folder, path)
             check_unchanged(path)
             files[path.name] = path
     return files
