@@ -10,7 +10,7 @@ from bert_training.flags.objectives import objective_of
 from bert_training.flags.scripts import SCRIPTS
 
 # For records of older versions, which do not say how many texts an example has.
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
+SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "custom")
 
 # An upload puts the name on the Hub into the line of model_name (bert_training/files/publishing.py).
 PIPELINE = """from transformers import pipeline

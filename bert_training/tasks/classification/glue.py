@@ -224,13 +224,11 @@ BUILTIN_TASKS: dict[str, Task] = {
         title="class, function or method",
     ),
 }
-# The former names of the built-in tasks: commands accept them, and older records contain them.
-FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
 
 
 def title_of(name: str) -> str:
-    """The title of the task of this name, as --task_name or an older record spells it; of an unknown name, itself."""
-    task = (GLUE_TASKS | BUILTIN_TASKS).get(FORMER_NAMES.get(name, name))
+    """The title of the task of this name, as --task_name spells it; of an unknown name, itself."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(name)
     return (task.title or task.folder) if task else name
 
 

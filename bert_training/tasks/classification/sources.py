@@ -22,7 +22,6 @@ from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
 from bert_training.tasks.classification.glue import (
     BUILTIN_TASKS,
-    FORMER_NAMES,
     GLUE_TASKS,
     OWN_LABELS,
     OWN_TEXTS,
@@ -70,7 +69,6 @@ def load_data(
         raise UserError(f"give only one of {' and '.join(given)}")
     tasks = GLUE_TASKS | BUILTIN_TASKS
     name = args.task_name or (None if given else "builtin_pair")
-    name = FORMER_NAMES.get(name, name) if name else None
     if name and name not in tasks:
         raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
     if name in BUILTIN_TASKS and given:
