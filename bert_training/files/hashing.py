@@ -30,17 +30,16 @@ def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def checksums(data: Any, contents: bool = True) -> list[str]:
+def checksums(data: Any) -> list[str]:
     """Every value with the key ``sha256`` in a nested description of data, in order.
 
-    Args:
-        contents: where there is no ``sha256``, take ``content_sha256``, that of rows of the Hub, which have no file.
+    Where there is no ``sha256``, that of rows of the Hub, which have no file, is taken: ``content_sha256``.
     """
     if isinstance(data, dict):
-        taken = "content_sha256" if contents and "sha256" not in data else "sha256"
-        parts = [[value] if key == taken else checksums(value, contents) for key, value in data.items()]
+        taken = "sha256" if "sha256" in data else "content_sha256"
+        parts = [[value] if key == taken else checksums(value) for key, value in data.items()]
     else:
-        parts = [checksums(value, contents) for value in data] if isinstance(data, list | tuple) else []
+        parts = [checksums(value) for value in data] if isinstance(data, list | tuple) else []
     return [checksum for part in parts for checksum in part]
 
 

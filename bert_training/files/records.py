@@ -18,6 +18,7 @@ from bert_training.files.json_files import parse_json, read_object
 from tokenization.errors import UserError
 
 RESULTS = "all_results.json"  # marks a finished run
+FORMAT = 1  # of run.json and of the state in a checkpoint
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
@@ -41,6 +42,15 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
         raise UserError(f"{path}: damaged or edited ({error}); {remedy}") from error
     check_unchanged(path)
     return content
+
+
+def check_format(path: Path, record: dict[str, Any]) -> None:
+    """Raise ValueError if a record was written in another format than this version's."""
+    if (found := record.get("format")) != FORMAT:
+        raise UserError(
+            f"{path}: expected a record of format {FORMAT}, got {'one without a format' if found is None else found}; "
+            "use the version of this project that wrote it, or start anew in another folder"
+        )
 
 
 def check_unchanged(path: Path) -> None:

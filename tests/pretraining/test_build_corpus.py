@@ -261,7 +261,7 @@ def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(CorpusWriter, "append", full)
-    with pytest.raises(OSError, match=r"c could not be written .*the disk is full .* again; building continues"):
+    with pytest.raises(OSError, match=r"c could not be written \(No space left on device\)"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
 
 
