@@ -55,7 +55,6 @@ class Card:
         title: the name of the folder.
         model: the name that opens the model.
         held_out: the data that the metrics were measured on, in words; by default the held-out part of `datasets`.
-        before: the card that the folder has, if any; for `published`.
     """
 
     folder: Path
@@ -65,10 +64,9 @@ class Card:
     title: str
     model: str
     held_out: str | None = None
-    before: str = ""
 
     def __post_init__(self) -> None:
-        self.run = published(self.run, self.before)
+        self.run = published(self.run)
         self.title = without_folders(self.title)
         self.datasets = [published_name(name, self.run[HUB_NAMES]) for name in self.datasets]
         self.held_out = self.held_out and published_name(self.held_out, self.run[HUB_NAMES])

@@ -24,7 +24,7 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder, remove_folder, written
+from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
@@ -130,7 +130,6 @@ def build_corpus(
                 join(plan, opened, tokenizer, target, side)
             else:
                 _encode_stream(opened, tokenizer, target, num_workers, notes)
-    _remove_parts(target)
     if side.shards is None:
         remove_shards(shards_folder(target))
     return Corpus.open(target, verify=False)
@@ -305,12 +304,6 @@ def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: U
     files.check()
 
 
-def _remove_parts(target: Path) -> None:
-    """Delete what earlier versions left of builds by several processes: every n-th chunk of the text."""
-    for folder in target.parent.glob(f"{target.name}.shares-*"):
-        remove_folder(folder)
-
-
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     """The corpus in ``target``.
 
@@ -320,17 +313,11 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     built = read_manifest(target)["key"]
     differing = [name for name in key if built.get(name) != key[name]]
     if differing:
-        remedy = "give the text, the tokenizer and the flags that it was made with"
-        if {"format", "text_tokenizer_sha256"}.issuperset(
-            differing
-        ):  # an earlier version made it, which read otherwise
-            remedy = "delete it"
         raise UserError(
-            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
-            f"{remedy} or choose another folder"
+            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); give the text, "
+            "the tokenizer and the flags that it was made with, or choose another folder"
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
-    _remove_parts(target)
     remove_shards(shards_folder(target))
     sweep(lock_of(target))
     return Corpus.open(target)
@@ -373,9 +360,9 @@ def key_of(
         "sources": [part["sha256"] for part in described],
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # earlier versions took added tokens apart
+    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # it keeps added tokens together
         key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
-    if text_column != "text":  # the key of all others is that of earlier versions
+    if text_column != "text":
         key["text_column"] = text_column
     return key
 

@@ -254,8 +254,7 @@ class CorpusWriter:
             self.files["sentences"].write(np.zeros(1, _OFFSETS).tobytes())
             self.files["documents"].write(np.zeros(1, _OFFSETS).tobytes())
         else:
-            # In progress.json the lines are called events, as in earlier versions.
-            self.lines, self.empty = progress["events"], progress["empty"]
+            self.lines, self.empty = progress["lines"], progress["empty"]
             for name, size in progress["bytes"].items():
                 self.files[name].truncate(size)
                 self.files[name].seek(size)  # where tell, which the next commit records, would else be the old end
@@ -324,7 +323,7 @@ class CorpusWriter:
             file.flush()
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
-        progress = {"key": self._draft_key, "events": self.lines, "empty": self.empty, "bytes": sizes}
+        progress = {"key": self._draft_key, "lines": self.lines, "empty": self.empty, "bytes": sizes}
         progress["rules"] = RULES
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 

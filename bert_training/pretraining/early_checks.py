@@ -1,6 +1,5 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,8 +99,7 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
         facts = read_facts(folder)
     except ValueError:  # the start of the run has warned of it, and nothing else needs it
         return {}
-    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(args)}
-    then = defaults | facts["flags"]  # earlier versions had fewer flags
+    then = facts["flags"]
     names = [*OF_CORPUS, "extend_vocab"] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
     if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
         names += ["cased", "do_lower_case"]

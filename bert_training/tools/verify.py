@@ -268,7 +268,7 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
     heading = re.search(r"^# (.+)$", card, re.MULTILINE)
     if heading and (title in ("", "..") or heading[1] == without_folders(folder.resolve().name)):
         title = heading[1]
-    text = card_text(Card(folder, run, [data], results, title, opened, held_out, card))
+    text = card_text(Card(folder, run, [data], results, title, opened, held_out))
     # Without matplotlib a run draws nothing, and its card shows no pictures, although they may have been drawn since.
     pictures = [PICTURE, *map(link_to, ("validation", "test"))]
     for picture in (picture for picture in pictures if picture not in card):

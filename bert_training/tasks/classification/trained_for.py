@@ -76,7 +76,7 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     architectures = config.architectures or []
     fits = class_name in architectures or not architectures  # an old checkpoint does not say
     stored = stored_facts(config) if fits else {}
-    texts = stored.get("texts_per_example", recorded_texts(Path(name)))
+    texts = stored.get("texts_per_example")
     columns = stored.get("text_columns")
     label, separator = stored.get("label_column"), stored.get("label_separator")
     id_column, delimiter = stored.get("id_column"), stored.get("delimiter")
@@ -125,7 +125,7 @@ def stored_temperature(config: PretrainedConfig) -> float | None:
 
 
 def recorded_texts(folder: Path) -> Any:
-    """How many texts an example had by the record of a run; older versions did not store it in the config."""
+    """How many texts an example had by the record of a run."""
     try:
         return read_object(folder / "run.json").get("texts_per_example")
     except (OSError, ValueError):  # the folder has no record, or one that says nothing
