@@ -57,7 +57,7 @@ from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
-from bert_training.files.atomic import make_folder, new_folder, remove_folder
+from bert_training.files.atomic import make_folder, new_folder
 from bert_training.flags.mixtures import mean_shares
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.parsing import parse_arguments
@@ -189,7 +189,6 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         return extended_tokenizer(run, text)
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
-    # Without newer flags, the name is that of earlier versions, whose vocabularies a resumed run needs.
     case = "uncased" if args.lower_case else "cased"
     case += {None: "", True: "-stripped", False: "-accented"}[args.strip_accents]
     limit = "" if args.limit_alphabet is None else f"{args.limit_alphabet}-"
@@ -198,7 +197,6 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         run.say(f"learning a vocabulary of {args.vocab_size:,} rows")
         lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
         make_folder(folder.parent)
-        remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
             train_wordpiece(
                 lines,

@@ -45,7 +45,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.files.links import refuse_links
 from bert_training.flags.fine_tuning import SquadArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
@@ -77,7 +76,6 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         return
     check_output_dir(args)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
-    refuse_links(Path(cache))
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)

@@ -189,7 +189,7 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
 
 
 def _refuse_files(texts: object) -> None:
-    """Raise ValueError for the paths of files, which earlier versions read."""
+    """Raise ValueError for the paths of files, whose letters would become a vocabulary."""
     several = isinstance(texts, list | tuple) and texts and all(map(_is_file, texts))
     if several or isinstance(texts, str | os.PathLike):
         raise UserError(
@@ -319,10 +319,3 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
             yield " ".join(pending)
             pending = []
     yield " ".join(pending)
-
-
-if __name__ == "__main__":  # the command's former name, until version 0.3
-    from bert_training.__main__ import main
-
-    print("python -m tokenization.train_wordpiece is now called bert-repro vocabulary", file=sys.stderr)
-    sys.exit(main(["vocabulary", *sys.argv[1:]]))

@@ -11,7 +11,7 @@ def how_texts_were_read(run: dict[str, Any]) -> Iterator[str]:
     """A line that says how long texts are read, and one for each split in which tokens were lost.
 
     Args:
-        run: the content of run.json; older versions counted the texts, but not their tokens.
+        run: the content of run.json.
     """
     flags, counts = run["flags"], run.get("cut_at_max_seq_length") or {}
     how, length = flags.get("long_texts"), flags.get("max_seq_length")
@@ -29,7 +29,7 @@ def how_texts_were_read(run: dict[str, Any]) -> Iterator[str]:
             "read; of pairs, a quarter of what each text may keep is its beginning, and the rest its end."
         )
     for split, facts in counts.items():
-        if facts.get("tokens_lost"):
+        if facts["tokens_lost"]:
             share = 100 * facts["tokens_lost"] / facts["tokens"]
             yield (
                 f"Not read, {plain(split)}: {share:.1f} % of the tokens, of {facts['cut']:,} of {facts['examples']:,} "

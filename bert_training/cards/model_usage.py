@@ -9,9 +9,6 @@ from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.scripts import SCRIPTS
 
-# For records of older versions, which do not say how many texts an example has.
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "custom")
-
 # An upload puts the name on the Hub into the line of model_name (bert_training/files/publishing.py).
 PIPELINE = """from transformers import pipeline
 model_name = {model!r}
@@ -153,7 +150,7 @@ def classify(example: Example) -> str:
     flags, run, length = example.flags, example.run, example.length
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-    single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
+    single = run["texts_per_example"] == 1
     if reads_long_texts(run):
         return classify_long(example, flags["long_texts"], repr(pair["text"]))
     if flags.get("label_token") == "last":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import torch
 
-from bert_training.files.disk_errors import DiskError, with_remedy
+from bert_training.files.atomic import DiskError
 from bert_training.files.harmless_output import harmless_output
 from bert_training.flags.scripts import SCRIPTS
 from tokenization.errors import UserError
@@ -90,8 +90,7 @@ def _status(main: Callable[[], None], without_memory: str) -> int:
             remedy = LESS_MEMORY if resumes else without_memory
             text, status = f"error: out of memory ({_first_line(error)}); {remedy}", 1
         else:
-            shown = with_remedy(error) if isinstance(error, OSError) else error
-            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
             printing = isinstance(error, BrokenPipeError)
             if printing:
                 _print_no_more()

@@ -24,7 +24,7 @@ from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
-from bert_training.files.records import read_record
+from bert_training.files.records import FORMAT, read_record
 from bert_training.flags.config_file import config_facts
 from bert_training.flags.scripts import script_of
 from bert_training.flags.shared import SharedArguments
@@ -101,6 +101,7 @@ def _enter_output_dir(args: SharedArguments) -> None:
 def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
     """What is known at the start; of a resumed run also what its earlier starts wrote."""
     facts: dict[str, Any] = {
+        "format": FORMAT,
         "script": script_of(type(args)),
         "flags": dataclasses.asdict(args),
         **config_facts(args.config),

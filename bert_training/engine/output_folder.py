@@ -8,7 +8,6 @@ from accelerate.utils import get_int_from_env
 
 from bert_training.files.atomic import make_folder
 from bert_training.files.hub_datasets import is_saved_data_set
-from bert_training.files.links import guard, refuse_links
 from bert_training.files.locks import hold, release
 from bert_training.flags.shared import SharedArguments
 from tokenization.errors import UserError
@@ -31,14 +30,11 @@ def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
     Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
-    only if run.json is missing, because then there is no run to continue. From then on, nothing is written through a
-    link below the folder. ``refuse_data_sets`` comes first.
+    only if run.json is missing, because then there is no run to continue. ``refuse_data_sets`` comes first.
     """
     refuse_data_sets(args)
     folder = Path(args.output_dir)
     check_place(folder)
-    guard(folder)
-    refuse_links(folder / "metrics.jsonl")  # it is written in its place, but only when the run has begun
     present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     taken = [name for name in present if re.fullmatch("|".join(WRITTEN), name)]
     if (folder / "run.json").is_file():
@@ -85,7 +81,6 @@ def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
         ValueError: another process is at work there.
     """
     make_folder(Path(folder))
-    guard(folder)
     busy = f"--output_dir {folder}: another process is at work there; wait until it has ended, or give another folder"
     hold(Path(folder, LOCK), busy, wait)
 

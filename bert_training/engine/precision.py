@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import torch
 from accelerate import PartialState
@@ -119,17 +119,12 @@ def advice(args: SharedArguments, precision: str) -> str | None:
 
 
 def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | None:
-    """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it.
-
-    Of several starts, it is the first one whose type is recorded: earlier versions did not record that of all.
-    """
+    """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it."""
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            with contextlib.suppress(ValueError, AttributeError, TypeError):  # a damaged file has any form
+            with contextlib.suppress(ValueError):  # it is damaged
                 facts = read_facts(folder)
-                for start in (*facts.get("earlier", []), facts):
-                    if (recorded := start.get("mixed_precision")) in get_args(Precision):
-                        return cast("Precision", recorded), facts
+                return [*facts.get("earlier", []), facts][0]["mixed_precision"], facts
     return None
 
 

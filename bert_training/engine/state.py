@@ -36,7 +36,7 @@ class Totals:
     """Sums over the steps of the run, including those before it was resumed.
 
     Attributes:
-        steps: steps counted here; fewer than the model has taken if it was resumed from a checkpoint without totals.
+        steps: steps counted here.
         loss: the sum of the losses of the steps.
         seconds: the time of the steps, without evaluations and checkpoints.
     """
@@ -56,6 +56,7 @@ class TrainingState:
         total_steps: optimiser steps of the whole run.
         origin: what the run was started with.
         totals: sums over the steps done so far.
+        evaluations: (step, results) of each evaluation so far.
         average: the mean of weights that the run keeps, if it does.
     """
 
@@ -65,4 +66,5 @@ class TrainingState:
     total_steps: int
     origin: Origin
     totals: Totals = field(default_factory=Totals)
+    evaluations: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     average: Average | None = None

@@ -13,13 +13,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from bert_training.files.compressed_files import largest, largest_file, open_regular
-from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
+from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import parse_json, read_object
-from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
 
 RESULTS = "all_results.json"  # marks a finished run
+FORMAT = 1  # of run.json and of the state in a checkpoint
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
@@ -45,6 +44,15 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
     return content
 
 
+def check_format(path: Path, record: dict[str, Any]) -> None:
+    """Raise ValueError if a record was written in another format than this version's."""
+    if (found := record.get("format")) != FORMAT:
+        raise UserError(
+            f"{path}: expected a record of format {FORMAT}, got {'one without a format' if found is None else found}; "
+            "use the version of this project that wrote it, or start anew in another folder"
+        )
+
+
 def check_unchanged(path: Path) -> None:
     """Raise ValueError if a file is not the one that the finished run in its folder left there."""
     if changed_since_finished(path.parent, path.name):
@@ -67,7 +75,7 @@ def changed_since_finished(folder: Path, name: str) -> bool:
         return False
     digest = finished_hashes(folder / HASHES).get(name)
     path = folder / name
-    return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
+    return digest is not None and (not path.is_file() or sha256(path) != digest)
 
 
 def finished_hashes(path: Path) -> dict[str, str]:
@@ -140,25 +148,15 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
 
 
 def event_lines(path: Path, size: int = -1) -> Iterator[bytes]:
-    """The lines of a metrics.jsonl, with their ends, which are those that the file has when it is opened.
-
-    A run may append to the file meanwhile. A million events, one for each step of a long pre-training, are 300 MB.
+    """The lines of a metrics.jsonl, with their ends; a run may append to the file meanwhile.
 
     Args:
         size: read only the first ``size`` bytes; -1 for all.
-
-    Raises:
-        ValueError: the file is too large, a line is too long, or it is no file.
-        OSError: it cannot be read.
     """
-    with open_regular(path) as file:
-        found, most = os.fstat(file.fileno()).st_size, largest()
-        check_small(path, found, largest_file())
-        left = found if size < 0 else min(size, found)
-        while line := file.readline(min(left, most + 1)):
+    with open(path, "rb") as file:
+        left = os.fstat(file.fileno()).st_size if size < 0 else size
+        while line := file.readline(left):
             left -= len(line)
-            if len(line) > most:
-                raise UserError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
             yield line
 
 

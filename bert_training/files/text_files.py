@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from bert_training.files.arrow_files import arrow_rows
-from bert_training.files.compressed_files import decoded_lines, kind_of, open_regular, unpack
+from bert_training.files.compressed_files import decoded_lines, kind_of, open_packed, unpack
 from bert_training.files.json_files import parse_json
 from bert_training.files.parquet_files import text_rows
 from bert_training.files.text_forms import recognised
@@ -139,9 +139,8 @@ def _table_texts(path: Path, column: str, advance: Callable[[int], object]) -> I
 
     number = 0
     try:
-        with open_regular(path) as file:
-            size = path.stat().st_size
-            rows = text_rows(path, file, size, column) if path.suffix == ".parquet" else arrow_rows(path, file, column)
+        with open_packed(path) as file:
+            rows = (text_rows if path.suffix == ".parquet" else arrow_rows)(path, file, column)
             for number, row in enumerate(rows, 1):
                 text = row.as_py()
                 if not isinstance(text, str):
@@ -149,7 +148,7 @@ def _table_texts(path: Path, column: str, advance: Callable[[int], object]) -> I
                 yield number, text
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length may ask for any amount of memory
+    except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a {path.suffix[1:]} file, or damaged: {reason}") from error
     advance(path.stat().st_size)

@@ -27,12 +27,10 @@ import yaml
 
 from bert_training.files.compressed_files import decoded
 from bert_training.files.json_files import parse_file
-from bert_training.files.small_files import read_small_bytes
 from tokenization.errors import UserError
 
 FLAG = "--config"
 ENDINGS = (".yaml", ".yml", ".json")
-LARGEST = 2**20  # bytes
 REMEDY = "write one flag a line, such as 'learning_rate: 5e-5'"
 PLAIN_TAG = re.compile(r"tag:yaml\.org,2002:(str|int|float|bool|null|timestamp)")
 
@@ -131,7 +129,7 @@ def read_config(path: str) -> ConfigFile:
     if not path.lower().endswith(ENDINGS):
         raise UserError(f"{FLAG} {path}: expected a file named {', '.join(ENDINGS)}; rename it")
     try:
-        content = read_small_bytes(path, LARGEST)
+        content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{FLAG} {path}: cannot be read: {error.strerror}; check the path") from None
     text = decoded(path, content)

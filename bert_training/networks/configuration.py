@@ -11,7 +11,7 @@ from bert_training.files.json_files import read_object
 from bert_training.files.tables import nfc
 from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.flags.shared import SharedArguments
-from bert_training.networks.config_checks import accepted, check_claims
+from bert_training.networks.config_checks import check_claims
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -46,7 +46,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
-    return accepted(path, lambda: BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields))
+    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
 
 
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:

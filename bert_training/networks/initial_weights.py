@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
+from transformers.utils import cached_file
 
 from bert_training.files.hashing import sha256
-from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
 from bert_training.flags.scripts import opened_by
@@ -68,8 +67,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         old = read_old_checkpoint(name)
         # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
         source, options = None, {"config": old.config, "state_dict": old.tensors} | options
-    else:
-        _check_pickles(name)
+    elif Path(name).is_dir():
+        _weight_files(name)  # an index names files beside it only
     try:
         model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:
@@ -157,20 +156,6 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     if is_old_checkpoint(name):
         return {path.name: sha256(path) for path in find_old_files(name).weights}
     return {file: sha256(path) for file, path in _weight_files(name, **options).items()}
-
-
-def _check_pickles(name: str) -> None:
-    """Check those files of weights that ``torch.load`` is to read. Raises ValueError as ``check_pickle`` does."""
-    try:
-        files = _weight_files(name)
-    except (ValueError, OSError):  # then ``from_pretrained`` says what is wrong
-        return
-    for path in files.values():
-        if path.suffix != ".safetensors":
-            try:
-                check_pickle(path)
-            except ValueError as error:
-                raise UserError(f"{path}: {error}; give a checkpoint with {SAFE_WEIGHTS_NAME}") from None
 
 
 def _weight_files(name: str, **options: Any) -> dict[str, Path]:

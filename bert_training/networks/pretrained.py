@@ -14,18 +14,9 @@ from transformers.utils import CONFIG_NAME, cached_file
 from bert_training.files.atomic import json_text, make_folder, whole_file
 from bert_training.files.harmless_output import say
 from bert_training.files.json_files import is_plain_name, read_json, read_object
-from bert_training.files.links import check_read
 from bert_training.files.records import warn_of_changes
-from bert_training.files.small_files import read_small_bytes
 from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.networks.config_checks import (
-    TOKENIZER_FILES,
-    accepted,
-    check_against_weights,
-    check_claims,
-    check_tokenizer_files,
-    set_plain_outputs,
-)
+from bert_training.networks.config_checks import check_claims, set_plain_outputs
 from bert_training.networks.configuration import check_fit, new_config
 from bert_training.networks.frozen_layers import check_layers
 from bert_training.networks.kept_layers import check_kept_layers
@@ -34,6 +25,7 @@ from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
+    TOKENIZER_FILES,
     check_replaced,
     fields_of,
     is_vocabulary_alone,
@@ -114,10 +106,7 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     if not quiet:
         warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
-    fields = read_object(path)
-    check_claims(path, fields)
-    if path.parent == Path(name):
-        check_against_weights(path.parent, fields)
+    check_claims(path, read_object(path))
     config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
@@ -134,9 +123,9 @@ def exported_config(folder: Path) -> BertConfig:
 def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
     """The config at a path, and its fields that were made plain."""
     if "model_type" in read_object(path):
-        config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     else:  # of before 2020; AutoConfig refuses it
-        config = accepted(path, lambda: BertConfig.from_pretrained(name))
+        config = BertConfig.from_pretrained(name)
     if not isinstance(config, BertConfig):
         raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config, set_plain_outputs(config)
@@ -197,8 +186,6 @@ def _of_vocabulary(
     name: str, folder: Path | None, quiet: bool, remedy: str, positions: int = POSITIONS, vocab_file: Path | None = None
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocabulary; ValueError with the remedy if its case is not certain."""
-    if folder is not None:
-        check_tokenizer_files(folder)
     tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
     if doubt:
         raise UserError(f"{name}: {doubt}; {remedy}")
@@ -321,7 +308,7 @@ def embedding_modules(name: str) -> dict[str, bytes]:
                 raise UserError(f"{listed}: expected {file} in {path}, found none")
         module["path"] = place
     settings = fields_of(paths.pop(TOKENIZER_CONFIG, Path()))
-    files = {file: read_small_bytes(path) for file, path in paths.items() if path.is_file()}
+    files = {file: path.read_bytes() for file, path in paths.items() if path.is_file()}
     limits = fields_of(paths.get(LIMITS, Path()))
     if limits.get("max_seq_length") is None and (length := settings.get("model_max_length") or 1e30) < 1e30:
         limits["max_seq_length"] = length  # newer versions keep it there; a saved tokenizer has all positions
@@ -331,6 +318,5 @@ def embedding_modules(name: str) -> dict[str, bytes]:
 def _beside(name: str, file: str) -> Path:
     """A file of a folder or, downloaded, of a name on the Hub; it may not be there."""
     if Path(name).exists() or Path(f"{name}.index").exists():  # a folder, an old file, or the prefix of TensorFlow's
-        check_read(Path(name), Path(name, file))
         return Path(name, file)
     return Path(cached_file(name, file, _raise_exceptions_for_missing_entries=False) or "")

@@ -24,12 +24,10 @@ import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.atomic import write_text
-from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import digest
 from bert_training.files.unchanged import unchanged
 from bert_training.pretraining.documents import no_text
 from bert_training.pretraining.ranges import Span, plan_shards
-from bert_training.pretraining.shards import AGAIN
 from bert_training.pretraining.sources import check_read, checksums_of, read_sources, sources_now, write_sources
 from bert_training.pretraining.word_counts import Counted, Rules, count_words_of_spans, results_in_order
 from tokenization.errors import UserError
@@ -79,10 +77,10 @@ class CountPlan:
 
         Raises:
             ValueError: the text cannot be read or was changed meanwhile, or there is a shard of other counts.
-            DiskError: the counts could not be written.
+            OSError: the counts could not be written.
         """
         mine = range(task, len(self.shards), tasks)
-        with explained(self.folder, AGAIN), ExitStack() as stack:
+        with ExitStack() as stack:
             stack.enter_context(unchanged(*{span.path for number in mine for span in self.shards[number]}))
             write_sources(self.folder, self.files, self.text_column, task, tasks)
             missing = [number for number in mine if not self._is_counted(number)]

@@ -110,11 +110,8 @@ def record_coverage(
 
 
 def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
-    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes.
-
-    A corpus of an earlier version has no such sample; characters and words are then 0.
-    """
-    counts = Coverage.from_facts(corpus.manifest.get("coverage", {}))
+    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes."""
+    counts = Coverage.from_facts(corpus.manifest["coverage"])
     unknown = tokenizer.unk_token_id
     return replace(
         counts, tokens=corpus.num_tokens, unknown_tokens=0 if unknown is None else int(corpus.unigrams[unknown])

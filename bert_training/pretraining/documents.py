@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bert_training.files.arrow_files import arrow_rows
+from bert_training.files.atomic import written
 from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, open_packed
-from bert_training.files.disk_errors import explained
 from bert_training.files.parquet_files import groups_within, text_rows
 from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
@@ -168,11 +168,11 @@ def parquet_rows(
         try:
             if path.suffix in PACKED:
                 # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
-                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                with written(Path(tempfile.gettempdir())):
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             first = 1 + (groups_within(stream, column, within).rows_before if within else 0)
-            rows = text_rows(path, stream, path.stat().st_size, column, within)
+            rows = text_rows(path, stream, column, within)
             yield from _texts_of(path, rows, column, first)
         except DAMAGE as error:
             raise damage_error(path, error) from error
@@ -187,7 +187,7 @@ def saved_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int
 
     try:
         yield from _texts_of(path, arrow_rows(path, stream, column), column)
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length asks for any amount of memory
+    except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a readable stream of Arrow ({reason}); save the data set again") from error
 

@@ -1,6 +1,5 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +10,6 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.engine.optimizer import warmup_and_decay
-from bert_training.files.links import refuse_links
 from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.flags.objectives import objective_of
 from bert_training.flags.phases import phases_of, with_steps
@@ -21,7 +19,6 @@ from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
-from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
@@ -68,10 +65,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
             Corpus.open(args.corpus_dir, tokenizer, verify=False)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
-    for name in corpus_folders(vars(args)):
-        corpus = Path(args.output_dir, "corpus", name)
-        if not (corpus / "manifest.json").is_file():  # a finished one is only read
-            refuse_links(corpus)
     if args.validation_file:
         check_text(args.validation_file, objective_of(vars(args)), args.text_column)
     return begun
@@ -119,8 +112,7 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
         facts = read_facts(folder)
     except ValueError:  # the start of the run has warned of it, and nothing else needs it
         return {}
-    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(args)}
-    then = defaults | facts["flags"]  # earlier versions had fewer flags
+    then = facts["flags"]
     names = [*OF_CORPUS, "extend_vocab"] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
     if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
         names += ["cased", "do_lower_case"]

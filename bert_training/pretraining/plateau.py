@@ -64,14 +64,10 @@ def line_of(flags: Mapping[str, Any], events: list[dict], entropy: float) -> flo
     return entropy if start is None else min(start, entropy)
 
 
-def held_out_key(flags: Mapping[str, Any], events: list[dict]) -> str:
-    """The held-out loss that counts: of several files that of the first, which is the domain's and not a general text.
-
-    Earlier versions recorded only that of all files together.
-    """
+def held_out_key(flags: Mapping[str, Any]) -> str:
+    """The held-out loss that counts: of several files that of the first, which is the domain's."""
     files = flags.get("validation_file") or []
-    own = f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
-    return own if any(own in event for event in events) else "eval_mlm_loss"
+    return f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
 
 
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
@@ -174,9 +170,7 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) ->
     shares = mean_shares(facts["flags"])
     entropy = unigram_entropy(corpora, shares)
     line = line_of(facts["flags"], events, entropy)
-    plateau = find_plateau(
-        events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"], events)
-    )
+    plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"]))
     if plateau is None:
         return None
     step, window, mean = plateau

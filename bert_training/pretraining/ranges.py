@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
-from bert_training.files.parquet_files import groups_within, length_of_end
+from bert_training.files.parquet_files import groups_within
 from bert_training.files.text_forms import Reading
 from bert_training.files.text_kinds import text_kind
 from bert_training.pretraining.documents import json_rows, parquet_rows, read_lines, reading_of, row_lines, saved_rows
@@ -164,7 +164,7 @@ def _extents_of_groups(stream: IO[bytes], column: str, span: Span) -> list[tuple
     """The bytes of the row groups, and the end of the file, which says where they are."""
     groups = groups_within(stream, column, _of_groups(span))
     start = min(groups.start, span.start) if groups.stop else span.start  # a span may have no group
-    return [(start, max(groups.stop, span.stop)), (span.size - length_of_end(stream), span.size)]
+    return [(start, max(groups.stop, span.stop)), (span.size - groups.footer, span.size)]
 
 
 def read_by(path: Path, column: str) -> tuple[str, Reading]:
@@ -213,12 +213,12 @@ class RangeOfLines:
                 self._ended = not self._find_mark()
                 stream.seek(self.next)
 
-    def readline(self, size: int) -> bytes:
-        """The next line of the range, or the next ``size`` bytes of it; b"" at its end."""
+    def readline(self) -> bytes:
+        """The next line of the range; b"" at its end."""
         beyond = self._stop is not None and self.next >= self._stop
         if self._ended or (beyond and self._is_mark is None):
             return b""
-        line = self._stream.readline(size)
+        line = self._stream.readline()
         if beyond and line and self._marks(line):
             self._ended = True
             if not self._behind:

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.disk_errors import explained
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.pretraining.encoding import Encoded
 from bert_training.pretraining.held_out import Piece, in_share
@@ -36,7 +35,6 @@ from tokenization.errors import UserError
 
 FORMAT = 2
 CHUNK_CHARACTERS = 1 << 20
-AGAIN = "give the same command again; shards that are finished are kept"
 _MAGIC = b"bert-repro shard 1\n"
 _COUNTS: np.dtype = np.dtype("<i8")
 _SMALL: np.dtype = np.dtype("<u4")
@@ -158,13 +156,13 @@ def write_shard(job: Job, encode: Encoder) -> None:
     Raises:
         ValueError: the text cannot be read, or a file was changed meanwhile; or the file in the place of the shard is
             another one.
-        DiskError: it could not be written.
+        OSError: it could not be written.
     """
     files = UnchangedFiles(sorted({span.path for span in job.spans}))
     if job.path.exists() and is_made(job):
         return
     facts = _Facts(job)
-    with explained(job.path, AGAIN), whole_file(job.path, shared=True) as draft, open(draft, "wb") as file:
+    with whole_file(job.path, shared=True) as draft, open(draft, "wb") as file:
         seal = hashlib.sha256()
 
         def write(data: bytes) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import make_folder, write_json
-from bert_training.files.compressed_files import open_regular
 from bert_training.files.hashing import digest
 from bert_training.files.json_files import read_object
 from bert_training.files.unchanged import unchanged
@@ -32,7 +31,7 @@ def checksums_of(path: str | Path, extents: Sequence[Sequence[int]], rule: Rule)
         rule: by which the file was read (``rule_of``); what decided it may be in other blocks.
     """
     found: dict[str, str] = {}
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         for start, stop in extents:
             for number in range(start // BLOCK, -(-stop // BLOCK)):
                 if str(number) not in found:
@@ -50,7 +49,7 @@ def sources_now(spans: Sequence[Span], read: Sequence[dict[str, Any]], column: s
 def facts_of(path: Path, column: str) -> dict[str, Any]:
     """Name, bytes and SHA-256 of a whole file, the checksums of its blocks, and the rule by which it is read."""
     whole, blocks, size = hashlib.sha256(), [], 0
-    with unchanged(path), open_regular(path) as file:
+    with unchanged(path), open(path, "rb") as file:
         rule = rule_of(path, column)
         while block := file.read(BLOCK):
             whole.update(block)

@@ -138,7 +138,7 @@ class Text:
 
         Raises:
             ValueError: the text cannot be read.
-            DiskError: the disk is full.
+            OSError: the disk is full.
         """
         mode = self.args.deduplicate
         if mode is None:

@@ -235,9 +235,9 @@ def fine_tune(
     if average and is_sharded(model):
         raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")
     state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
-    best, done = Best(run, metric), 0
+    best, done = Best(run, metric, state.evaluations), 0
     if train:
-        done = resume(run, state, take=best.go_on if best.wanted else None)
+        done = resume(run, state, take=best.go_on)
     else:
         run.only_main(lambda: refuse_training(run.output_dir))
         run.write_facts()

@@ -26,9 +26,7 @@ from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
-from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
-from bert_training.files.small_files import read_small_bytes
 from bert_training.flags.controls import refuse_without_training
 from bert_training.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
@@ -41,7 +39,6 @@ PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 LEVEL = 0.95  # of confidence intervals
-CONTENT = "content_sha256"  # the fact of a split of the Hub that says what is in it; data in files has another
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -116,13 +113,10 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
             work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
-    guard(folder)
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
         _say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
     chosen = (_earlier_choice(folder) or settled.facts()) if settled else {}
-    for plan in plans:
-        refuse_links(Path(plan.output_dir))
     weights = {
         fact: weights_sha256(name) if (name := getattr(args, flag, None)) else None
         for fact, flag in (("initial_weights", "model_name_or_path"), ("teacher_weights", "teacher"))
@@ -150,7 +144,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
-        if not target.is_file() or read_small_bytes(target) != json_text(content).encode():
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
         remove_rest(folder)
@@ -238,21 +232,12 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
         return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     # The type that the run had is compared below: its flag may have been left to the machine or to a launcher.
     changed = [one for one in changed_flags(facts["flags"], plan) if not one.startswith("mixed_precision ")]
-    # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
-    changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
-    now, then = json.loads(json.dumps(series.facts)), facts.get("data")
-    if not changed and then not in (now, _without_contents(now)):  # older versions had none
+    changed += [name for name, value in _circumstances(plan, weights).items() if facts.get(name) != value]
+    if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
         raise UserError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
     return read_results(folder)
-
-
-def _without_contents(facts: Any) -> Any:
-    """A description of data without the hashes of rows from the Hub."""
-    if not isinstance(facts, dict):
-        return facts
-    return {name: _without_contents(value) for name, value in facts.items() if name != CONTENT}
 
 
 def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:
@@ -273,9 +258,7 @@ def _processes() -> int:
 
 def summarise(runs: list[dict], series: Series) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    # A run that an older version has finished may lack a result of today.
-    constant = {name: one for name, one in series.baselines.items() if all(name in run["results"] for run in runs)}
-    metric = series.metric
+    constant, metric = series.baselines, series.metric
     constants = {name: [series.of(run.get("fold")).baselines[name] for run in runs] for name in constant}
     by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
@@ -381,8 +364,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     if not path.is_file():
         raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
     other = read_summary(Path(folder))
-    knows_content = CONTENT in str(other["validation"])  # older summaries have none
-    if other["validation"] != _validation(series, knows_content):
+    if other["validation"] != _validation(series):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
@@ -397,16 +379,15 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     return other
 
 
-def _validation(series: Series, with_content: bool = True) -> dict:
+def _validation(series: Series) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     if series.folds:
-        return {f"fold {number}": _validation(one, with_content) for number, one in enumerate(series.folds, 1)}
+        return {f"fold {number}": _validation(one) for number, one in enumerate(series.folds, 1)}
     identified = {}
     for split, facts in series.facts["splits"].items():
         if split.startswith("validation"):
             identified[split] = {name: facts.get(name) for name in ("examples", "sha256", "fingerprint")}
-            if with_content and facts.get(CONTENT):
-                identified[split][CONTENT] = facts[CONTENT]
+            identified[split] |= {name: facts[name] for name in ("content_sha256",) if name in facts}
     return identified
 
 
@@ -417,9 +398,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
         ValueError: it is damaged.
     """
     path, remedy = folder / "summary.json", "delete it, and the command of the series writes it again"
-    summary = read_record(path, remedy, needs=("runs",))
-    checksum = summary.pop(CHECKSUM, None)
-    if checksum is not None and checksum != digest(summary):  # older versions wrote none
+    summary = read_record(path, remedy, needs=("runs", CHECKSUM))
+    if summary.pop(CHECKSUM) != digest(summary):
         raise UserError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
     return summary
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformers import BertConfig, PretrainedConfig
 
-from bert_training.engine.finished import read_facts, read_results
+from bert_training.engine.finished import read_facts
 from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
 from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
@@ -160,10 +160,7 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The stored flags and the rate in the run.json of the run that a command continues; None if it begins one.
-
-    A run that an older version has begun took none.
-    """
+    """The stored flags and the rate in the run.json of the run that a command continues; None if it begins one."""
     asked, folder = given.get("resume_from_checkpoint"), Path(given["output_dir"])
     places = [folder] if asked else []
     if asked and asked != "auto":
@@ -175,11 +172,9 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
         if (place / "run.json").is_file():
             try:
                 facts = read_facts(place)
+                return {"learning_rate": facts["flags"]["learning_rate"], **(facts.get(FACT) or {})}
             except ValueError:
                 continue  # of a damaged run.json nothing else is needed, either
-            found = facts.get(FACT)
-            rate = {name: value for name, value in facts["flags"].items() if name == "learning_rate"}
-            return rate | found if isinstance(found, dict) else rate
     return None
 
 
@@ -203,11 +198,6 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
     stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
-    if not stored and (flags := _recorded_differences(run.args)):
-        run.say(
-            f"warning: by its run.json the model was fine-tuned with {', '.join(flags)}, which is not stored in its "
-            "config.json, as an older version wrote that; give these flags to feed it as in its training"
-        )
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
@@ -217,19 +207,6 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
             f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
             f"--{_words(name, stored[name])} feeds it as in its training"
         )
-
-
-def _recorded_differences(args: FineTuningArguments) -> list[str]:
-    """The stored flags, as words of a command, with which the folder of the model was trained, and these are not."""
-    cls, folder = type(args), Path(args.model_name_or_path or "")
-    try:
-        facts, results = read_facts(folder), read_results(folder) or {}
-    except (ValueError, OSError):
-        return []
-    if facts.get("script") != script_of(cls) or not results.get("train_steps"):
-        return []
-    then = {name: facts["flags"].get(name) for name in stored_names(cls)}
-    return [f"--{_words(name, value)}" for name, value in then.items() if value not in (None, getattr(args, name))]
 
 
 def _words(name: str, value: object) -> str:

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import BertTokenizer
+from transformers import BertConfig, BertTokenizer
 
 from bert_training.files.json_files import read_object
 from bert_training.flags.parsing import command_parser
@@ -47,7 +47,7 @@ from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_s
 from bert_training.flags.pretraining import CONFIG_SIZES
 from bert_training.flags.recipes import FAST, short_to_long
 from bert_training.flags.scripts import path_of
-from bert_training.networks.config_checks import check_claims, sizes_of
+from bert_training.networks.config_checks import check_claims
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs
 from bert_training.tools.launches import print_launch
@@ -446,7 +446,7 @@ def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[s
     elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
         fields = read_object(config)
         check_claims(config, fields)
-        rows = sizes_of(fields)["vocab_size"]
+        rows = fields.get("vocab_size", BertConfig().vocab_size)
     rows = ROWS if rows is None else rows
     if rows < 16:
         raise UserError(f"the vocabulary has {rows} rows; expected at least 16; give another --vocab_size")

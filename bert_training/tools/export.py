@@ -39,7 +39,6 @@ from bert_training.engine.versions import device_name, versions
 from bert_training.files.atomic import is_occupied, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.files.links import check_read
 from bert_training.flags.parsing import command_parser
 from bert_training.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import check_fit
@@ -167,7 +166,6 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     check_holds_weights(folder, str(folder))
     if not path.is_file():
         raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
-    check_read(folder, path)
     fields = read_object(path)
     if "quantization_config" in fields:
         raise UserError(

@@ -32,7 +32,6 @@ from bert_training.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tasks.squad.threshold import FIELD
-from bert_training.tools.findings import is_ordinary
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
 from bert_training.tools.openvino_files import OpenVinoFile
 from bert_training.tools.verify_scores import OF_ROWS, evaluation_flags
@@ -171,7 +170,7 @@ def sources(run: Mapping[str, Any], given: Sequence[Path]) -> list[Source]:
         digest = facts.get("file_sha256" if "divided" in facts else "sha256")  # of a part, or of all rows of a file
         if name and digest:
             places = [*(path for path in given if path.name == Path(name).name), Path(name)]
-            fit = (path.absolute() for path in places if is_ordinary(path) and sha256(path) == digest)
+            fit = (path.absolute() for path in places if path.is_file() and sha256(path) == digest)
             found.append(Source(split, name, next(fit, None)))
     return found
 

@@ -4,8 +4,6 @@ A folder of unknown origin may name, and be made of, anything: what is read here
 """
 
 import json
-import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,12 +87,3 @@ def print_findings(parts: Iterable[tuple[Path, Iterable[Finding]]], brief: bool 
                 print(f"  {finding.line()}", flush=True)
             counts[finding.verdict] += 1
     return counts
-
-
-def is_ordinary(path: Path) -> bool:
-    """Whether there is an ordinary file: no pipe, no device, and none of the system's, which may never end."""
-    try:
-        ordinary = stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):  # ValueError: the path has a NUL
-        return False
-    return ordinary and not any(Path(os.path.realpath(path)).is_relative_to(place) for place in ("/proc", "/sys"))

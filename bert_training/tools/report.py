@@ -38,7 +38,6 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.links import check_read
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
 from bert_training.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
@@ -91,7 +90,6 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
             f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
             "folders of the runs themselves"
         )
-    check_read(folder, *(folder / str(name) for name in names))
     return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
 
 
@@ -101,7 +99,6 @@ def _list_in(record: dict, name: str) -> list:
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    check_read(folder, *(folder / name for name in ("run.json", RESULTS, "metrics.jsonl")))
     facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
     with well_formed(folder / "run.json"):
         return _described(folder, facts, results)

@@ -15,8 +15,8 @@ The exit status is 0 if all that the record says holds; 1 if something differs, 
 if nothing differs, but something was not recomputed (with --skip_evaluation, 0); and 2 if there is nothing to verify:
 the folder holds no run, or the run is not finished.
 
-No file of the folder is changed and no code of it is executed, and the Hub is not asked. Links out of the folder are
-not followed. Of other files, only the data is read, if it has a SHA-256 that is in run.json.
+No file of the folder is changed and no code of it is executed, and the Hub is not asked. Of other
+files, only the data is read, if it has a SHA-256 that is in run.json.
 """
 
 import filecmp
@@ -34,9 +34,8 @@ from typing import Any, NamedTuple
 from bert_training.cards.curves import CURVES
 from bert_training.engine.precision import CHOSEN
 from bert_training.engine.versions import commit
-from bert_training.files.hashing import FOLDERS, HASHES, sha256, too_large
+from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.files.json_files import is_plain_name, read_object
-from bert_training.files.links import leads_out
 from bert_training.files.records import RESULTS, finished_hashes, nearly_equal
 from bert_training.flags.parsing import command_parser
 from bert_training.tasks.seeds import Series, read_summary, summarise
@@ -48,7 +47,6 @@ from bert_training.tools.findings import (
     added,
     compare_values,
     differs,
-    is_ordinary,
     print_findings,
     run_check,
     short_text,
@@ -111,11 +109,6 @@ def parts_of(folder: Path) -> list[Path]:
 def findings(folder: Path, asked: Asked) -> Iterator[Finding]:
     """What a check of the folder of a run, a series or an export finds."""
     paths = own_paths(folder)
-    if broken := [path for path in paths if leads_out(folder, path) or not is_ordinary(path)]:
-        for path in broken:
-            reason = "a link out of the folder, or no ordinary file: no run writes it, and nothing here is read"
-            yield differs(path.relative_to(folder).as_posix(), f"{reason}; if you know what it is, copy with cp -rL")
-        return
     kind, facts = next((name for name in CHECKS if (folder / name).is_file()), HASHES), dict[str, Any]()
     try:
         facts = {EXPORT: read_export, SUMMARY: read_summary}.get(kind, read_run)(folder)
@@ -169,7 +162,7 @@ def check_files(folder: Path, paths: Sequence[Path], facts: dict[str, Any]) -> I
             continue
         if name not in recorded:
             others[name.split("/")[0]].append(name)
-        elif not too_large(path) and sha256(path) == recorded[name]:
+        elif sha256(path) == recorded[name]:
             same += 1
         elif name == CURVES:  # which may be drawn again
             others[name].append(name)
@@ -282,7 +275,7 @@ def check_summary(folder: Path, summary: dict[str, Any], _: Asked) -> Iterator[F
     runs = []
     for one in summary["runs"]:
         path, inside = folder / one["folder"] / RESULTS, is_plain_name(one["folder"])
-        if inside and path.is_file() and not leads_out(folder, path):
+        if inside and path.is_file():
             runs.append(one | {"results": read_object(path)})
         else:
             yield unknown(f"{SUMMARY}, {short_text(one['folder'])}", "the run is not here; its results are believed")

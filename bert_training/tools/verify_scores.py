@@ -29,7 +29,6 @@ from bert_training.tools.findings import (
     Finding,
     compare_values,
     differs,
-    is_ordinary,
     short_text,
     unknown,
     verified,
@@ -85,7 +84,7 @@ def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequen
         if isinstance(name, list):
             return [*map(located, name)]
         places = [*(path for path in given if path.name == Path(name).name), Path(name)]
-        fit = [path for path in places if path.is_dir() or (is_ordinary(path) and sha256(path) in known)]
+        fit = [path for path in places if path.is_dir() or (path.is_file() and sha256(path) in known)]
         if not fit and name != "builtin":  # of --probe
             raise UserError(f"no {short_text(name)} with the SHA-256 in run.json is at hand; --data names where it is")
         return str(fit[0].absolute()) if fit else name

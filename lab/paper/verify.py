@@ -18,7 +18,6 @@ from bert_training.engine.versions import commit
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.records import nearly_equal
-from bert_training.files.small_files import read_small_text
 from bert_training.tools.findings import (
     DIFFERS,
     Finding,
@@ -74,7 +73,7 @@ def check_record(folder: Path) -> Iterator[Finding]:
         wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
-    yield from _page(expected, read_small_text(folder / "report.md"), record)
+    yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
 
 
 def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:

@@ -1,6 +1,5 @@
 """The best weights are kept, training stops early if it is asked to, and interrupted runs do the same."""
 
-import json
 import shutil
 
 import pytest
@@ -9,7 +8,6 @@ from safetensors.torch import load_file, save_file
 
 from bert_training.engine.best import Best, deciding_metric
 from bert_training.files.atomic import damage
-from bert_training.files.records import read_events
 from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks.classification import sources
@@ -25,13 +23,13 @@ def best_of(make_run, **flags) -> Best:
     run = make_run()
     run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
     run.output_dir.mkdir(exist_ok=True)
-    return Best(run, flags.pop("metric", "eval_accuracy"))
+    return Best(run, flags.pop("metric", "eval_accuracy"), [])
 
 
-def resumed(run) -> Best:
-    """What a run has that resumes after the events in its metrics.jsonl."""
-    best = Best(run, "eval_accuracy")
-    best.go_on(read_events(run.output_dir / "metrics.jsonl"))
+def resumed(run, *evaluations: tuple[int, float]) -> Best:
+    """What a run has that resumes from a checkpoint with these steps and scores."""
+    best = Best(run, "eval_accuracy", [(step, {"eval_accuracy": value}) for step, value in evaluations])
+    best.go_on()
     return best
 
 
@@ -92,16 +90,13 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     add_all(best, [0.4, 0.5], steps=[5, 6])
     names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
     assert names == ["checkpoint-best-3", "checkpoint-best-6"]
-    records = best.run.output_dir / "metrics.jsonl"
-    records.write_text(
-        "".join(json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) + "\n" for n in (1, 2, 3))
-    )
-    again = resumed(best.run)
+    evaluations = [(n, n / 10) for n in (1, 2, 3)]
+    again = resumed(best.run, *evaluations)
     assert again.step == 3
     assert again.restore(Model())["best_step"] == 3
     shutil.rmtree(best.run.output_dir / "checkpoint-best-3")
     with pytest.raises(ValueError, match=r"checkpoint-best-3: .* cannot be used: no such folder; resume without"):
-        resumed(best.run)
+        resumed(best.run, *evaluations)
 
 
 def test_every_checkpoint_keeps_what_was_the_best_by_then(make_run):
@@ -127,10 +122,7 @@ def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_eval
     add_all(best, [0.3], steps=[3])
     names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
     assert names == ["checkpoint-best-2", "checkpoint-best-3"]
-    records = best.run.output_dir / "metrics.jsonl"
-    lines = [json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) for n in (1, 2)]
-    records.write_text("\n".join(lines) + "\n")
-    again = resumed(best.run)  # which still has the weights of step 3, that are in no records
+    again = resumed(best.run, (1, 0.1), (2, 0.2))  # whose folder still has the weights of step 3
     assert again.step == 2
     (best.run.output_dir / "checkpoint-4").mkdir()
     add_all(again, [0.6], steps=[5])
@@ -140,8 +132,6 @@ def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_eval
 def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     best = best_of(make_run)
     add_all(best, [0.1, 0.2])
-    records = best.run.output_dir / "metrics.jsonl"
-    records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
     folder = best.run.output_dir / "checkpoint-best-2"
     assert damage(folder) is None
     data = bytearray((folder / "model.safetensors").read_bytes())
@@ -151,7 +141,7 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     with pytest.raises(ValueError, match=message):
         best.restore(Model())
     with pytest.raises(ValueError, match=message):
-        resumed(best.run)  # A resumed run says so before it trains.
+        resumed(best.run, (2, 0.2))  # A resumed run says so before it trains.
 
 
 def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_run, tmp_path):
@@ -161,23 +151,21 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
         output_dir=str(tmp_path / "other"), resume_from_checkpoint=str(best.run.output_dir / "checkpoint-2")
     )
     other.args.load_best_model_at_end, other.args.early_stopping_patience = True, 0
-    (other.output_dir / "metrics.jsonl").write_text(
-        "".join(f'{{"event": "eval", "step": {step}, "eval_accuracy": 0.{4 - step}}}\n' for step in (1, 2))
-    )
-    model, again = Model(), resumed(other)
+    evaluations = [(1, 0.3), (2, 0.2)]
+    model, again = Model(), resumed(other, *evaluations)
     assert again.restore(model) == {"eval_accuracy": 0.3, "best_step": 1} and model.weight.item() == 1
     again.clear()
     assert (best.run.output_dir / "checkpoint-best-1").is_dir()
     (best.run.output_dir / "checkpoint-best-1" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="checkpoint-best-1: the weights of the best evaluation so far cannot be used"):
-        resumed(other)
+        resumed(other, *evaluations)
     # A finished run has deleted them. The checkpoint of the same step is as good.
     other.args.resume_from_checkpoint = str(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1").mkdir()
     Model(1.0).save_pretrained(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1" / "config.json").write_text("{}")
     shutil.rmtree(best.run.output_dir / "checkpoint-best-1")
-    assert resumed(other).restore(model)["best_step"] == 1
+    assert resumed(other, *evaluations).restore(model)["best_step"] == 1
 
 
 @pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
@@ -199,11 +187,6 @@ def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_file
     assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_evaluations_without_the_metric_are_refused(make_run):
-    with pytest.raises(ValueError, match="that is continued: expected a number as eval_accuracy of step 2, by which"):
-        best_of(make_run).go_on([{"event": "eval", "step": 2, "eval_f1": 0.5}])
 
 
 def test_a_refused_start_removes_no_records(tmp_path, pretrained, glue_files):

@@ -112,25 +112,6 @@ def test_a_data_set_in_place_of_a_file_is_named(short_data, pretrained, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_links_below_the_folder_are_refused_before_the_run_begins(make_run, tmp_path):
-    """Where records are a link, and where a corpus that is still to be built would be written through one."""
-    run = make_run(resume_from_checkpoint="auto")
-    (tmp_path / "precious").mkdir()
-    for name in ("metrics.jsonl", "corpus"):
-        (run.output_dir / name).symlink_to(tmp_path / "precious")
-        with pytest.raises(ValueError, match=rf"{name}: is a link to .*precious, and nothing is written through links"):
-            check_output_dir(run.args)
-            check_early(PretrainingArguments(train_file=["a"], output_dir=run.args.output_dir))
-        (run.output_dir / name).unlink()
-    (tmp_path / "precious/train").mkdir()
-    (tmp_path / "precious/validation").mkdir()
-    for name in ("train", "validation"):  # finished corpora elsewhere are only read
-        (tmp_path / "precious" / name / "manifest.json").touch()
-    (run.output_dir / "corpus").symlink_to(tmp_path / "precious")
-    check_output_dir(run.args)
-    check_early(PretrainingArguments(train_file=["a"], output_dir=run.args.output_dir))
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -222,9 +222,6 @@ def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(
     assert precision.is_asked_for(silent, [str(tmp_path)])
     (tmp_path / "run.json").write_text(json.dumps(facts))  # nothing was chosen when it began
     assert not precision.is_asked_for(silent, [str(tmp_path)])
-    for earlier, began in (([{"started": "by an earlier version"}], "bf16"), ("damaged", "no")):
-        (tmp_path / "run.json").write_text(json.dumps(facts | {"mixed_precision": "bf16", "earlier": earlier}))
-        assert choose(flags(), [str(tmp_path)]).precision == began
 
 
 def test_a_damaged_record_decides_nothing(cpu, tmp_path):

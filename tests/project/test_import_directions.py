@@ -49,7 +49,7 @@ def imported(path: Path) -> list[str]:
 
 def part_of(name: str) -> str | None:
     """The part of the project that a module belongs to, or None if it is not a module of the project."""
-    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "lab", "training"):
+    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "lab"):
         return "outside"
     parts = [part for part in LAYERS if name == part or name.startswith(f"{part}.")]
     return parts[0] if parts else "outside" if name.split(".")[0] == "bert_training" else None

@@ -13,7 +13,6 @@ from bert_training.app.folder import open_folder
 from bert_training.app.readings import classify
 from bert_training.engine.errors import report_errors
 from bert_training.files.hub_upload import files_to_upload
-from bert_training.tasks.seeds import Series, summarise
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
 from tests.helpers.script_checks import (
@@ -198,10 +197,6 @@ def test_statistics_over_seeds_include_the_macro_f1(starts, tmp_path):
     summary = series_is_what_each_would_be_alone(starts, tmp_path)
     assert summary["baselines"] == {"eval_accuracy": 0.5, "eval_f1_macro": pytest.approx((2 / 3 + 0) / 2)}
     assert summary["settings"][0]["metrics"]["eval_f1_macro"]["n"] == 2
-    # Of a run that an older version has finished, only the results that all have are summarised.
-    del summary["runs"][0]["results"]["eval_f1_macro"]
-    series = Series("custom", {"splits": {}}, "eval_accuracy", summary["baselines"])
-    assert [*summarise(summary["runs"], series)["baselines"]] == ["eval_accuracy"]
 
 
 @pytest.mark.slow

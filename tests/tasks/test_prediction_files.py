@@ -13,7 +13,6 @@ from bert_training.tasks.classification.sources import load_data as load_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import load_data as load_sentences
 from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
-from bert_training.tasks.squad.metrics import squad_metric
 from bert_training.tasks.squad.sources import read_hub
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
@@ -203,11 +202,3 @@ def test_questions_of_the_hub_are_checked(monkeypatch, change, expected):
     with pytest.raises(ValueError, match=expected) as caught:
         read_hub("my/questions", None, "train")
     assert str(caught.value).startswith("my/questions, split 'train'")
-
-
-def test_the_metric_refuses_an_id_that_occurs_twice():
-    pytest.importorskip("evaluate")
-    reference = {"id": "a", "answers": {"text": ["cat"], "answer_start": [0]}}
-    right, wrong = ({"id": "a", "prediction_text": text} for text in ("cat", "dog"))
-    with pytest.raises(ValueError, match="question 'a': expected each id once, got it 2 times"):
-        squad_metric().compute(predictions=[right, wrong], references=[reference, reference])

@@ -299,8 +299,9 @@ def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_fi
     path.write_text(whole.replace('"seed": 42', '"seed": 43'))
     with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):
         seeds.read_summary(tmp_path / "ours")
-    path.write_text(json.dumps(summary))  # as older versions wrote it
-    assert seeds.read_summary(tmp_path / "ours") == summary
+    path.write_text(json.dumps(summary))
+    with pytest.raises(ValueError, match=f"it lacks {seeds.CHECKSUM}"):
+        seeds.read_summary(tmp_path / "ours")
     path.unlink()
     run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     assert path.read_text() == whole
@@ -375,27 +376,25 @@ def test_the_metric_of_a_class_is_found_where_a_finished_run_has_it():
     assert "eval_f1:spam" not in summary["runs"][1]["results"]
 
 
-def test_a_series_of_an_older_version_has_no_content_of_the_hub():
-    facts = {"task": "own", "splits": {"train": {"sha256": "a", "content_sha256": "b"}, "test": 5}}
-    assert seeds._without_contents(facts) == {"task": "own", "splits": {"train": {"sha256": "a"}, "test": 5}}
-
-
 def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
-    """``content_sha256`` tells them apart; a summary of an older version, which has none, still compares."""
+    """``content_sha256`` tells them apart; data of files has none."""
     args = GlueArguments(output_dir=str(tmp_path / "new"), seeds=1, model_name_or_path="m")
     plans = seeds.planned_runs(args)
 
     def compared(theirs):
         other = {"validation": {"validation": theirs}, "baselines": {"eval_f1": 0.0}}
         other |= {"runs": [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]}
-        (tmp_path / "summary.json").write_text(json.dumps(other), encoding="utf-8")
+        (tmp_path / "summary.json").write_text(
+            json.dumps(other | {seeds.CHECKSUM: seeds.digest(other)}), encoding="utf-8"
+        )
         facts = {"splits": {"validation": {"examples": 2, "content_sha256": "a"}}}
         return seeds._read_other(str(tmp_path), plans, seeds.Series("x", facts, "eval_f1", {"eval_f1": 0.0}))
 
     same = {"examples": 2, "sha256": None, "fingerprint": None}
-    assert compared(same) and compared(same | {"content_sha256": "a"})
-    with pytest.raises(ValueError, match="it was evaluated on other data"):
-        compared(same | {"content_sha256": "b"})
+    assert compared(same | {"content_sha256": "a"})
+    for other in (same, same | {"content_sha256": "b"}):
+        with pytest.raises(ValueError, match="it was evaluated on other data"):
+            compared(other)
 
 
 def test_why_a_type_was_chosen_is_said_once(tmp_path):

@@ -221,7 +221,7 @@ def test_a_full_disk_in_the_join_loses_nothing(text, tmp_path, monkeypatch):
     before = contents(shards[0].parent)
     with monkeypatch.context() as patch:
         patch.setattr(CorpusWriter, "append", full)
-        with pytest.raises(OSError, match=r"c could not be written .*the disk is full"):
+        with pytest.raises(OSError, match=r"c could not be written \(No space left"):
             join(text, tmp_path / "c")
     assert contents(shards[0].parent) == before
     join(text, tmp_path / "c")

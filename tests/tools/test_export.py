@@ -442,23 +442,6 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
     export.check_labels(place / "config.json", config, run)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*("config.json", "modules.json", "sentence_bert_config.json"),
-     *("config_sentence_transformers.json", "x0 Pooling/config.json")],
-)  # fmt: skip
-def test_what_is_copied_is_no_link_out_of_the_folder(model_of, tmp_path, name):
-    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
-    add_modules(folder, "Pooling")
-    place = folder / name
-    secret = tmp_path / "secret.json"
-    secret.write_text((tmp_path / "model/config.json").read_text())
-    place.unlink(missing_ok=True)
-    place.symlink_to(secret)
-    with pytest.raises(UserError, match="is a link out of"):
-        export.open_model(tmp_path / "model", False)
-
-
 def test_validation_data_does_not_calibrate(tmp_path):
     (tmp_path / "renamed.csv").write_text("text,label\n")
     digest = export_scores.sha256(tmp_path / "renamed.csv")

@@ -33,7 +33,9 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         with pytest.raises(ValueError, match=r"[ab]\.txt: changed since the runs had begun"):
             claim_folder(tmp_path / "out", plan, files)
     (tmp_path / "killed").mkdir()
-    (tmp_path / "killed/plan.json.tmp").write_text("{")  # by a process that was killed while it wrote the plan
+    (tmp_path / f"killed/plan.json.{'0' * 32}.tmp").write_text(
+        "{"
+    )  # by a process that was killed while it wrote the plan
     claim_folder(tmp_path / "killed", plan, {})
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["plan.json"]
     (tmp_path / "other").mkdir()

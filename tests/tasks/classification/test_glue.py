@@ -153,14 +153,11 @@ def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
         {"train", "validation"},
     )
     assert load_data(glue_arguments(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
-    assert load_data(glue_arguments(task_name="embedded_pair")).name == "builtin_pair"
-    assert load_data(glue_arguments(task_name="embedded_classification")).name == "builtin_classification"
 
 
 def test_every_task_has_a_title():
-    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "embedded_pair", "custom")] == [
+    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "custom")] == [
         "CoLA",
-        "pair task",
         "pair task",
         "custom",
     ]

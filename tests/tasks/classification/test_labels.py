@@ -94,7 +94,7 @@ def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
     told = error(path)
     assert f"own.csv:4: expected a label, got '{value}'; fill it in" in told
     assert told.endswith(", or, if it is a class, give --problem_type single_label")
-    # The flag makes it one, as in a run that an earlier version began; an empty field is none.
+    # The flag makes it one; an empty field is none.
     assert read(path, problem_type="single_label").task.labels == tuple(sorted(["good", "bad", value]))
     assert "own.csv:4: expected a label, got an empty field; fill it in, or leave out the row" in error(
         table(tmp_path, "good", "bad", ""), problem_type="single_label"
