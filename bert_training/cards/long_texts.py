@@ -29,7 +29,7 @@ def how_texts_were_read(run: dict[str, Any]) -> Iterator[str]:
             "read; of pairs, a quarter of what each text may keep is its beginning, and the rest its end."
         )
     for split, facts in counts.items():
-        if facts["tokens_lost"]:
+        if facts.get("tokens_lost"):
             share = 100 * facts["tokens_lost"] / facts["tokens"]
             yield (
                 f"Not read, {plain(split)}: {share:.1f} % of the tokens, of {facts['cut']:,} of {facts['examples']:,} "

@@ -150,7 +150,7 @@ def classify(example: Example) -> str:
     flags, run, length = example.flags, example.run, example.length
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-    single = run["texts_per_example"] == 1
+    single = run.get("texts_per_example") == 1
     if reads_long_texts(run):
         return classify_long(example, flags["long_texts"], repr(pair["text"]))
     if flags.get("label_token") == "last":

@@ -122,16 +122,6 @@ def expand(given: str | os.PathLike[str]) -> Entry:
         from bert_training.files.fetched_texts import fetch_entry  # which most runs do not need
 
         return fetch_entry(entry)
-    entry = _expanded(entry)
-    for path in entry.files:
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{str(path)!a}: the name is not UTF-8, so no record could hold it; rename it") from None
-    return entry
-
-
-def _expanded(entry: Entry) -> Entry:
     given = entry.given
     path = Path(given)
     if entry.given and os.path.isdir(path):  # which raises no error for a name that is too long

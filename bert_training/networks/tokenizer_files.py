@@ -92,7 +92,6 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
         if settings:
             tokenizer = _opened(name, options | settings)
     _check_ids(name, tokenizer)
-    _check_length(name, tokenizer)
     _forget_calls(folder, tokenizer)
     check_replaced(folder, tokenizer, quiet)
     if (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
@@ -244,14 +243,6 @@ def _sha256_of_file(path: Path) -> str | None:
         return None
     content = read_object(path) | {"truncation": None, "padding": None}
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _check_length(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ValueError if the longest input is no number; the library compares lengths with whatever it was given."""
-    if type(length := tokenizer.model_max_length) not in (int, float):
-        raise UserError(
-            f"{name}: model_max_length in {TOKENIZER_CONFIG} must be a number, got {str(length)[:60]!r}; correct it"
-        )
 
 
 def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -38,7 +38,7 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.files.records import RESULTS, read_events, read_record
 from bert_training.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.flags.parsing import command_parser
@@ -100,8 +100,7 @@ def _list_in(record: dict, name: str) -> list:
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
     facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
-    with well_formed(folder / "run.json"):
-        return _described(folder, facts, results)
+    return _described(folder, facts, results)
 
 
 def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:

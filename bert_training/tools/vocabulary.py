@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.output_folder import check_place
 from bert_training.files.atomic import make_folder
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
@@ -167,7 +166,7 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")
-    check_place(Path(args.output_dir))
+    make_folder(Path(args.output_dir).parent)  # before hours of reading
     check_apart(args.train_file or (), args.output_dir)
     if args.extend is not None:
         if args.tasks is not None or args.join:

@@ -1,5 +1,6 @@
 """bert_training/engine/finished.py: a finished run that is started again is not changed."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -64,10 +65,13 @@ def test_what_a_killed_run_has_left_is_removed(pretrained, short_data, tmp_path)
 
 def test_the_finished_run_of_another_script_is_refused(make_run):
     run = make_run(resume_from_checkpoint="auto")
-    (run.output_dir / "run.json").write_text(json.dumps({"flags": {}, "script": "run_squad.py"}))
-    (run.output_dir / "all_results.json").write_text("{}")
     given = {"output_dir": str(run.output_dir), "resume_from_checkpoint": "auto", "model_name_or_path": "x"}
-    assert finished.is_finished(SquadArguments(**given))
+    ours = SquadArguments(**given)
+    (run.output_dir / "run.json").write_text(
+        json.dumps({"format": 1, "flags": dataclasses.asdict(ours), "script": "run_squad.py"})
+    )
+    (run.output_dir / "all_results.json").write_text("{}")
+    assert finished.is_finished(ours)
     with pytest.raises(ValueError, match=r"holds a finished run of run_squad\.py; give another --output_dir"):
         finished.is_finished(SwagArguments(**given))
 
@@ -75,7 +79,7 @@ def test_the_finished_run_of_another_script_is_refused(make_run):
 def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):
     """The second command looks at the folder before the first one has ended, and locks it afterwards."""
     run = make_run(resume_from_checkpoint="auto")
-    (run.output_dir / "run.json").write_text(json.dumps({"flags": {}}))
+    (run.output_dir / "run.json").write_text(json.dumps({"format": 1, "flags": dataclasses.asdict(run.args)}))
     (run.output_dir / "all_results.json").write_text("{}")
     with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
         start_run(run.args)

@@ -53,6 +53,7 @@ def hostile_run(script: str, folder: str, joined: bool) -> dict:
     if script == "run_pretraining.py":
         data = [{"name": f"{folder}/text", "sha256": "0"}]
     return {
+        "format": 1,
         "script": script,
         "flags": defaults | {"max_seq_length": 64, "max_steps": 2} | values,
         "command": command,
@@ -155,6 +156,8 @@ def test_what_is_uploaded_of_configs_is_sealed_anew(tmp_path):
     texts = sent(folder, tmp_path / "sent")
     assert json.loads(texts["config.json"]) == {"_name_or_path": "output_dir.txt", "x": "a/b"}
     assert json.loads(texts[HASHES])["sha256"] == hashes_of(tmp_path / "sent")
-    (folder / "run.json").write_text(json.dumps({"flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 1, "flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []})
+    )
     changed = json.loads(sent(folder, tmp_path / "again")[HASHES])["sha256"]
     assert changed["run.json"] != hashes_of(tmp_path / "again")["run.json"]  # still visible

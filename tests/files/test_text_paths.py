@@ -167,16 +167,6 @@ def test_patterns_pass_over_no_folder_in_silence(tmp_path):
     assert left_out == [".hidden (by its name)", "loop (a link to a folder)"]
 
 
-def test_names_that_are_not_utf_8_are_refused_at_once(tmp_path):
-    folder = write(tmp_path, "a.txt")
-    try:
-        (folder / "caf\udce9.txt").write_text("b")
-    except OSError:
-        pytest.skip("this file system has only names in UTF-8")
-    with pytest.raises(ValueError, match=r"caf\\udce9\.txt': the name is not UTF-8.*rename it"):
-        expand(folder)
-
-
 def test_the_query_of_an_address_is_in_no_name():
     entry = Entry("https://bucket.s3/private/corpus.txt?X-Amz-Credential=a%2Fb&X-Amz-Signature=c/d#e")
     assert entry.name.startswith("corpus.txt") and "Amz" not in entry.name

@@ -22,7 +22,7 @@ from tests.helpers.small_networks import small_config
     ],
 )
 def test_texts_longer_than_those_of_the_pre_training(tmp_path, flags, length, said):
-    facts = {"script": "run_pretraining.py", "flags": {"max_seq_length": 128} | flags}
+    facts = {"format": 1, "script": "run_pretraining.py", "flags": {"max_seq_length": 128} | flags}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     args = GlueArguments(output_dir="x", task_name="rte", model_name_or_path=str(tmp_path), max_seq_length=length)
     found = untrained_positions(args)

@@ -17,6 +17,7 @@ from bert_training.flags.parsing import parse_arguments
 from bert_training.tasks import seeds
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.glue_runs import train
+from tests.helpers.records import write_summary
 from tests.helpers.torchrun import torchrun
 
 BATCH = "--per_device_train_batch_size=32"
@@ -283,7 +284,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         if change:
             (tmp_path / name).mkdir()
             changed = {key: value for key, value in (ours | change).items() if key != "checksum"}
-            (tmp_path / name / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
+            write_summary(tmp_path / name, **changed)
         given = ("--seeds=2", "--compare_to", str(tmp_path / name))
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
@@ -312,7 +313,7 @@ def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_fi
     del ours["checksum"]
     for results in (ours["baselines"], ours["runs"][0]["results"]):
         del results["eval_f1"]  # A user's own data have no such score.
-    (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
+    write_summary(tmp_path / "ours", **ours)
     more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
     summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
     assert set(summary["comparison"]) == {"with", "pairs", "eval_accuracy"}
@@ -341,7 +342,7 @@ def test_the_summary_of_a_series_with_other_runs_is_not_overwritten(tmp_path, mo
     series = seeds.Series("x", {}, "eval_accuracy", {})
     monkeypatch.setattr(seeds, "results_of_finished", lambda *_: pytest.fail("the summary would be overwritten"))
     content = {"runs": [{"folder": name} for name in (*names, "seed-44")]}
-    (tmp_path / "summary.json").write_text(json.dumps(content))
+    write_summary(tmp_path, **content)
     with pytest.raises(ValueError, match=r"holds a series to which seed-44 belongs.* give another folder"):
         seeds.run_series(args, series, lambda _: {})
     for text in (json.dumps({"runs": content["runs"][:1]}), "damaged"):  # A longer series includes the shorter one.
@@ -384,9 +385,7 @@ def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
     def compared(theirs):
         other = {"validation": {"validation": theirs}, "baselines": {"eval_f1": 0.0}}
         other |= {"runs": [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]}
-        (tmp_path / "summary.json").write_text(
-            json.dumps(other | {seeds.CHECKSUM: seeds.digest(other)}), encoding="utf-8"
-        )
+        write_summary(tmp_path, **other)
         facts = {"splits": {"validation": {"examples": 2, "content_sha256": "a"}}}
         return seeds._read_other(str(tmp_path), plans, seeds.Series("x", facts, "eval_f1", {"eval_f1": 0.0}))
 
@@ -400,5 +399,5 @@ def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
 def test_why_a_type_was_chosen_is_said_once(tmp_path):
     """A series that is started again keeps the reason of its first start."""
     assert seeds._earlier_choice(tmp_path) == {}
-    (tmp_path / "summary.json").write_text(json.dumps({"runs": [], "precision_chosen": {"why": "faster", "ratio": 2}}))
+    write_summary(tmp_path, runs=[], precision_chosen={"why": "faster", "ratio": 2})
     assert seeds._earlier_choice(tmp_path) == {"precision_chosen": {"why": "faster", "ratio": 2}}

@@ -132,21 +132,11 @@ def test_a_series_takes_the_stored_flags_and_continues(models, short_data, tmp_p
 def test_a_series_takes_nothing_from_a_neighbour(models, tmp_path):
     """The folder of the series also has a pre-training, which stores nothing with its model."""
     (tmp_path / "base").mkdir()
-    (tmp_path / "base/run.json").write_text(json.dumps({"flags": {}}))
+    (tmp_path / "base/run.json").write_text(json.dumps({"format": 1, "flags": {}}))
     given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad")), "seeds": 2}
     assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
     (tmp_path / "base").rename(tmp_path / "seed-42")
     assert "max_seq_length" not in defaults_of_model(SquadArguments, given)
-
-
-def test_a_run_that_an_older_version_began_takes_nothing(models, tmp_path):
-    """It began with the defaults of the flags, although its model, one of SQuAD, stored lengths by then."""
-    given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
-    assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
-    (tmp_path / "run.json").write_text(json.dumps({"flags": {"max_seq_length": 384}}))
-    assert defaults_of_model(SquadArguments, given | {"resume_from_checkpoint": "auto"}) == {}
-    named = given | {"output_dir": str(tmp_path / "new"), "resume_from_checkpoint": str(tmp_path / "checkpoint-1")}
-    assert defaults_of_model(SquadArguments, named) == {}
 
 
 def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
@@ -239,18 +229,6 @@ def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
     assert stored_flags(SquadArguments, config, "x") == lengths | {"version_2_with_negative": False}
     config["null_score_diff_threshold"] = -0.5
     assert stored_flags(SquadArguments, config, "x") == lengths | {"version_2_with_negative": True}
-
-
-def test_an_older_folder_says_what_its_config_does_not_store(models, short_data, tmp_path, capsys):
-    """Nothing is taken from there, as before, but the difference is no longer silent."""
-    model = tmp_path / "model"
-    shutil.copytree(models("run_glue"), model)
-    config = read(model, "config.json")
-    del config["fine_tuning"]
-    (model / "config.json").write_text(json.dumps(config))
-    facts = evaluate("run_glue", model, short_data, tmp_path / "again", "--max_seq_length=12")
-    assert facts["stored_with_the_model"] == {}
-    assert "by its run.json the model was fine-tuned with --max_seq_length 24" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from lab.tests.helpers.hostile_input import MARKER, SECONDS, Malice, refused, un
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import run
 from tests.helpers.model_folders import edit_json
+from tests.helpers.records import write_summary
 
 SECRET = "outside"  # the folder that no run may look into
 EVIL = f"open({MARKER!r}, 'w').close()\nclass Evil:\n    pass\n"
@@ -89,7 +90,7 @@ def manifest(place: Place, name: str, asked: str) -> tuple:
 def summary(place: Place, **fields: object) -> Path:
     series = place.folder / "series"
     series.mkdir()
-    (series / "summary.json").write_text(json.dumps(fields))
+    write_summary(series, **fields)
     return series
 
 

@@ -9,6 +9,7 @@ import pytest
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.classification import submission
 from tests.helpers.finished_folders import edit, forge
+from tests.helpers.records import write_summary
 
 # The spelling of the classes and the sizes of the test sets were copied by hand from the instructions of the server.
 SPELLINGS = {
@@ -72,7 +73,7 @@ def test_the_majority_class_replaces_or_stands_in_for_a_run_on_wnli(tmp_path, ru
 def test_the_best_run_of_a_series_is_taken(tmp_path):
     (tmp_path / "seed-43").mkdir()
     (tmp_path / "seed-43" / "RTE.tsv").write_text(content("RTE.tsv"), encoding="utf-8")
-    (tmp_path / "summary.json").write_text('{"runs": {}, "best": {"folder": "seed-43"}}', encoding="utf-8")
+    write_summary(tmp_path, runs={}, best={"folder": "seed-43"})
     assert submission.gather([tmp_path]) == {"RTE.tsv": tmp_path / "seed-43" / "RTE.tsv"}
 
 
