@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
-from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.fine_tuning import GlueArguments, SquadArguments
+from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.scripts import SCRIPTS
 
 # An upload puts the name on the Hub into the line of model_name (bert_training/files/publishing.py).
 PIPELINE = """from transformers import pipeline

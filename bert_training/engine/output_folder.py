@@ -7,7 +7,7 @@ from accelerate.utils import get_int_from_env
 
 from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 LOCK = ".lock"  # the name of the lock file

@@ -19,8 +19,8 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
 from bert_training.engine.objects import broadcast_object_list
-from bert_training.flags.pretraining import network_width
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.pretraining import network_width
+from bert_training.inputs.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"

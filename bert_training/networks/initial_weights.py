@@ -12,7 +12,7 @@ from transformers.utils import cached_file
 from bert_training.files.hashing import sha256
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
-from bert_training.flags.scripts import opened_by
+from bert_training.inputs.flags.scripts import opened_by
 from bert_training.networks.configuration import keep_to_segments
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES

@@ -15,7 +15,7 @@ from bert_training.files.atomic import json_text, make_folder, whole_file
 from bert_training.files.harmless_output import say
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.records import warn_of_changes
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.networks.config_checks import check_claims, set_plain_outputs
 from bert_training.networks.configuration import check_fit, new_config
 from bert_training.networks.frozen_layers import check_layers

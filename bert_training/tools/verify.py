@@ -37,7 +37,7 @@ from bert_training.engine.versions import commit
 from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.records import RESULTS, finished_hashes, nearly_equal
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.seeds import Series, read_summary, summarise
 from bert_training.tools.exported import EXPORT, check_labels, read_export
 from bert_training.tools.findings import (

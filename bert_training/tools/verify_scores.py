@@ -21,9 +21,9 @@ from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums, sha256
 from bert_training.files.json_files import read_object
 from bert_training.files.records import RESULTS
-from bert_training.flags.natures import EVALUATION, STORED, natures
-from bert_training.flags.phases import phases_of
-from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
+from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tools.findings import (
     Finding,

@@ -1,4 +1,4 @@
-"""bert_training/flags: the flags, their checks, and that every flag is read."""
+"""bert_training/inputs/flags: the flags, their checks, and that every flag is read."""
 
 import ast
 import dataclasses
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.scripts import flags_with
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import INSTANCE
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.scripts import flags_with
+from bert_training.inputs.flags.shared import SharedArguments
 from tests.helpers.repository import ROOT
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import Nature, natures
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import Nature, natures
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 Names = tuple[str, str | None]
