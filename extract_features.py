@@ -35,8 +35,8 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release, sweep
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.pretrained import checkpoint_config, chosen_tokenizer

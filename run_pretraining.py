@@ -57,12 +57,12 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
 from bert_training.files.atomic import make_folder, new_folder, remove_folder
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.phases import Phase, phase_at, phases_in_words
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.recipes import in_words
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.recipes import in_words
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora, build_corpora

@@ -46,8 +46,8 @@ from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.files.links import refuse_links
-from bert_training.flags.fine_tuning import SquadArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of

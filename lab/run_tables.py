@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.flags.phases import Phase, phases_of, with_steps
+from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
 from bert_training.tools import report
 from lab.benchmarks.markdown import markdown
 

@@ -179,7 +179,7 @@ def make_run(tmp_path):
     from accelerate import Accelerator
 
     from bert_training.engine.run import Run
-    from bert_training.flags.shared import SharedArguments
+    from bert_training.inputs.flags.shared import SharedArguments
 
     def make(**flags) -> Run:
         flags = {"output_dir": str(tmp_path / "run"), "per_device_train_batch_size": 4, **flags}

@@ -19,7 +19,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.app.exported import TORCH, load_exported
 from bert_training.files.json_files import read_object
-from bert_training.flags import objectives
+from bert_training.inputs.flags import objectives
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16

@@ -27,7 +27,7 @@ import transformers
 
 from bert_training.app.exported import BACKENDS, TORCH
 from bert_training.app.folder import OpenedModel, open_folder
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 from tokenization.errors import UserError
 

@@ -28,10 +28,10 @@ from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.records import read_events
-from bert_training.flags.natures import CARD
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.scripts import SCRIPTS, Script, flags_with
+from bert_training.inputs.flags.natures import CARD
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.scripts import SCRIPTS, Script, flags_with
 from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
-from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.fine_tuning import GlueArguments, SquadArguments
+from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.scripts import SCRIPTS
 
 # For records of older versions, which do not say how many texts an example has.
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")

@@ -11,7 +11,7 @@ import torch
 
 from bert_training.engine.batches import evaluation_due
 from bert_training.engine.run import Run
-from bert_training.flags.controls import ControlArguments
+from bert_training.inputs.flags.controls import ControlArguments
 from tokenization.errors import UserError
 
 

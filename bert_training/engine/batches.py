@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
 from bert_training.engine.signals import only_parent_ends_me
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant

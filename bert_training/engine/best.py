@@ -16,7 +16,7 @@ from bert_training.engine.checkpoint import newest_checkpoint_named, read_weight
 from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from bert_training.engine.run import Run
 from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
 
 LOWER_IS_BETTER = ("loss", "_ece")

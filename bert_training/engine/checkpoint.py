@@ -29,9 +29,9 @@ from bert_training.files.hashing import checksums, sha256
 from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import event_lines, read_events
 from bert_training.files.weights_header import name_of_today
-from bert_training.flags.natures import EVALUATION, FIXED, FREE
-from bert_training.flags.scripts import chooses_best, flags_with
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
+from bert_training.inputs.flags.scripts import chooses_best, flags_with
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 

@@ -17,7 +17,7 @@ import torch
 
 from bert_training.files.disk_errors import DiskError, with_remedy
 from bert_training.files.harmless_output import harmless_output
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 from tokenization.errors import UserError
 
 AUTO = "--resume_from_checkpoint auto"

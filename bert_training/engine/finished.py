@@ -10,9 +10,9 @@ from bert_training.files.atomic import remove_folder
 from bert_training.files.hub_upload import upload
 from bert_training.files.locks import sweep
 from bert_training.files.records import read_record
-from bert_training.flags.natures import FREE
-from bert_training.flags.scripts import flags_with, script_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.natures import FREE
+from bert_training.inputs.flags.scripts import flags_with, script_of
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 

@@ -22,7 +22,7 @@ from bert_training.engine.batches import TrainingData, step_batches
 from bert_training.engine.loop import training_steps
 from bert_training.engine.run import Run
 from bert_training.engine.state import UNKNOWN, TrainingState
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 SEQUENCES = 16

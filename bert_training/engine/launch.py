@@ -25,9 +25,9 @@ from bert_training.files.hub_upload import check_access
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import read_record
-from bert_training.flags.config_file import config_facts
-from bert_training.flags.scripts import script_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.config_file import config_facts
+from bert_training.inputs.flags.scripts import script_of
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.

@@ -24,7 +24,7 @@ from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import TrainingState
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
 # scale does not overflow because of the scale.

@@ -14,7 +14,7 @@ from torch import nn
 
 from bert_training.engine.optimizer import BETAS, EPS, parameter_groups
 from bert_training.engine.run import Run
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 MATRIX = re.compile(r"(^|\.)encoder\.layer\.\d+\..*weight$")

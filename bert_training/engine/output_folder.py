@@ -10,7 +10,7 @@ from bert_training.files.atomic import make_folder
 from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.locks import hold, release
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 LOCK = ".lock"  # the name of the lock file

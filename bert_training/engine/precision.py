@@ -19,9 +19,9 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
 from bert_training.engine.objects import broadcast_object_list
-from bert_training.flags.pretraining import CONFIG_SIZES
-from bert_training.flags.recipes import width_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES
+from bert_training.inputs.flags.recipes import width_of
+from bert_training.inputs.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"

@@ -25,7 +25,7 @@ import torch
 
 from bert_training.engine.loop import Step
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 
 _MEASURED_SECONDS = 0.15
 FIRST_STEPS = 20  # the number of steps after which the time left is estimated

@@ -7,8 +7,8 @@ from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.json_files import read_object
-from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
+from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.networks.config_checks import accepted, check_claims
 from bert_training.networks.vocabularies import say
 from tokenization.errors import UserError

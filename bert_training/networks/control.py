@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, is_labelled
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.networks.configuration import set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")

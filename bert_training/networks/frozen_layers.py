@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from bert_training.flags.controls import ControlArguments
+from bert_training.inputs.flags.controls import ControlArguments
 from tokenization.errors import UserError
 
 

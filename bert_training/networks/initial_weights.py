@@ -13,7 +13,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
-from bert_training.flags.scripts import opened_by
+from bert_training.inputs.flags.scripts import opened_by
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from tokenization.errors import UserError

@@ -12,7 +12,7 @@ from transformers.utils import CONFIG_NAME, cached_file
 
 from bert_training.files.json_files import read_object
 from bert_training.files.records import warn_of_changes
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.networks.config_checks import (
     TOKENIZER_FILES,
     accepted,

@@ -29,7 +29,7 @@ from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.flags.objectives import Objective
+from bert_training.inputs.flags.objectives import Objective
 from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,

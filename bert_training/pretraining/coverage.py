@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.documents import read_lines

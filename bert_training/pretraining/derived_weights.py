@@ -12,8 +12,8 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.new_rows import (
     Origins,
     make_head,

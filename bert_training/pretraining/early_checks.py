@@ -13,9 +13,9 @@ from bert_training.engine.finished import read_facts
 from bert_training.engine.optimizer import warmup_and_decay
 from bert_training.files.links import refuse_links
 from bert_training.files.text_paths import check_apart, entries_of
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint

@@ -23,9 +23,9 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.objectives import DEFAULT, PairTask, objective_of
-from bert_training.flags.scripts import flags_with
+from bert_training.inputs.flags.natures import INSTANCE
+from bert_training.inputs.flags.objectives import DEFAULT, PairTask, objective_of
+from bert_training.inputs.flags.scripts import flags_with
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
@@ -51,7 +51,7 @@ class InstanceSettings(MaskSettings):
     Attributes:
         seed: seed of the segments, of the order and of the masks.
         max_seq_length: the greatest number of tokens of an instance, special tokens included.
-        objective: a key of ``bert_training/flags/objectives.py: OBJECTIVES``.
+        objective: a key of ``bert_training/inputs/flags/objectives.py: OBJECTIVES``.
         short_seq_prob: share of the instances with a random shorter length.
         fixed: every epoch repeats the first one, including its masks, for evaluation.
         pad_to_max: pad to ``max_seq_length``; otherwise to the longest row of the batch, rounded up to a multiple

@@ -3,8 +3,8 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import load_network, weights_sha256

@@ -31,8 +31,8 @@ from bert_training.engine.batches import IGNORED
 from bert_training.engine.loop import COUNTS_TOKENS
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import GlueArguments, SwagArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, SwagArguments
 from tokenization.errors import UserError
 
 

@@ -30,8 +30,8 @@ from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
-from bert_training.flags.fine_tuning import FineTuningArguments
-from bert_training.flags.scripts import SCRIPTS, opened_by
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
 from bert_training.networks.frozen_layers import freeze_lowest

@@ -29,8 +29,8 @@ from bert_training.files.hashing import digest
 from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
 from bert_training.files.small_files import read_small_bytes
-from bert_training.flags.controls import refuse_without_training
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.controls import refuse_without_training
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.classification.by_class import with_chosen
 from bert_training.tasks.task_data import TaskData

@@ -23,10 +23,10 @@ from transformers import BertConfig, PretrainedConfig
 from bert_training.engine.finished import read_facts, read_results
 from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
-from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
-from bert_training.flags.long_texts import without_idle
-from bert_training.flags.natures import STORED, Dataclass, natures
-from bert_training.flags.scripts import SCRIPTS, script_of
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
+from bert_training.inputs.flags.long_texts import without_idle
+from bert_training.inputs.flags.natures import STORED, Dataclass, natures
+from bert_training.inputs.flags.scripts import SCRIPTS, script_of
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.threshold import FIELD as THRESHOLD

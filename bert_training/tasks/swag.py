@@ -27,7 +27,7 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import SwagArguments
+from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut, whole_lengths
 from bert_training.tasks.prediction_files import as_ids, check_ids

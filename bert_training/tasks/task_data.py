@@ -15,7 +15,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256

@@ -24,7 +24,7 @@ from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE
-from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
+from bert_training.inputs.flags.teachers import TEMPERATURE, TaughtArguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher

@@ -19,12 +19,12 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
-from bert_training.flags.mixtures import is_mixed
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.objectives import PairTask
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.scripts import flags_with
+from bert_training.inputs.flags.mixtures import is_mixed
+from bert_training.inputs.flags.natures import INSTANCE
+from bert_training.inputs.flags.objectives import PairTask
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.scripts import flags_with
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus

@@ -42,11 +42,11 @@ import numpy as np
 from transformers import BertTokenizer
 
 from bert_training.files.json_files import read_object
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
-from bert_training.flags.pretraining import CONFIG_SIZES
-from bert_training.flags.recipes import FAST, short_to_long
-from bert_training.flags.scripts import path_of
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of, with_steps
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES
+from bert_training.inputs.flags.recipes import FAST, short_to_long
+from bert_training.inputs.flags.scripts import path_of
 from bert_training.networks.config_checks import check_claims, sizes_of
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs

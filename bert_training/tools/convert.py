@@ -22,7 +22,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer

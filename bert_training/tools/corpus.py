@@ -27,7 +27,7 @@ from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES
 from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.build_corpus import CONTINUES, Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus

@@ -40,8 +40,8 @@ from bert_training.files.atomic import is_occupied, make_folder, new_folder, wri
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.files.links import check_read
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.other_formats import check_holds_weights

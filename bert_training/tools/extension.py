@@ -12,7 +12,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
 from bert_training.files.text_files import read_texts
-from bert_training.flags.pretraining import ROUNDED_TO
+from bert_training.inputs.flags.pretraining import ROUNDED_TO
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.new_rows import (

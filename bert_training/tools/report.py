@@ -40,10 +40,10 @@ from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
 from bert_training.files.records import RESULTS, read_events, read_record, well_formed
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments
-from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.glue import title_of
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences

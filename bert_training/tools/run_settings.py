@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from bert_training.flags.natures import AFTERWARDS, CHOICE, DATA, FREE, SERIES, START
-from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.inputs.flags.natures import AFTERWARDS, CHOICE, DATA, FREE, SERIES, START
+from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 
 # The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
 WORDS: dict[str, Callable[[Any], str]] = {

@@ -38,8 +38,8 @@ from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.publishing import without_folders
 from bert_training.files.records import nearly_equal, read_events
 from bert_training.files.small_files import read_small_text
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks.seeds import Series, summarise
 from bert_training.tools import verify_files, verify_scores
 from bert_training.tools.exported import check_export, is_export

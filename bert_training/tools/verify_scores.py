@@ -18,9 +18,9 @@ from typing import Any
 from bert_training.cards.metrics import percent_factor
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_json
-from bert_training.flags.natures import EVALUATION, STORED, natures
-from bert_training.flags.phases import phases_of
-from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
+from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tools.findings import (

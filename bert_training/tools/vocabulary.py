@@ -28,7 +28,7 @@ from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.text_files import PLACES, read_texts
 from bert_training.files.text_paths import check_apart
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
 from bert_training.pretraining.documents import check_entries, form_of

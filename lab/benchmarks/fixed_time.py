@@ -33,8 +33,8 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from lab.benchmarks import idle
 from lab.benchmarks.domain import TASKS, fine_tuned
 from lab.benchmarks.held_out import INPUTS, HeldOut

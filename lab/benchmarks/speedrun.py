@@ -40,9 +40,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.recipes import peak_rate
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.recipes import peak_rate
 from bert_training.networks.configuration import bert_config
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.documents import check_files, read_documents

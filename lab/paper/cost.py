@@ -15,8 +15,8 @@ from typing import Any
 
 from bert_training.engine.finished import read_results
 from bert_training.engine.throughput import training_flops
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import Phase, phases_of, with_steps
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
 from lab.paper.data import config_of
 from lab.paper.plan import Cell, Plan, words_of
 from lab.paper.record import is_finished

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, BertConfig
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import damage, make_folder, sealed_folder, write_json
 from bert_training.files.hashing import sha256
-from bert_training.flags.checks import at_least
-from bert_training.flags.natures import flag
+from bert_training.inputs.flags.checks import at_least
+from bert_training.inputs.flags.natures import flag
 from bert_training.pretraining.documents import check_files, read_documents
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files

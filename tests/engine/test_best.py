@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from bert_training.engine.best import Best, deciding_metric
 from bert_training.files.atomic import damage
 from bert_training.files.records import read_events
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.classification import sources
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events

@@ -16,8 +16,8 @@ import extract_features
 from bert_training.__main__ import COMMANDS
 from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, is_for_the_user, report_errors
 from bert_training.files.disk_errors import DiskError
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import bert_config
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab

@@ -9,7 +9,7 @@ from bert_training.engine import finished
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
 from bert_training.files import locks
-from bert_training.flags.fine_tuning import SquadArguments, SwagArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments, SwagArguments
 from tests.helpers import short_runs
 from tests.helpers.torchrun import torchrun
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives, start_run
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bert_training.engine.output_folder import WRITTEN, check_output_dir
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.early_checks import check_early
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.submission import TEST_ROWS

@@ -12,8 +12,8 @@ from transformers import BertConfig
 from bert_training.engine import precision
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.precision import choose
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from modeling_bert_repro import BertForPreTraining
 
 

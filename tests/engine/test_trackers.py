@@ -5,8 +5,8 @@ import sqlite3
 import accelerate.tracking
 import pytest
 
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from tests.helpers import short_runs
 from tests.helpers.records import events
 

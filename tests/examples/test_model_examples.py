@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from bert_training.flags.objectives import OBJECTIVES
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import PLANNERS

@@ -15,7 +15,7 @@ from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.files.hub_upload import upload, write_published
 from bert_training.files.publishing import names_on_hub, published, published_config, published_name, without_folders
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 
 # Part of the name of every folder below; no program spells letters and digits in another way.
 SECRET = "zq7secret"

@@ -9,7 +9,7 @@ import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.flags.objectives import NEXT_SENTENCE
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.networks.control import control_of
 from bert_training.pretraining.evaluation import evaluate
 from tests.helpers.small_networks import small_config

@@ -17,8 +17,8 @@ import modeling_bert_repro
 import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.pretraining.network import build_pretraining_network
 from bert_training.tools import ask

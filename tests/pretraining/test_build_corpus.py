@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bert_training.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.pretraining import build_corpus as corpus_module
 from bert_training.pretraining import corpus as corpus_files
 from bert_training.pretraining import encoding, parallel_encoding

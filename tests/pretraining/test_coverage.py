@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Corpus, build_corpus
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import _manifest_checksum

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import run_pretraining
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import phased_batches
 from bert_training.pretraining.instances import InstanceSettings
 from bert_training.pretraining.masking import MaskSettings

@@ -8,8 +8,8 @@ import torch
 from transformers import BertConfig
 from transformers import BertForMaskedLM as Theirs
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.held_out_words import WINDOW, cut_pieces, word_windows
 from bert_training.pretraining.text import Text
 from bert_training.pretraining.word_loss import HiddenWords, hidden_words

@@ -14,7 +14,7 @@ from tests.helpers.repository import ROOT
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
-FLAGS, FILES, CARDS = "bert_training.flags", "bert_training.files", "bert_training.cards"
+FLAGS, FILES, CARDS = "bert_training.inputs.flags", "bert_training.files", "bert_training.cards"
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
 TOOLS, APP = "bert_training.tools", "bert_training.app"
@@ -92,6 +92,7 @@ def test_every_file_of_training_is_in_a_package():
     assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
         ROOT / "bert_training" / "__init__.py",
         ROOT / "bert_training" / "__main__.py",
+        ROOT / "bert_training" / "inputs" / "__init__.py",
     }
 
 

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 import run_pretraining
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks import configuration
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.counted_weights import log_shares

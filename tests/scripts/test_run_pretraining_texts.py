@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import run_pretraining
-from bert_training.flags.scripts import names_of_texts
+from bert_training.inputs.flags.scripts import names_of_texts
 from tests.helpers.torchrun import torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pictures")]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.networks.initial_weights import LoadedNetwork
 from bert_training.tasks.fine_tuning import _keep_or_replace_head, untrained_positions
 from tests.helpers.small_networks import small_config

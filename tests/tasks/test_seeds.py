@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks import seeds
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.glue_runs import train

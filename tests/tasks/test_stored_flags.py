@@ -10,9 +10,9 @@ from transformers import AutoConfig, BertConfig
 import run_glue
 import run_squad
 from bert_training.app.folder import open_folder
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import EVALUATION, natures
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import EVALUATION, natures
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 from tests.helpers import short_runs

@@ -10,8 +10,8 @@ import pytest
 from transformers import AutoTokenizer, BertConfig
 
 from bert_training.engine.state import Origin
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.seeds import series_of
 from bert_training.tasks.task_data import (
     files_or_hub,

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForQuestionAnswering
 
 from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.networks import number_types
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings

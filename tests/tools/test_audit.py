@@ -12,7 +12,7 @@ import pytest
 from transformers import BertTokenizer
 
 from bert_training.__main__ import main as command
-from bert_training.flags.objectives import NEXT_SENTENCE, OBJECTIVES
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE, OBJECTIVES
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import LabelBalance

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_training.engine.batches import IGNORED, Features
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.glue import Task
 from tokenization.errors import UserError
 

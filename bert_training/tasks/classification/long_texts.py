@@ -24,8 +24,8 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.long_texts import head_of
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.long_texts import head_of
 from bert_training.tasks.cut_texts import cut_rows, encode_whole, whole_lengths
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from tokenization.errors import UserError

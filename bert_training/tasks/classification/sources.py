@@ -17,7 +17,7 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import GlueArguments, names_in
+from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
 from bert_training.tasks.classification.glue import (

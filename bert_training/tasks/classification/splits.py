@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.hashing import digest
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import multi_label
 from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.glue import Task

@@ -22,7 +22,7 @@ from bert_training.files.json_files import is_plain_name
 from bert_training.files.links import check_read
 from bert_training.files.records import check_unchanged
 from bert_training.files.small_files import read_small_bytes
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary

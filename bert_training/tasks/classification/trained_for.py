@@ -9,7 +9,7 @@ from typing import Any
 from transformers import BertConfig, PretrainedConfig
 
 from bert_training.files.json_files import read_object
-from bert_training.flags.fine_tuning import DELIMITERS
+from bert_training.inputs.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
 from tokenization.errors import UserError
 

@@ -14,7 +14,7 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.tables import read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import NerArguments
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, PLAIN, plain_labels

@@ -33,7 +33,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
-from bert_training.flags.fine_tuning import NerArguments
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.metrics import span_scores, word_scores
 from bert_training.tasks.ner.other_layouts import (
     BY_MOST_LINES,

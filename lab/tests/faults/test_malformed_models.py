@@ -12,7 +12,7 @@ from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.files.atomic import sealed_folder
 from bert_training.files.hashing import sha256
 from bert_training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
-from bert_training.flags.phases import phases_of
+from bert_training.inputs.flags.phases import phases_of
 from bert_training.networks.configuration import bert_config, config_labels
 from bert_training.networks.old_checkpoints import read_old_checkpoint
 from bert_training.networks.pretrained import checkpoint_config, load_tokenizer

@@ -7,7 +7,7 @@ from typing import get_type_hints
 import pytest
 from transformers import BertConfig
 
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.windows import check_lengths
 from lab import run_paper
 from lab.paper import data

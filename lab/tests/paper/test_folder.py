@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.scripts import SCRIPTS
 from lab.paper.record import check_finished_cells, claim_folder
 from lab.tests.helpers.paper_plans import plan_of, write_report_of, write_scores
 

@@ -11,8 +11,8 @@ import pytest
 
 from bert_training.__main__ import main as run_command
 from bert_training.files.hashing import checksums
-from bert_training.flags.fine_tuning import SquadArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
 from bert_training.tasks.squad.sources import load_data, read_hub
 from tests.helpers.finished_folders import edit, forge

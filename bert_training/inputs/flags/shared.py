@@ -6,9 +6,9 @@ Steps are always optimiser steps; lengths include the special tokens.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bert_training.flags.checks import at_least, refuse_idle
-from bert_training.flags.natures import AFTERWARDS, CARD, CHOICE, EVALUATION, FIXED, FREE, SERIES, START, flag
-from bert_training.flags.trackers import NONE, check_trackers
+from bert_training.inputs.flags.checks import at_least, refuse_idle
+from bert_training.inputs.flags.natures import AFTERWARDS, CARD, CHOICE, EVALUATION, FIXED, FREE, SERIES, START, flag
+from bert_training.inputs.flags.trackers import NONE, check_trackers
 from tokenization.errors import UserError
 
 

@@ -1,11 +1,11 @@
-"""bert_training/flags/natures.py and scripts.py: what a flag means for resume, model cards and reports."""
+"""bert_training/inputs/flags/natures.py and scripts.py: what a flag means for resume, model cards and reports."""
 
 import dataclasses
 
-from bert_training.flags.natures import CARD, FIXED, FREE, INSTANCE, STORED, Nature, flag, natures
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.scripts import SCRIPTS, flags_with
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.natures import CARD, FIXED, FREE, INSTANCE, STORED, Nature, flag, natures
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
+from bert_training.inputs.flags.shared import SharedArguments
 
 
 @dataclasses.dataclass

@@ -1,13 +1,20 @@
-"""bert_training/flags/recipes.py: what each recipe chooses, and that every flag that is given wins."""
+"""bert_training/inputs/flags/recipes.py: what each recipe chooses, and that every flag that is given wins."""
 
 import dataclasses
 import json
 
 import pytest
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import CONFIG_SIZES, PretrainingArguments
-from bert_training.flags.recipes import adapt_rate, in_words, initial_range, peak_rate, recipe_defaults, short_to_long
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES, PretrainingArguments
+from bert_training.inputs.flags.recipes import (
+    adapt_rate,
+    in_words,
+    initial_range,
+    peak_rate,
+    recipe_defaults,
+    short_to_long,
+)
 
 
 def parse(*flags: str) -> PretrainingArguments:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bert_training.flags.checks import at_least, refuse_idle
-from bert_training.flags.controls import ControlArguments
-from bert_training.flags.long_texts import settled_windows
-from bert_training.flags.natures import (
+from bert_training.inputs.flags.checks import at_least, refuse_idle
+from bert_training.inputs.flags.controls import ControlArguments
+from bert_training.inputs.flags.long_texts import settled_windows
+from bert_training.inputs.flags.natures import (
     AFTERWARDS,
     CARD,
     CHOICE,
@@ -19,7 +19,7 @@ from bert_training.flags.natures import (
     STORED,
     flag,
 )
-from bert_training.flags.teachers import TaughtArguments
+from bert_training.inputs.flags.teachers import TaughtArguments
 from tokenization.errors import UserError
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}

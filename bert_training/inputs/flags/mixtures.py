@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from bert_training.flags.phases import Phase, phases_of
+from bert_training.inputs.flags.phases import Phase, phases_of
 from tokenization.errors import UserError
 
 FINEST = 10_000  # shares are whole numbers of this, unless they are fractions with a smaller common denominator

@@ -1,11 +1,11 @@
-"""bert_training/flags/mixtures.py: what a mixture is, and which are refused."""
+"""bert_training/inputs/flags/mixtures.py: what a mixture is, and which are refused."""
 
 import pytest
 
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.phases import phases_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.tools.budget import main as plan
 
 FILES = "--train_file a.txt b.txt"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bert_training.flags.checks import at_least
-from bert_training.flags.natures import CARD, FIXED, flag
-from bert_training.flags.shared import SharedArguments
-from bert_training.flags.teachers import OF_STUDENTS
+from bert_training.inputs.flags.checks import at_least
+from bert_training.inputs.flags.natures import CARD, FIXED, flag
+from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.inputs.flags.teachers import OF_STUDENTS
 from tokenization.errors import UserError
 
 CONTROLS = ("layer_decay", "freeze_layers", "average_last", "lr_scheduler")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bert_training.files.compressed_files import kind_of
-from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
-from bert_training.flags.mixtures import check_mixtures, is_mixed
-from bert_training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
-from bert_training.flags.objectives import DEFAULT, OBJECTIVES, objective_of
-from bert_training.flags.parsing import HasOwnDefaults
-from bert_training.flags.phases import phases_of
-from bert_training.flags.recipes import GENERAL_SHARE, recipe_defaults
-from bert_training.flags.teachers import WEIGHT_OF_HIDDEN_STATES, WEIGHT_OF_PRETRAINING, StudentArguments
+from bert_training.inputs.flags.checks import at_least, in_unit_interval, refuse_idle
+from bert_training.inputs.flags.mixtures import check_mixtures, is_mixed
+from bert_training.inputs.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
+from bert_training.inputs.flags.objectives import DEFAULT, OBJECTIVES, objective_of
+from bert_training.inputs.flags.parsing import HasOwnDefaults
+from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.recipes import GENERAL_SHARE, recipe_defaults
+from bert_training.inputs.flags.teachers import WEIGHT_OF_HIDDEN_STATES, WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError
 
 CONFIG_SIZES = {
@@ -137,7 +137,7 @@ class PretrainingArguments(StudentArguments, HasOwnDefaults):
         "paper",
         "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
         "in a few hours. adapt: gentle ones for the further training of a published model on text of a domain. The "
-        "script prints them; bert_training/flags/recipes.py has the reasons.",
+        "script prints them; bert_training/inputs/flags/recipes.py has the reasons.",
         FREE | CARD,
     )
     objective: str = flag(

@@ -1,4 +1,4 @@
-"""bert_training/flags/scripts.py: one table says what the scripts that train are."""
+"""bert_training/inputs/flags/scripts.py: one table says what the scripts that train are."""
 
 import ast
 
@@ -7,8 +7,8 @@ import pytest
 import modeling_bert_repro
 from bert_training.cards.metrics import METRICS
 from bert_training.cards.model_usage import USES
-from bert_training.flags.fine_tuning import FineTuningArguments, NerArguments
-from bert_training.flags.scripts import SCRIPTS, opened_by, path_of, script_of
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments, NerArguments
+from bert_training.inputs.flags.scripts import SCRIPTS, opened_by, path_of, script_of
 from modeling_bert_repro import lstm_heads
 from tests.helpers.repository import ROOT
 
@@ -36,7 +36,7 @@ def test_what_opens_a_network_that_several_scripts_make():
 
 
 def test_a_script_may_lie_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_training.flags.scripts.sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("bert_training.inputs.flags.scripts.sysconfig.get_path", lambda name: str(tmp_path))
     monkeypatch.setitem(SCRIPTS, "run_x.py", SCRIPTS["run_ner.py"])
     with pytest.raises(ValueError, match=r"expected .*run_x\.py, .*run_x\.py or run_x\.py on the PATH, found none"):
         path_of("run_x.py")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from transformers import HfArgumentParser
 from transformers.hf_argparser import DataClassType
 
-from bert_training.flags.config_file import config_of, read_config
-from bert_training.flags.natures import Dataclass
+from bert_training.inputs.flags.config_file import config_of, read_config
+from bert_training.inputs.flags.natures import Dataclass
 
 Flags = TypeVar("Flags", bound=Dataclass)
 

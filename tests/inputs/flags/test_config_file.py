@@ -1,4 +1,4 @@
-"""bert_training/flags/config_file.py: --config is the same as the flags on the command line, and says what is wrong."""
+"""bert_training/inputs/flags/config_file.py: --config is the same as the flags, and says what is wrong."""
 
 import hashlib
 import json
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from tests.helpers import short_runs
 from tests.helpers.records import read
 from tests.helpers.same_runs import check_same

@@ -1,4 +1,4 @@
-"""bert_training/flags/objectives.py: one table says what the objectives are."""
+"""bert_training/inputs/flags/objectives.py: one table says what the objectives are."""
 
 import dataclasses
 import re
@@ -7,10 +7,10 @@ import pytest
 
 import modeling_bert_repro
 from bert_training.cards.metrics import METRICS
-from bert_training.flags import objectives
-from bert_training.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags import objectives
+from bert_training.inputs.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.segments import PLANNERS
 from tests.helpers.repository import ROOT
 

@@ -1,10 +1,10 @@
-"""bert_training/flags/checks.py: values out of range, and flags that would have no effect."""
+"""bert_training/inputs/flags/checks.py: values out of range, and flags that would have no effect."""
 
 from dataclasses import dataclass
 
 import pytest
 
-from bert_training.flags.checks import at_least, in_unit_interval, refuse_idle
+from bert_training.inputs.flags.checks import at_least, in_unit_interval, refuse_idle
 
 
 @dataclass

@@ -5,7 +5,7 @@
 The first 90 % of the optimiser steps see instances of 128 tokens, 32 per forward pass and process; the last 10 % see
 instances of 512 tokens, 8 per forward pass, with 4 forward passes accumulated. One learning-rate schedule spans all
 phases, as the paper describes it; google-research/bert runs its script twice, each time with a warm-up and a decay.
-Behind @ stands the mixture of a phase (bert_training/flags/mixtures.py).
+Behind @ stands the mixture of a phase (bert_training/inputs/flags/mixtures.py).
 """
 
 import re

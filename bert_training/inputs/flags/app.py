@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bert_training.flags.natures import flag
+from bert_training.inputs.flags.natures import flag
 from tokenization.errors import UserError
 
 

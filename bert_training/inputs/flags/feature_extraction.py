@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bert_training.flags.checks import at_least
-from bert_training.flags.natures import flag
+from bert_training.inputs.flags.checks import at_least
+from bert_training.inputs.flags.natures import flag
 
 
 @dataclass

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_training.flags.natures import CARD, FIXED, FREE, flag
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.natures import CARD, FIXED, FREE, flag
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 # transformers' examples distil DistilBERT with these numbers, in pre-training (Sanh et al. 2019; 5 parts of the

@@ -1,4 +1,4 @@
-"""bert_training/flags: the flags, their checks, and that every flag is read."""
+"""bert_training/inputs/flags: the flags, their checks, and that every flag is read."""
 
 import ast
 import dataclasses
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.scripts import flags_with
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import INSTANCE
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.scripts import flags_with
+from bert_training.inputs.flags.shared import SharedArguments
 from tests.helpers.repository import ROOT
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
@@ -182,7 +182,7 @@ def flags_read(path: Path) -> set[str]:
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
-    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "flags").glob("*.py"))
+    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "inputs" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
     if ROOT / "bert_training" / "pretraining" / "instances.py" in files:
         # They are read there by that name; tests/pretraining/test_phased_batches.py tests that they arrive.

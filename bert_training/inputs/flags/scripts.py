@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import Nature, natures
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import Nature, natures
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 Names = tuple[str, str | None]
@@ -195,7 +195,7 @@ def path_of(name: str) -> str:
     Raises:
         ValueError: it is in neither place.
     """
-    beside, installed = Path(__file__).parents[2] / name, Path(sysconfig.get_path("scripts"), name)
+    beside, installed = Path(__file__).parents[3] / name, Path(sysconfig.get_path("scripts"), name)
     places = (SCRIPTS[name].place, beside, installed)
     found = next((str(path) for path in places if path and path.is_file()), None) or shutil.which(name)
     if found is None:

@@ -1,11 +1,11 @@
-"""bert_training/flags/parsing.py: flags are read in both spellings, and a mistake is one line and status 2."""
+"""bert_training/inputs/flags/parsing.py: flags are read in both spellings, and a mistake is one line and status 2."""
 
 import pytest
 
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 
 
 @pytest.mark.parametrize("spelling", ["--per_device_train_batch_size", "--per-device-train-batch-size"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_training.flags.checks import at_least, refuse_idle
+from bert_training.inputs.flags.checks import at_least, refuse_idle
 from tokenization.errors import UserError
 
 WINDOW_FLAGS = ("doc_stride", "window_pooling", "max_windows")

@@ -1,0 +1,1 @@
+"""The door: what a user gives becomes typed values, once."""
