@@ -195,7 +195,7 @@ def path_of(name: str) -> str:
     Raises:
         ValueError: it is in neither place.
     """
-    beside, installed = Path(__file__).parents[2] / name, Path(sysconfig.get_path("scripts"), name)
+    beside, installed = Path(__file__).parents[3] / name, Path(sysconfig.get_path("scripts"), name)
     places = (SCRIPTS[name].place, beside, installed)
     found = next((str(path) for path in places if path and path.is_file()), None) or shutil.which(name)
     if found is None:
