@@ -76,8 +76,6 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
         }
-        if state.average:
-            saved["average"] = state.average.state_dict()
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
             torch.save(saved, draft / "training_state.pt")
@@ -173,8 +171,6 @@ def load_checkpoint(
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
     vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
-    if state.average:
-        state.average.load_state_dict(saved["average"])
     if take:
         take(_events_before(run, folder, saved))
     run.only_main(lambda: _cut_records(run, folder, saved))
@@ -331,8 +327,6 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     # Older versions called the batches "global_batch_size".
     batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
     then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
-    if state.average and "average" in saved:
-        then["steps averaged"], now["steps averaged"] = str(saved["average"]["steps"]), str(state.average.steps)
     if chooses_best(run.args):  # among evaluations of the same kind
         then |= saved.get("evaluation", {})  # older versions recorded none
         now |= _evaluation(run)

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from bert_training.engine.averaging import Average
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -56,7 +54,6 @@ class TrainingState:
         total_steps: optimiser steps of the whole run.
         origin: what the run was started with.
         totals: sums over the steps done so far.
-        average: the mean of weights that the run keeps, if it does.
     """
 
     model: torch.nn.Module
@@ -65,4 +62,3 @@ class TrainingState:
     total_steps: int
     origin: Origin
     totals: Totals = field(default_factory=Totals)
-    average: Average | None = None

@@ -288,6 +288,7 @@ class Validation:
             run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any, **__: Any
         ) -> NoReturn:
             seen.update(train=train, metric=metric)
+            model.config.update({"unpad_inputs": False})  # as the exported file computes
             if watch:
                 if self.builtin and not _same_data(origin.data, recorded):
                     raise UserError("this Python's documentation is another one than the run read")
@@ -297,7 +298,7 @@ class Validation:
 
         with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, _captured() as said:
             words = [f"--model_name_or_path={self.folder}", f"--output_dir={place}/run", "--save_steps=0"]
-            words += [*self._evaluation_flags(), "--mixed_precision=no", "--unpad_inputs=false", *flags]
+            words += [*self._evaluation_flags(), "--mixed_precision=no", *flags]
             try:
                 script(recorded["script"]).main(words, tune)
             except _Done:

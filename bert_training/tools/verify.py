@@ -192,7 +192,7 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
                 yield compare_values(name, value, evaluation[name], source)
         elif name == "train_loss":
             yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
-        elif name not in ("train_steps", "best_step", "averaged_evaluations"):
+        elif name not in ("train_steps", "best_step"):
             others.append(name)
     if same:
         yield verified("results", f"{', '.join(same)} are those of {source}")
@@ -220,7 +220,7 @@ def _steps(run: dict, results: dict, events: list[dict]) -> Iterator[Finding]:
     last, total = results["train_steps"], run.get("total_steps")
     reached = max((event["step"] for event in events if "step" in event), default=0)
     yield compare_values("train_steps", last, reached, "the last event of metrics.jsonl")
-    if total is None or run["flags"].get("early_stopping_patience"):
+    if total is None:
         return
     yield compare_values("train_steps", last, total, "total_steps in run.json")
 

@@ -219,7 +219,7 @@ def split_flags(run: dict) -> list[str]:
 
     A training begins without the stored temperature, and finds it on the same rows.
     """
-    names = ("validation_split", "folds", "fold", "split_seed", "group_column")
+    names = ("validation_split", "folds", "group_column")
     given = [f"--{name}={run['flags'][name]}" for name in names if run["flags"].get(name) is not None]
     return [*given, *(["--calibrate"] if run["flags"].get("calibrate") else [])]
 
@@ -227,7 +227,7 @@ def split_flags(run: dict) -> list[str]:
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
     """The flags of a run of one step whose learning rate is 0, because the script does not evaluate without one."""
     flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]].arguments)}
-    given = [*NO_TRAINING, "--eval_steps=0", "--peak_tflops=1", *evaluation_flags(run)]
+    given = [*NO_TRAINING, "--eval_steps=0", *evaluation_flags(run)]
     held_out = [str(one.path) for one in data if one.split == "validation"]
     if not held_out and flags.get("validation_split") != defaults["validation_split"]:
         given.append(f"--validation_split={flags['validation_split']}")

@@ -135,7 +135,6 @@ def test_links_below_the_folder_are_refused_before_the_run_begins(make_run, tmp_
     ("flags", "message"),
     [
         ({"warmup_steps": 11.0}, "--warmup_steps 11 is more than the 10 steps of the run"),
-        ({"warmup_steps": 5.0, "decay_steps": 6.0}, "--warmup_steps 5 and --decay_steps 6 add up to more than the 10"),
         ({"phases": "64:0.99,128:0.01"}, "--phases: a share of 0.01 of 10 steps leaves none of length 128"),
     ],
 )

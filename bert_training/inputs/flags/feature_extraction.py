@@ -1,23 +1,21 @@
 """The flags of extract_features.py."""
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 from typing import Literal
 
-from bert_training.inputs.flags.checks import at_least
+from bert_training.inputs.flags.checks import Flags
 from bert_training.inputs.flags.natures import flag
 
 
 @dataclass
-class FeatureArguments:
+class FeatureArguments(Flags):
     """The flags of extract_features.py."""
 
-    model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name; also an old one."})
-    input_file: str = field(
-        metadata={
-            "help": "Text file (also .gz, .xz, .bz2, .zst), one input per line; ' ||| ' separates the texts of a pair."
-        }
+    model_name_or_path: str = flag(MISSING, "A checkpoint: folder or Hub name; also an old one.")
+    input_file: str = flag(
+        MISSING, "Text file (also .gz, .xz, .bz2, .zst), one input per line; ' ||| ' separates the texts of a pair."
     )
-    output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})
+    output_file: str = flag(MISSING, "File to write: .jsonl, or .npz for NumPy.")
     config: str | None = flag(
         None, "YAML or JSON file with flags, flat: 'pooling: mean'. Flags on the command line win."
     )
@@ -29,10 +27,7 @@ class FeatureArguments:
         "error",
         "What to do with longer lines: refuse them, split them into windows, or cut them as google-research/bert does.",
     )
-    batch_size: int = flag(32, "Number of inputs in one forward pass.")
+    batch_size: int = flag(32, "Number of inputs in one forward pass.", at_least=1)
     model_impl: Literal["repro", "transformers"] = flag(
         "repro", "The network: that of this project, or that of transformers."
     )
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "batch_size")

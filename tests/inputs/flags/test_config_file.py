@@ -89,7 +89,7 @@ def test_recipes_and_models_see_its_values_as_given_flags(config):
         ("max_steps: 1.5", ":1: max_steps must be a whole number, got '1.5'"),
         ("learning_rate: fast", ":1: learning_rate must be a number, got 'fast'"),
         ("fast_dropout: maybe", ":1: fast_dropout must be true or false, got 'maybe'"),
-        ("optimizer: sgd", ":1: optimizer must be one of adamw, bert_adamw; got 'sgd'"),
+        ("model_impl: x", ":1: model_impl must be one of repro, transformers; got 'x'"),
         ("seed:\n", ":1: seed has no value; write one, or leave the line out"),
         ("seed: [1]", ":1: seed takes one value, got a list"),
         ("report_to: []", ":1: report_to needs one value or more, got an empty list"),
