@@ -37,6 +37,11 @@ class Given(NamedTuple):
     place: str
     texts: str | list[str]
 
+    @property
+    def several(self) -> list[str]:
+        """Its values as a list."""
+        return self.texts if isinstance(self.texts, list) else [self.texts]
+
 
 def read_config(path: str, known: Sequence[str]) -> dict[str, Given]:
     """What a file gives, by the names of the flags; its hash is kept for ``config_facts``.
@@ -47,21 +52,9 @@ def read_config(path: str, known: Sequence[str]) -> dict[str, Given]:
     Raises:
         UserError: it cannot be read, is no YAML or JSON, or has lines that are no flags, each of which is named.
     """
-    try:
-        content = Path(path).read_bytes()
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise UserError(f"--config {path}: cannot be read: {error.strerror}; check the path") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UserError(f"{path}:{mark.line + 1 if mark else 1}: not valid YAML ({what}); write flag: value") from None
-    _HASHES[path] = hashlib.sha256(content).hexdigest()
-    if root is not None and not isinstance(root, yaml.MappingNode):
-        raise UserError(f"{path}:{root.start_mark.line + 1}: expected a flag on each line, such as learning_rate: 5e-5")
     found: dict[str, Given] = {}
     problems = []
-    for key, node in root.value if root else ():
+    for key, node in _pairs(path):
         written = str(key.value)
         name, place = written.replace("-", "_"), f"{path}:{key.start_mark.line + 1}: {written[:60]}"
         if problem := _problem(name, node, known, found):
@@ -71,6 +64,25 @@ def read_config(path: str, known: Sequence[str]) -> dict[str, Given]:
     if problems:
         raise UserError("\n".join(problems))
     return found
+
+
+def _pairs(path: str) -> list[tuple[yaml.Node, yaml.Node]]:
+    """The flags of a file and their values, as YAML's parser gives them."""
+    try:
+        content = Path(path).read_bytes()
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except OSError as error:
+        problem = f"--config {path}: cannot be read: {error.strerror}; check the path"
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        problem = f"{path}:{mark.line + 1 if mark else 1}: not valid YAML ({what}); write flag: value"
+    else:
+        _HASHES[path] = hashlib.sha256(content).hexdigest()
+        if root is None or isinstance(root, yaml.MappingNode):
+            return root.value if root else []
+        problem = f"{path}:{root.start_mark.line + 1}: expected a flag on each line, such as learning_rate: 5e-5"
+    raise UserError(problem)
 
 
 def hint(word: str, known: Sequence[str]) -> str:

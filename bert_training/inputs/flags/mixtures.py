@@ -76,12 +76,7 @@ def mixture_problems(flags: Mapping[str, Any], phases: Sequence[Phase]) -> Itera
         yield "--initial_weights counted counts one text; with a mixture, leave it out"
     for phase in phases:
         if not phase.mixture:
-            yield (
-                f"--phases {flags['phases']}: the phase of length {phase.length} has no mixture; write it behind @, as "
-                "in 128:0.5@0.7:0.3, or give --mixture for all phases without one"
-            )
-    if common and all("@" in part for part in (flags.get("phases") or "").split(",")):
-        yield "--mixture has no effect if every phase has its own; leave it out"
+            yield f"--phases: the phase of length {phase.length} has no mixture; write it behind @, or give --mixture"
     for weights in dict.fromkeys([*([tuple(common)] if common else []), *(phase.mixture for phase in phases)]):
         name = "--mixture" if common and weights == tuple(common) else "--phases"
         if weights and (problem := _problem(weights, count)):

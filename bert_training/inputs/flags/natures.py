@@ -1,10 +1,14 @@
-"""How a flag is declared: its default, its help, what limits it, and its nature, by which the rest treats it."""
+"""How a flag is declared: its type, its default, what limits it, and its nature, by which the rest treats it."""
 
 import enum
 import functools
+import re
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+
+ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", re.MULTILINE)
 
 
 class Nature(enum.Flag):
@@ -46,8 +50,8 @@ class Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-def flag(default: Any, help_text: str, nature: Nature = Nature.NONE, **limits: Any) -> Any:
-    """A field of a dataclass of flags; without a default (MISSING) it must be given.
+def flag(default: Any, nature: Nature = Nature.NONE, **limits: Any) -> Any:
+    """A field of a dataclass of flags; without a default (MISSING) it must be given. Its help is in the docstring.
 
     Args:
         nature: what the flag means for the rest of the project. A class that redefines a flag of its base class, for
@@ -60,7 +64,7 @@ def flag(default: Any, help_text: str, nature: Nature = Nature.NONE, **limits: A
             ``excludes``: flags, in the same form, with which it has no effect or that contradict it.
             ``may_be_empty``: of a list, whether it may be given without a value.
     """
-    metadata = {"help": help_text, "nature": nature, **limits}
+    metadata = {"nature": nature, **limits}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -89,6 +93,18 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Kind:
     if get_origin(hint) is list:
         return Kind(get_args(hint)[0], True, choices)
     return Kind(str, False, get_args(hint)) if get_origin(hint) is Literal else Kind(hint, False, choices)
+
+
+def helps(cls: type[Dataclass]) -> dict[str, str]:
+    """The help of the flags, from the section "Attributes" in the docstrings of a class and of its base classes."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        attributes = (base.__doc__ or "").partition("Attributes:\n")[2]
+        found |= {name: " ".join(text.split()) for name, text in ATTRIBUTE.findall(attributes)}
+    for one in fields(cls):
+        if isinstance(rows := one.metadata.get("choices"), Mapping):
+            found[one.name] += "".join(f" {name}: {row.help}." for name, row in rows.items())
+    return found
 
 
 def default_of(one: Field[Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from bert_training.files.harmless_output import harmless_output
 from bert_training.inputs.flags.checks import Flags, problems_of_value
 from bert_training.inputs.flags.config_file import Given, hint, read_config
-from bert_training.inputs.flags.natures import Kind, declared, default_of, kinds
+from bert_training.inputs.flags.natures import Kind, declared, default_of, helps, kinds
 from tokenization.errors import UserError
 
 Args = TypeVar("Args", bound=Flags)
@@ -34,16 +34,20 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, cls: type[Flags]) -> None:
         needed = " ".join(f"--{name} {name.rpartition('_')[2].upper()}" for name in _required(cls))
         usage = f"%(prog)s {needed} [flags]; --help lists the flags"
-        super().__init__(description=cls.__doc__, usage=usage, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+        super().__init__(
+            description=(cls.__doc__ or "").partition("\n")[0],
+            usage=usage,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
         self._negative_number_matcher = re.compile(r"-\d")  # also of --layers -1,-2
+        limits, help_of = declared(cls), helps(cls)
         for one in fields(cls):
             kind, usual = kinds(cls)[one.name], default_of(one)
-            text = declared(cls)[one.name]["help"] + (
-                "" if usual in (None, MISSING) else f" (default: {_shown(usual)})"
-            )
+            text = help_of.get(one.name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
             options: dict[str, Any] = {"dest": one.name, "help": text.replace("%", "%%")}
             if kind.is_list:
-                options["nargs"] = "*" if declared(cls)[one.name].get("may_be_empty") else "+"
+                options["nargs"] = "*" if limits[one.name].get("may_be_empty") else "+"
             elif kind.type is bool:
                 options |= {"nargs": "?", "const": "true"}
             if kind.choices or kind.type is bool:
@@ -104,34 +108,36 @@ def _converted(cls: type[Flags], words: Mapping[str, Given], unknown: Iterable[s
     """The values of the flags that are given. Raises UserError with everything that is wrong with the words."""
     found, problems, limits = dict[str, Any](), [*unknown], declared(cls)
     for name, given in words.items():
-        try:
-            found[name] = _value(given, kinds(cls)[name], limits[name].get("may_be_empty", False))
-        except ValueError as error:
-            problems.append(str(error))
-        else:
-            usual = default_of(cls.__dataclass_fields__[name])  # which may be outside of the bounds, as -1 steps are
-            problems += [] if found[name] == usual else problems_of_value(cls, name, found[name])
+        values = [_convert(kinds(cls)[name].type, text) for text in given.several]
+        if problem := _problem(given, values, kinds(cls)[name], limits[name].get("may_be_empty", False)):
+            problems.append(f"{given.place} {problem}")
+            continue
+        found[name] = values if kinds(cls)[name].is_list else values[0]
+        if found[name] != default_of(cls.__dataclass_fields__[name]):  # which may be out of bounds, as -1 steps are
+            problems += problems_of_value(cls, name, found[name])
     problems += [f"--{name} is required; give it" for name in _required(cls) if name not in words]
     if problems:
         raise UserError("\n".join(problems))
     return found
 
 
-def _value(given: Given, kind: Kind, may_be_empty: bool) -> Any:
-    """The value that the words of a flag give. Raises ValueError with a sentence if they give none."""
-    convert, expected = TYPES[kind.type]
-    texts = given.texts if isinstance(given.texts, list) else [given.texts]
+def _convert(kind: type, text: str) -> Any:
+    """The value that a text stands for; None if it stands for none of this type."""
+    try:
+        return TYPES[kind][0](text)
+    except (ValueError, KeyError):
+        return None
+
+
+def _problem(given: Given, values: list[Any], kind: Kind, may_be_empty: bool) -> str | None:
+    """What is wrong with the words of a flag, in words that follow its name; None if nothing is."""
     if isinstance(given.texts, list) and not kind.is_list:
-        raise ValueError(f"{given.place} takes one value, got a list; write one value")
-    if not texts and not may_be_empty:
-        raise ValueError(f"{given.place} needs one value or more, got an empty list; leave it out")
-    values = []
-    for text in texts:
-        try:
-            values.append(convert(text))
-        except (ValueError, KeyError):
-            raise ValueError(f"{given.place} must be {expected}, got {text[:60]!r}; correct it") from None
-    return values if kind.is_list else values[0]
+        return "takes one value, got a list; write one value"
+    if not values and not may_be_empty:
+        return "needs one value or more, got an empty list; leave it out"
+    if None in values:
+        return f"must be {TYPES[kind.type][1]}, got {given.several[values.index(None)][:60]!r}; correct it"
+    return None
 
 
 def _unknown(cls: type[Flags], words: list[str]) -> list[str]:

@@ -51,17 +51,18 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     if text is None:
         return [Phase(flags["max_seq_length"], 1.0, size, accumulation, mixture=common)]
     shown = text if len(text) <= 200 and text.isprintable() else f"{text!r:.200}"
-    phases = []
+    phases, problem = [], None
     for part in text.split(","):
         described, at, weights = part.strip().partition("@")
         match = _PHASE.fullmatch(described)
         mixture = _mixture(weights) if at else common
         if match is None or mixture is None:
-            raise UserError(f"--phases {shown}: {part.strip()!r:.60} is not a phase; {_EXAMPLE}")
+            problem = problem or f"{part.strip()!r:.60} is not a phase; {_EXAMPLE}"
+            continue
         length, share, own_size, own_accumulation = match.groups()
         batch = int(own_size or size), int(own_accumulation or accumulation)
         phases.append(Phase(int(length), float(share), *batch, mixture=mixture))
-    if problem := _problem(phases):
+    if problem := problem or _problem(phases):
         raise UserError(f"--phases {shown}: {problem}")
     return phases
 

@@ -55,7 +55,6 @@ GENERAL_SHARE = 0.1
 ADAPT_RATE, LOWEST_ADAPT_RATE, HIGHEST_ADAPT_RATE = 5e-5, 2e-5, 2e-4  # the first at the width of BERT-Base
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
-LARGEST_CONFIG = 1 << 26  # bytes
 SHORT_LENGTHS = (32, 64, 128)
 # The number of phases -> the shares of the steps, from the shortest length to the longest.
 SHARES = {1: (1.0,), 2: (0.4, 0.6), 3: (0.4, 0.4, 0.2), 4: (0.4, 0.3, 0.2, 0.1)}
@@ -156,10 +155,8 @@ def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> 
 def _config(path: Path) -> dict[str, Any]:
     """The content of a config.json; empty if it cannot be read, which the script reports when it makes the network."""
     try:
-        # Nothing is imported for this; files of the system have no size, and may have no end.
-        small = path.is_file() and 0 < path.stat().st_size <= LARGEST_CONFIG
-        config = json.loads(path.read_text(encoding="utf-8")) if small else {}
-    except (OSError, ValueError, RecursionError):
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -17,30 +17,21 @@ WEIGHT_OF_PRETRAINING, WEIGHT_OF_FINE_TUNING = round(5 / 7, 2), 0.5
 
 @dataclass
 class StudentArguments(SharedArguments):
-    """The flags of all scripts that train a student."""
+    """The flags of all scripts that train a student.
 
-    teacher: str | None = flag(
-        None,
-        "A finished model to learn from: folder or Hub name, with the head, the vocabulary and, if there are classes, "
-        "the classes of this training.",
-        FIXED | CARD,
-    )
-    teacher_weight: float | None = flag(
-        None,
-        "Weight of the teacher's term in the loss, above 0; the labels have the rest, up to 1. Default with --teacher: "
-        f"{WEIGHT_OF_FINE_TUNING:g}, in pre-training {WEIGHT_OF_PRETRAINING:g}.",
-        FIXED | CARD,
-        above=0,
-        at_most=1,
-        needs=("teacher",),
-    )
+    Attributes:
+        teacher: A finished model to learn from: folder or Hub name, with the head, the vocabulary and, if there are
+            classes, the classes of this training.
+        teacher_weight: Weight of the teacher's term in the loss, above 0; the labels have the rest, up to 1. Default
+            with --teacher: 0.5, in pre-training 0.71.
+        keep_layers: Begin with these layers of --model_name_or_path, or without it of --teacher, counted from 0: 0,2,4.
+            Embeddings, pooler and head are kept. Default: all layers.
+    """
+
+    teacher: str | None = flag(None, FIXED | CARD)
+    teacher_weight: float | None = flag(None, FIXED | CARD, above=0, at_most=1, needs=("teacher",))
     keep_layers: str | None = flag(
-        None,
-        "Begin with these layers of --model_name_or_path, or without it of --teacher, counted from 0: 0,2,4. "
-        "Embeddings, pooler and head are kept. Default: all layers.",
-        FIXED | CARD,
-        needs=("model_name_or_path or teacher",),
-        excludes=("config_name",),
+        None, FIXED | CARD, needs=("model_name_or_path or teacher",), excludes=("config_name",)
     )
 
     @property
@@ -59,9 +50,7 @@ class StudentArguments(SharedArguments):
         if self.keep_layers is not None and not layer_numbers(self.keep_layers):
             yield f"--keep_layers: expected ascending numbers of layers from 0, such as 0,2,4; got {self.keep_layers!r}"
         if self.teacher and os.path.realpath(self.teacher) == os.path.realpath(self.output_dir):
-            yield (
-                f"--teacher {self.teacher} is the output folder, which would be overwritten; give another --output_dir"
-            )
+            yield f"--teacher {self.teacher} is the output folder, which is overwritten; give another --output_dir"
 
     def settle(self) -> None:
         """The weight of a teacher, and the model whose layers are kept."""
