@@ -24,7 +24,7 @@ from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
-from tests.helpers.script_checks import fast_paths_are_on_and_can_be_switched_off
+from tests.helpers.script_checks import fast_paths_are_on
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 
@@ -199,13 +199,13 @@ def test_the_control_takes_the_same_steps(pretraining_flags, finished):
 @pytest.mark.parametrize(
     "objective", ["mlm_nsp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlm", "ltr"))]
 )
-def test_the_fast_paths_are_on_and_can_be_switched_off(pretraining_flags, tmp_path, fast_paths, objective):
+def test_the_fast_paths_are_on(pretraining_flags, tmp_path, fast_paths, objective):
     """Half of the positions are padding. Without pairs this means that short documents share one row."""
 
     def start(folder, *more):
         run_pretraining.main([*pretraining_flags(folder, short_seq_prob=1, objective=objective), *more])
 
-    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
+    fast_paths_are_on(start, tmp_path, fast_paths)
 
 
 def test_rows_that_were_asked_for_are_not_doubted(pretraining_flags, capsys):

@@ -44,7 +44,7 @@ def start(text_file, teacher, no_pictures):
         flags += ["--teacher", str(teacher), "--per_device_train_batch_size", "4"]
         flags += [] if "--phases" in more else ["--max_seq_length", "24"]
         flags += ["--max_steps", "4", "--learning_rate", "1e-2", "--logging_steps", "1", "--eval_steps", "0"]
-        flags += ["--save_steps", "0", "--peak_tflops", "1", "--output_dir", str(folder), *map(str, more)]
+        flags += ["--save_steps", "0", "--output_dir", str(folder), *map(str, more)]
         run_pretraining.main(flags)
         return events(folder, "train")
 
@@ -123,7 +123,7 @@ def test_two_processes_take_the_same_steps_as_one(tmp_path, text_file, teacher, 
         flags = ["--train_file", text_file, "--max_train_documents", 16, "--validation_split", 0.3, "--max_steps", 3]
         flags += ["--teacher", teacher, "--model_name_or_path", pretrained, "--max_seq_length", 24, "--eval_steps", 0]
         flags += ["--per_device_train_batch_size", size, "--learning_rate", 1e-3, "--logging_steps", 1]
-        flags += ["--peak_tflops", 1, "--output_dir", folder, "--short_seq_prob", 0.5]
+        flags += ["--output_dir", folder, "--short_seq_prob", 0.5]
         torchrun("run_pretraining.py", flags, processes)
         names = ("loss", "mlm_loss", "teacher_loss", "hidden_loss", "nsp_loss")
         losses[processes] = [event[name] for event in events(folder, "train") for name in names]
