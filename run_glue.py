@@ -31,6 +31,13 @@ import functools
 import sys
 from typing import Any
 
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(GlueArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -43,8 +50,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
@@ -71,9 +76,8 @@ from bert_training.tasks.fine_tuning import (
     finish,
     save_folder,
 )
-from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
+from bert_training.tasks.loss_weights import loss_arguments
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
@@ -134,7 +138,7 @@ def run_one(
 
     def prepare(network: PreTrainedModel) -> None:
         if args.long_texts == "windows":
-            pool_windows(network, args.window_pooling)
+            pool_windows(network)
 
     prepare(model)
     if "train" in data.splits:
@@ -151,12 +155,10 @@ def run_one(
         return by_class.with_chosen(results, metric), logits
 
     train = labelled_texts.weighted_features(data, features)
-    if train and args.label_token == "last":
+    if train and args.label_token in LAST_TOKEN:
         train = with_labels_at_the_end(train)
-    for line in smoothing_warnings(args, data.class_weights):
-        run.say(line)
-    arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
-    lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
+    arguments = loss_arguments(data.class_weights, data.task.several_labels)
+    lesson = give_lesson(run, teacher, model, train, args.label_token in LAST_TOKEN, prepare)
     tuned = tune(run, model, origin, train, evaluated, metric, arguments, lesson)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     # In a run that is resumed, the best evaluation may be one of before the flag was given, or left out.
@@ -183,7 +185,7 @@ def build_network(
     From the last token, the network optionally reads it through a BiLSTM.
     """
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
-    if args.bilstm_on_top:
+    if args.label_token == "bilstm":
         encoder = choose_encoder(args, modeling_bert_repro.BertModel)
         return build_task_network(
             run,
@@ -199,7 +201,7 @@ def build_network(
 
 def network_class(args: GlueArguments) -> type[PreTrainedModel]:
     """The class of the network that the flags ask for."""
-    if args.bilstm_on_top:
+    if args.label_token == "bilstm":
         return BertBiLSTMForTokenClassification
     if args.label_token == "last":
         return modeling_bert_repro.BertForTokenClassification
@@ -209,7 +211,7 @@ def network_class(args: GlueArguments) -> type[PreTrainedModel]:
 def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
     """The logits (rows, classes) and, if the rows have labels, the mean loss."""
     size = run.args.per_device_eval_batch_size
-    if run.args.label_token == "last":
+    if run.args.label_token in LAST_TOKEN:
         return with_logits_at_the_end(predict(run, model, with_labels_at_the_end(rows), size, per_token=True))
     return predict(run, model, rows, size)
 
@@ -292,7 +294,7 @@ def write_predictions(
             results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
-            wrong = submission.problem_of_file(path) if run.args.write_submission else None
+            wrong = submission.problem_of_file(path) if path.name in submission.TEST_ROWS else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(by_class.shown(results))

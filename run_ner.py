@@ -37,6 +37,13 @@ places in test_spans.jsonl.
 import sys
 from typing import NamedTuple
 
+from bert_training.inputs.flags.fine_tuning import NerArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(NerArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -49,8 +56,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.fine_tuning import NerArguments
-from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import loss_weights
@@ -69,7 +74,6 @@ from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
 from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
@@ -137,16 +141,14 @@ def run_one(
     for line in (
         *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
         *remarks,
-        *loss_weights.smoothing_warnings(args, data.class_weights),
     ):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tagged | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    arguments = loss_weights.loss_arguments(args, data.class_weights)
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
-    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():

@@ -34,6 +34,13 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(SquadArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -45,8 +52,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.fine_tuning import SquadArguments
-from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.seeds import run_all, series_of
@@ -58,7 +63,6 @@ from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from bert_training.tasks.squad.window_cache import shared_windows
 from bert_training.tasks.squad.windows import Windows, check_lengths
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering

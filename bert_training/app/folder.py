@@ -20,6 +20,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from bert_training.app.exported import TORCH, load_exported
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags import objectives
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
@@ -149,7 +150,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
     if CLASSES in abilities:
         judge_of(model.config)  # refuses several scores
     stored = stored_facts(model.config)  # a folder may have come without run.json
-    last = "last" in (run["flags"].get("label_token"), stored.get("label_token"))
+    last = not {run["flags"].get("label_token"), stored.get("label_token")}.isdisjoint(LAST_TOKEN)
     texts = run.get("texts_per_example", stored.get("texts_per_example"))
     at_the_end = last and abilities == (NAMES,)
     if at_the_end:

@@ -28,6 +28,7 @@ from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.records import read_events
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 from bert_training.inputs.flags.natures import CARD
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
@@ -165,7 +166,7 @@ def metadata(card: Card) -> ModelCardData:
     flags, metrics, script, on_hub = card.flags, card.metrics, card.script, card.run[HUB_NAMES]
     tag: str | None = script.pipeline
     tags = ["bert", script.pipeline, *(["pre-training"] if script.pretrains else [])]
-    if flags.get("label_token") == "last":  # the folder is a token classifier's
+    if flags.get("label_token") in LAST_TOKEN:  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
     if objective_of(flags).left_to_right:
         tag, tags = None, ["bert", "left-to-right"]
@@ -346,8 +347,6 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
-        if averaged := metrics.get("averaged_evaluations"):
-            when = f"with the mean of the weights at the last {averaged} evaluations"
         if card.not_evaluated and tested:
             lines.append(f"It was trained without validation data. The results were measured on test data, {when}.")
         elif card.not_evaluated:

@@ -51,25 +51,14 @@ class Best:
         self.run.only_main(self._fetch)
         self._check_weights()
 
-    def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
-        """Keep the weights if these results are the best so far; return whether to stop training early.
-
-        That is the case after ``--early_stopping_patience`` evaluations without an improvement. All processes call it.
-        """
+    def add(self, step: int, results: dict, model: torch.nn.Module) -> None:
+        """Keep the weights if these results are the best so far. All processes call it."""
         if results:
             self.evaluations.append((step, results))
         if not self.wanted:
-            return False
+            return
         if self.step == step:
             self._save(step, model)
-        since = [number for number, _ in self.evaluations].index(self.step) + 1
-        patience = self.run.args.early_stopping_patience
-        over = bool(patience) and len(self.evaluations) - since >= patience
-        if over:
-            self.run.say(
-                f"stopping early: the last {patience} evaluations were not better than that of step {self.step}"
-            )
-        return over
 
     @property
     def step(self) -> int:

@@ -75,7 +75,6 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
-            "average": state.average.state_dict() if state.average else None,
         }
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
@@ -150,8 +149,6 @@ def load_checkpoint(
         run.accelerator.scaler.load_state_dict(saved["scaler"])
     vars(state.totals).update(saved["totals"])
     state.evaluations[:] = [(step, results) for step, results in saved["evaluations"]]
-    if state.average:
-        state.average.load_state_dict(saved["average"])
     if take:
         take()
     run.only_main(lambda: _go_back(run, folder, saved))
@@ -293,8 +290,6 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
     batches = saved["batches"]
     then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
-    if state.average and saved["average"]:
-        then["steps averaged"], now["steps averaged"] = str(saved["average"]["steps"]), str(state.average.steps)
     if chooses_best(run.args):  # among evaluations of the same kind
         then |= saved["evaluation"]
         now |= _evaluation(run)

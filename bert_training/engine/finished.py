@@ -74,7 +74,7 @@ def remove_rest(folder: Path) -> None:
 def upload_finished(args: SharedArguments) -> None:
     """Upload the folder of the finished run if ``--push_to_hub`` asks for it; only the main process calls this."""
     if args.hub_repository:
-        upload(Path(args.output_dir), args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
+        upload(Path(args.output_dir), args.hub_repository, private=True, dry_run=False, say=print)
 
 
 def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:

@@ -101,7 +101,7 @@ def training_steps(
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
-        loss_arguments: further arguments of the model in training, such as ``smoothing``.
+        loss_arguments: further arguments of the model in training, such as ``class_weights``.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under

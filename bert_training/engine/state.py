@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from bert_training.engine.averaging import Average
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -57,7 +55,6 @@ class TrainingState:
         origin: what the run was started with.
         totals: sums over the steps done so far.
         evaluations: (step, results) of each evaluation so far.
-        average: the mean of weights that the run keeps, if it does.
     """
 
     model: torch.nn.Module
@@ -67,4 +64,3 @@ class TrainingState:
     origin: Origin
     totals: Totals = field(default_factory=Totals)
     evaluations: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    average: Average | None = None

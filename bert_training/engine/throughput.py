@@ -63,9 +63,8 @@ def measured_peak(device: torch.device, mixed_precision: str) -> float:
 
 
 def peak_of(run: Run[PretrainingArguments]) -> float:
-    """The peak FLOP/s of all processes together: `--peak_tflops` each, or else measured. All processes call it."""
-    stated = run.args.peak_tflops
-    own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
+    """The measured peak FLOP/s of all processes together, which all call it."""
+    own = measured_peak(run.device, run.accelerator.mixed_precision)
     if run.device.type == "cuda":  # the matrices must not count as memory of the training
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(run.device)

@@ -12,8 +12,7 @@ from accelerate.tracking import TensorBoardTracker
 
 from bert_training.engine.run import Run
 from bert_training.files.publishing import published
-from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.inputs.flags.trackers import NONE
+from bert_training.inputs.flags.shared import NONE, SharedArguments
 from tokenization.errors import UserError
 
 TENSORBOARD = "tensorboard"

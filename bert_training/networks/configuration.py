@@ -79,10 +79,9 @@ def rounded_to(rows: int, pieces: int) -> int | None:
     return next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
 
 
-def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
+def set_switches(config: PretrainedConfig) -> None:
     """Set the switches that make this project's network faster (lab/notes/performance.md); they are never saved."""
-    unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
-    config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+    config.update({"unpad_inputs": "auto", "fast_dropout": True})
 
 
 def set_dropout(model: PreTrainedModel, rate: float) -> None:

@@ -18,7 +18,6 @@ from bert_training.files.records import warn_of_changes
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.networks.config_checks import check_claims, set_plain_outputs
 from bert_training.networks.configuration import check_fit, new_config
-from bert_training.networks.frozen_layers import check_layers
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
@@ -57,8 +56,8 @@ def load_config(
         label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
 
     Raises:
-        ValueError: the model is not a BERT, or does not fit the tokenizer, the length, ``label_at_cls``,
-            --keep_layers or --freeze_layers.
+        ValueError: the model is not a BERT, or does not fit the tokenizer, the length, ``label_at_cls``
+            or --keep_layers.
     """
     if args.config_name:
         config = new_config(args.config_name, tokenizer)
@@ -74,7 +73,6 @@ def load_config(
     check_fit(config, tokenizer, args.max_seq_length)
     kept = getattr(args, "kept_layers", None)  # not every script has the flag
     check_kept_layers(kept, config)
-    check_layers(args, len(kept) if kept else config.num_hidden_layers)
     return config
 
 

@@ -28,7 +28,10 @@ WEIGHTS_GIVEN = (
     "begin with a model of this language",
     "begin with a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)",
 )
-LEARNT = ("give a larger --vocab_size or --limit_alphabet", "give --strip_accents false")
+LEARNT = (
+    "give a larger --vocab_size, or learn one with bert-repro vocabulary and a larger --limit_alphabet",
+    "learn one with bert-repro vocabulary --strip_accents false",
+)
 
 
 def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:

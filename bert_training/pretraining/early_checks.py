@@ -9,7 +9,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
-from bert_training.engine.optimizer import warmup_and_decay
+from bert_training.engine.optimizer import steps_of_warmup
 from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
@@ -27,13 +27,13 @@ from bert_training.pretraining.text import names_of_files
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
-OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
+OF_VOCABULARY = ("tokenizer_name", "vocab_size", "do_lower_case")
 
 
 def check_early(args: PretrainingArguments) -> dict[str, Any]:
     """Check the flags and files that do not depend on the vocabulary.
 
-    They are the flags that an unfinished run in the folder was started with, the steps of phases, warm-up and decay,
+    They are the flags that an unfinished run in the folder was started with, the steps of phases and warm-up,
     the shape of the network, the length of its inputs, the checkpoint to start or resume from, the tokenizer if one is
     given, the folders of corpora that are still to be written, and the held-out text if it is in files of its own.
 
@@ -47,7 +47,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
     begun = check_unfinished(args)
     if args.max_steps > 0:
         with_steps(phases_of(vars(args)), args.max_steps)
-        warmup_and_decay(args.warmup_steps, args.max_steps, args.decay_steps)
+        steps_of_warmup(args.warmup_steps, args.max_steps)
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)
     else:
@@ -114,8 +114,6 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
         return {}
     then = facts["flags"]
     names = [*OF_CORPUS, "extend_vocab"] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
-    if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
-        names += ["cased", "do_lower_case"]
     changed = [f"{name} {then[name]} -> {now}" for name in names if then[name] != (now := getattr(args, name))]
     if changed:
         raise UserError(

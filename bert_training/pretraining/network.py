@@ -63,7 +63,7 @@ def build_pretraining_network(
         check_fit(config, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
         model = cls(config)
     if args.model_impl == "repro":
-        model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
+        model.config.sparse_prediction = True
     model = as_implementation(model, args)
     if args.dropout is not None:
         set_dropout(model, args.dropout)

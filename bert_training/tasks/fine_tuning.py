@@ -12,7 +12,6 @@ from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedMode
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.engine.averaging import average_of
 from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
@@ -24,7 +23,6 @@ from bert_training.engine.checkpoint import (
     save_tokenizer,
 )
 from bert_training.engine.finished import read_facts, upload_finished
-from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.prepared import prepare
@@ -35,7 +33,6 @@ from bert_training.inputs.flags.recipes import BASE_WIDTH, scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
-from bert_training.networks.frozen_layers import freeze_lowest
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
     class_in,
@@ -131,8 +128,6 @@ def build_task_network(
             run.say(scaled.replace("e-0", "e-"))
         if remark := untrained_positions(args):
             run.say(remark)
-    if args.freeze_layers is not None:
-        run.say(freeze_lowest(model, args.freeze_layers))
     prepare_for_training(model, args)
     return model, initial_weights
 
@@ -206,7 +201,7 @@ def fine_tune(
     loss_arguments: Mapping[str, Any] = MappingProxyType({}),
     lesson: Lesson | None = None,
 ) -> Tuned[Outcome]:
-    """Train as the flags say, with evaluations and checkpoints; restore the best weights or a mean if that is asked.
+    """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked.
 
     Args:
         model: not yet prepared by Accelerate.
@@ -223,18 +218,14 @@ def fine_tune(
         train, origin = lesson.rows, dataclasses.replace(origin, teacher=lesson.weights)
     args, size = run.args, run.global_batch_size
     if train:
-        train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
+        train = train.shuffled(args.seed)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
-    rate, average = args.learning_rate, average_of(run, total_steps, examples) if train else None
-    optimizer = create_optimizer(model, rate, args.weight_decay, layer_decay=args.layer_decay, name=args.optimizer)
-    scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps if train else 0, total_steps)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
     model, optimizer = prepare(run, model, optimizer)
-    bare = run.accelerator.unwrap_model(model)
-    if average and is_sharded(model):
-        raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")
-    state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     best, done = Best(run, metric, state.evaluations), 0
     if train:
         done = resume(run, state, take=best.go_on)
@@ -245,7 +236,6 @@ def fine_tune(
     batches: Any = step_batches(train, run, done, total_steps) if train else []
     if lesson:
         batches = lesson.batches(batches)
-    last, stopped_early = total_steps, False
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
@@ -254,27 +244,16 @@ def fine_tune(
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)
-            if average:
-                average.add(step.index, bare)
-            if best.add(step.index, results, model):
-                last, stopped_early = step.index, True
-                break
+            best.add(step.index, results, model)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
-    if not stopped_early:
-        results, outcome = _evaluated(run, evaluate, model, total_steps)
-        best.add(total_steps, results, model)
-    if average:
-        average.add(total_steps, bare)
-        average.restore(bare)
-        run.say(f"averaged: the weights after the steps {', '.join(map(str, average.steps))}")
-        results, outcome = _evaluated(run, evaluate, model, total_steps)
-        results = results | {"averaged_evaluations": average.count}
+    results, outcome = _evaluated(run, evaluate, model, total_steps)
+    best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
-        if best.step != last:
+        if best.step != total_steps:
             _, outcome = evaluate(model, best.step)
-    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": last}
+    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": total_steps}
     return Tuned(model, results, outcome, bool(train), best)
 
 

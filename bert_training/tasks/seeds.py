@@ -1,4 +1,4 @@
-"""A single run, or a series of runs with statistics: ``--seeds N``, ``--folds N``, ``--paper``, ``--compare_to DIR``.
+"""A single run, or a series of runs with statistics: ``--seeds N``, ``--folds N``, ``--compare_to DIR``.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -27,16 +27,12 @@ from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
 from bert_training.files.records import RESULTS, read_record
-from bert_training.inputs.flags.controls import refuse_without_training
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.classification.by_class import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
 
-PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
-PAPER_BATCH = 32
-RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 LEVEL = 0.95  # of confidence intervals
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
@@ -75,8 +71,9 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
         ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
     """
     first = data[0]
-    if "train" not in first.splits:
-        refuse_without_training(args)
+    for name in ("teacher", "keep_layers") if "train" not in first.splits else ():
+        if getattr(args, name, None):  # not every script has a teacher
+            raise UserError(f"--{name} has no effect without training data; leave it out")
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:
@@ -176,35 +173,21 @@ def _earlier_choice(folder: Path) -> dict[str, Any]:
 
 
 def planned_runs(args: Args) -> list[Args]:
-    """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
-    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
-    paper = getattr(args, "paper", False)
-    if paper and size != PAPER_BATCH:
-        raise UserError(
-            f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
-            "--gradient_accumulation_steps x processes); change one of these"
-        )
+    """The flags of every run, in order."""
     plans = []
     # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
     chosen = args.metric_for_best_model if args.load_best_model_at_end else None
-    for fold in range(1, (getattr(args, "folds", None) or 0) + 1):
-        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
+    folds = getattr(args, "num_folds", 0)
+    for fold in range(1, folds + 1):
+        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "folds": f"{fold}/{folds}"}
         places |= {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
         plans.append(dataclasses.replace(args, **places))
     if plans:
         return plans
-    for rate in PAPER_RATES if paper else (args.learning_rate,):
-        for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
-            name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
-            plan: dict[str, Any] = {
-                "output_dir": str(Path(args.output_dir) / name),
-                "seed": seed,
-                "learning_rate": rate,
-            }
-            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
-            plan["metric_for_best_model"] = chosen
-            plan |= {"paper": False} if paper else {}
-            plans.append(dataclasses.replace(args, **plan))
+    for seed in range(args.seed, args.seed + (args.seeds or 1)):
+        plan: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"seed-{seed}"), "seed": seed}
+        plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None, "metric_for_best_model": chosen}
+        plans.append(dataclasses.replace(args, **plan))
     return plans
 
 
@@ -362,7 +345,7 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
-        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
+        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds and --folds write")
     other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")

@@ -20,17 +20,15 @@ from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
 from bert_training.inputs.flags.mixtures import is_mixed
-from bert_training.inputs.flags.natures import INSTANCE
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import phases_of, with_steps
-from bert_training.inputs.flags.scripts import flags_with
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.deduplication import BOILERPLATE, in_words
-from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.instances import SETTINGS, PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import (
     Measurement,
@@ -47,9 +45,8 @@ from tokenization.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SETTINGS = flags_with(INSTANCE)
 OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
-KEEP_ACCENTS = "learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them"
+KEEP_ACCENTS = "learn one with bert-repro vocabulary --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected

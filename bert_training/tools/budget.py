@@ -66,9 +66,8 @@ PIECES_A_WORD = 1.3  # of English, with Google's vocabulary
 UNTIMED = (
     *("train_file", "validation_file", "validation_split", "dataset_name", "dataset_config_name", "streaming"),
     *("text_column", "corpus_dir", "mixture", "max_train_documents", "deduplicate"),
-    *("limit_alphabet", "cased", "do_lower_case", "strip_accents"),
-    *("extend_vocab", "max_position_embeddings", "new_weights"),
-    *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_dry_run", "report_to"),
+    *("do_lower_case", "extend_vocab", "max_position_embeddings"),
+    *("push_to_hub", "hub_model_id", "report_to"),
 )
 # Flags of the script that this command has as well.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
@@ -158,7 +157,6 @@ def timed_run(
             "save_steps": 0,
             "max_eval_instances": 1,
             "warmup_steps": 0,  # those of the training may be more than the steps that are timed
-            "decay_steps": 0,
         }
         flags = [*script_flags]
         for flag, value in timing.items():

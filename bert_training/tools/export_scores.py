@@ -300,6 +300,7 @@ class Validation:
             run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any, **__: Any
         ) -> NoReturn:
             seen.update(train=train, metric=metric)
+            model.config.update({"unpad_inputs": False})  # as the exported file computes
             if watch:
                 if self.builtin and not _same_data(origin.data, recorded):
                     raise UserError("this Python's documentation is another one than the run read")

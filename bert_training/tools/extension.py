@@ -63,8 +63,6 @@ def extend_from_flags(parser: argparse.ArgumentParser, args: argparse.Namespace)
     for name in OF_LEARNING:
         if getattr(args, name) is not None:
             parser.error(f"--{name} has no effect with --extend, whose tokenizer decides it; leave it out")
-    if args.cased:
-        parser.error("--cased has no effect with --extend, whose tokenizer decides it; leave it out")
     if not args.extend_vocab:
         parser.error("--extend needs --extend_vocab: a number of pieces, or a file with one word a line")
     number = int(args.extend_vocab) if args.extend_vocab.isdecimal() else None

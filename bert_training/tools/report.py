@@ -6,7 +6,7 @@ The table has one row for each fine-tuning task, and one column for each start: 
 transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
-of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
+of a series, and the cell says how many there are. The folder of a series (--seeds) stands for all of its runs.
 With --by_class, a second table has the F1 of every class of your own data, and of every type of names.
 Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
@@ -148,7 +148,7 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
     seen: dict[tuple, Path] = {}
     for run in runs:
         seed = run.facts["flags"].get("seed")
-        key = (run.task, run.start_label, seed, run.facts["flags"].get("fold"))
+        key = (run.task, run.start_label, seed, run.facts["flags"].get("folds"))
         if key in seen:
             raise UserError(
                 f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "

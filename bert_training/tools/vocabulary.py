@@ -128,7 +128,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     parser.add_argument("--vocab_size", "--vocab-size", type=int, help="size of the vocabulary to learn")
     add_extension_flags(parser)
     parser.add_argument("--output_dir", "--output-dir", required=True)
-    parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
     parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
     parser.add_argument(
         "--strip_accents",
@@ -178,8 +177,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     for name in ("train_file", "vocab_size"):
         if getattr(args, name) is None:
             parser.error(f"the following arguments are required: --{name}")
-    if args.cased and args.do_lower_case == "true":
-        parser.error("--cased is the same as --do_lower_case false; give one of them")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl, .parquet or .arrow file; leave it out")
     return parser, args

@@ -1,4 +1,4 @@
-"""The best weights are kept, training stops early if it is asked to, and interrupted runs do the same."""
+"""The best weights are kept, and interrupted runs do the same."""
 
 import shutil
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 
 def best_of(make_run, **flags) -> Best:
     run = make_run()
-    run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
+    run.args.load_best_model_at_end = True
     run.output_dir.mkdir(exist_ok=True)
     return Best(run, flags.pop("metric", "eval_accuracy"), [])
 
@@ -150,7 +150,7 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
     other = make_run(
         output_dir=str(tmp_path / "other"), resume_from_checkpoint=str(best.run.output_dir / "checkpoint-2")
     )
-    other.args.load_best_model_at_end, other.args.early_stopping_patience = True, 0
+    other.args.load_best_model_at_end = True
     evaluations = [(1, 0.3), (2, 0.2)]
     model, again = Model(), resumed(other, *evaluations)
     assert again.restore(model) == {"eval_accuracy": 0.3, "best_step": 1} and model.weight.item() == 1
@@ -168,9 +168,8 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
     assert resumed(other, *evaluations).restore(model)["best_step"] == 1
 
 
-@pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
-def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
-    flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)
+def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch):
+    flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss")
     unbroken = train(tmp_path / "unbroken", pretrained, glue_files, "rte", *flags)
     add = Best.add
 
@@ -199,17 +198,6 @@ def test_a_refused_start_removes_no_records(tmp_path, pretrained, glue_files):
     with pytest.raises(ValueError, match=r"checkpoint-best-2: the weights of .* cannot be used: no such folder"):
         train(run, pretrained, glue_files, "rte", *flags, f"--resume_from_checkpoint={run / 'checkpoint-4'}")
     assert (run / "metrics.jsonl").read_bytes() == before
-
-
-def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pretrained, glue_files):
-    flags = ("--max_steps=4", "--per_device_train_batch_size=4", "--save_steps=2")
-    for name, more in (("plain", ()), ("grouped", ("--group_by_length",))):
-        train(tmp_path / name, pretrained, glue_files, "rte", *flags, *more)
-    plain, grouped = ([e["loss"] for e in events(tmp_path / name, "train")] for name in ("plain", "grouped"))
-    assert plain != grouped
-    with pytest.raises(ValueError, match="group_by_length False -> True"):
-        again = ("--group_by_length", "--resume_from_checkpoint=auto")
-        train(tmp_path / "plain", pretrained, glue_files, "rte", *flags, *again)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +229,8 @@ def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
 
 def test_flags_without_the_flag_that_they_need_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--early_stopping_patience=2"])
-    assert "--early_stopping_patience needs --load_best_model_at_end" in capsys.readouterr().err
+        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--metric_for_best_model=loss"])
+    assert "--metric_for_best_model needs --load_best_model_at_end" in capsys.readouterr().err
     path = tmp_path / "own.tsv"
     path.write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
     given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]

@@ -129,9 +129,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, mon
     before = content(folder)
     monkeypatch.setattr(finished, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
-    public = ["--hub_private_repo", "false", "--hub_dry_run"]  # These flags do not change the result.
-    short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small", *public])
-    assert uploaded == [(folder, "someone/small")] * 2
+    assert uploaded == [(folder, "someone/small")]
     assert content(folder) == before
 
 

@@ -70,7 +70,6 @@ def test_a_link_to_a_folder_is_a_folder(make_run, tmp_path):
     ("flags", "message"),
     [
         ({"warmup_steps": 11.0}, "--warmup_steps 11 is more than the 10 steps of the run"),
-        ({"warmup_steps": 5.0, "decay_steps": 6.0}, "--warmup_steps 5 and --decay_steps 6 add up to more than the 10"),
         ({"phases": "64:0.99,128:0.01"}, "--phases: a share of 0.01 of 10 steps leaves none of length 128"),
     ],
 )

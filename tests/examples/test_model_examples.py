@@ -70,7 +70,7 @@ def test_the_toy_objective_trains_a_model(
     folder = tmp_path / "toy"
     flags = {"output_dir": folder, "train_file": text_file, "tokenizer_name": tokenizer_folder}
     flags |= {"config_name": network_shape, "max_seq_length": 32, "max_steps": 3, "validation_split": 0.2}
-    flags |= {"per_device_train_batch_size": 8, "logging_steps": 1, "peak_tflops": 1}
+    flags |= {"per_device_train_batch_size": 8, "logging_steps": 1}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
     output = run_example("toy_objective.py", *words, monkeypatch=monkeypatch, capsys=capsys)
     results = read(folder, "all_results.json")

@@ -37,7 +37,7 @@ def classified(run: Run) -> list[dict]:
 
 def pretrained(run: Run, sharded: bool) -> list[dict]:
     """What the evaluation of pre-training gives for transformers' network, or for ours when FSDP2 shards it."""
-    model = state_with_optimizer("adamw", shard=sharded and run.world_size > 1).model
+    model = state_with_optimizer(shard=sharded and run.world_size > 1).model
     if not sharded:
         model = run.accelerator.prepare(control_of(model))
     found = []

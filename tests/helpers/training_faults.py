@@ -311,13 +311,6 @@ FAULTS = {
         faulty="1e-8",
         tests=("tests/engine/test_optimizer.py",),
     ),
-    "decay without the learning rate": Fault(
-        file=OPTIMIZER,
-        places="BertAdamW._step_group",
-        correct='lr * group["weight_decay"]',
-        faulty='group["weight_decay"]',
-        tests=("tests/engine/test_optimizer.py",),
-    ),
     "no warm-up": Fault(
         file=OPTIMIZER,
         places="linear_schedule",

@@ -63,7 +63,7 @@ def test_left_to_right_is_refused_where_the_first_token_decides(left_to_right, t
 
 
 def test_left_to_right_is_accepted_where_every_token_has_a_label(left_to_right):
-    flags = {"config_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32, "freeze_layers": None}
+    flags = {"config_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32}
     assert load_config(SimpleNamespace(**flags), AutoTokenizer.from_pretrained(left_to_right)).is_decoder
 
 

@@ -224,37 +224,15 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
     assert calls == [1]
 
 
-def test_the_papers_search_makes_a_run_for_each_rate(tmp_path, pretrained, glue_files, counted, capsys):
-    summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
-    assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
-    assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]
-    assert [s["metrics"]["eval_accuracy"]["n"] for s in summary["settings"]] == [1] * 4
-    scores = [r["results"]["eval_accuracy"] for r in summary["runs"]]
-    assert summary["best"]["folder"] == summary["runs"][scores.index(max(scores))]["folder"]
-    for folder in counted:
-        flags = json.loads((tmp_path / "p" / folder / "run.json").read_text(encoding="utf-8"))["flags"]
-        kept = [flags[name] for name in ("per_device_train_batch_size", "num_train_epochs", "warmup_steps")]
-        assert kept == [32, 3.0, 0.1]
-    assert "best on eval_accuracy: rate-" in capsys.readouterr().out
-
-
-def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
-    given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
-    assert len(seeds.planned_runs(parse_arguments(GlueArguments, given))) == 4 * 5
-    halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
-    with pytest.raises(ValueError, match="--paper needs batches of 32; got 16"):
-        seeds.planned_runs(parse_arguments(GlueArguments, halves))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert len(seeds.planned_runs(parse_arguments(GlueArguments, halves))) == 20
-    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
-    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
-
-
 def test_flags_that_do_not_fit_a_series_are_refused(capsys):
-    assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
+    assert "--compare_to needs --seeds or --folds" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
-    assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
-    assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+    assert "--seeds and --push_to_hub exclude each other" in refused(
+        capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b"
+    )
+    assert "a series of runs resumes by itself" in refused(
+        capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1"
+    )
 
 
 def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
@@ -326,7 +304,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
         folder = tmp_path / str(processes)
         flags = [f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
         flags += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
-        flags += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
+        flags += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end"]
         for _ in range(2):  # The second time, all runs are there already.
             done = torchrun("run_glue.py", flags, processes)
         assert "run 2 of 2: seed-43 is finished already" in done.stdout

@@ -14,6 +14,7 @@ from bert_training.app.folder import open_folder
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.natures import EVALUATION, natures
 from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.scripts import SCRIPTS, script_of
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 from tests.helpers import short_runs
@@ -21,7 +22,7 @@ from tests.helpers.records import read
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-NO_DATA = {"seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "unpad_inputs", "max_eval_samples"}
+NO_DATA = {"seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "max_eval_samples"}
 FINE_TUNING = ("run_glue", "run_squad", "run_ner", "run_swag")
 
 
@@ -193,9 +194,9 @@ def test_every_reader_of_a_config_keeps_the_flags(models, tmp_path):
 
 def test_the_network_that_reads_the_text_is_stored_too(models, short_data, tmp_path):
     """Without its flags, a BiLSTM over the last token was built as a classifier of [CLS]."""
-    model = models("run_glue", "--label_token=last", "--bilstm_on_top")
+    model = models("run_glue", "--label_token=bilstm")
     facts = evaluate("run_glue", model, short_data, tmp_path / "again")
-    assert facts["flags"]["label_token"] == "last" and facts["flags"]["bilstm_on_top"] is True
+    assert facts["flags"]["label_token"] == "bilstm"
     (model / "run.json").rename(model / "run.json.away")
     assert open_folder(str(model)).at_the_end  # Also without the records.
     (model / "run.json.away").rename(model / "run.json")
@@ -237,8 +238,8 @@ def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
         (GlueArguments, {"max_seq_length": "256"}, "max_seq_length must be a positive whole number, got '256'"),
         (GlueArguments, {"max_seq_length": True}, "max_seq_length must be a positive whole number, got 'True'"),
         (GlueArguments, {"max_seq_length": 513}, "the stored max_seq_length is 513, over the 512 positions"),
-        (GlueArguments, {"bilstm_on_top": 1}, "bilstm_on_top must be true or false, got '1'"),
-        (GlueArguments, {"label_token": ["cls"]}, r"label_token must be one of cls, last, got \"\['cls'\]\""),
+        (SquadArguments, {"bilstm_on_top": 1}, "bilstm_on_top must be true or false, got '1'"),
+        (GlueArguments, {"label_token": ["cls"]}, r"label_token must be one of cls, last, bilstm, got \"\['cls'\]\""),
         (NerArguments, {"context": "page"}, "context must be one of document, sentence, got 'page'"),
         (NerArguments, {"feature_based": "all"}, "feature_based must be one of embeddings, .*, got 'all'"),
         (SwagArguments, {"max_seq_length": 0}, "max_seq_length must be a positive whole number, got '0'"),
@@ -246,11 +247,10 @@ def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
     ],
 )
 def test_values_of_a_stranger_are_checked(cls, fields, problem, tmp_path):
-    heads = {GlueArguments: "BertForSequenceClassification", NerArguments: "BertForTokenClassification",
-             SwagArguments: "BertForMultipleChoice"}  # fmt: skip
-    script = {GlueArguments: "run_glue.py", NerArguments: "run_ner.py", SwagArguments: "run_swag.py"}[cls]
+    script = script_of(cls)
+    head = next(iter(SCRIPTS[script].heads))
     own = {"script": script} | fields if isinstance(fields, dict) else fields
-    config = {"model_type": "bert", "architectures": [heads[cls]], "fine_tuning": own}
+    config = {"model_type": "bert", "architectures": [head], "fine_tuning": own}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=f"config.json: .*{problem}"):
         parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", str(tmp_path)], defaults_of_model)

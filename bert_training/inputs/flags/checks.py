@@ -1,33 +1,88 @@
-"""Checks of the values of flags; each raises ValueError with the name of the flag."""
+"""One function checks the flags of a script, and names everything that is wrong with them at once."""
 
 import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
+from bert_training.inputs.flags.natures import declared, default_of, kinds
 from tokenization.errors import UserError
 
-
-def at_least(args: object, bound: float, *names: str) -> None:
-    """Raise ValueError unless the flags are finite numbers of at least ``bound``."""
-    for name in names:
-        if not bound <= getattr(args, name) < math.inf:
-            finite = " and finite" if getattr(args, name) == math.inf else ""
-            raise UserError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
-
-
-def refuse_idle(args: object, *rules: tuple[object, tuple[str, ...]]) -> None:
-    """Raise ValueError for a flag that was given, but has no effect together with the others.
-
-    Args:
-        rules: pairs (reason, names). A true reason says why the flags with these names have no effect; a false one
-            switches the rule off.
-    """
-    for reason, names in rules:
-        for name in names:
-            if reason and getattr(args, name) != getattr(type(args), name):
-                raise UserError(f"--{name} has no effect {reason}; leave it out")
+BOUNDS = {
+    "at_least": ("at least", lambda value, bound: value >= bound),
+    "above": ("above", lambda value, bound: value > bound),
+    "at_most": ("at most", lambda value, bound: value <= bound),
+    "below": ("below", lambda value, bound: value < bound),
+}
 
 
-def in_unit_interval(args: object, *names: str) -> None:
-    """Raise ValueError unless the flags are between 0 and 1."""
-    for name in names:
-        if not 0 <= getattr(args, name) <= 1:
-            raise UserError(f"--{name} must lie between 0 and 1; got {getattr(args, name)}")
+@dataclass
+class Flags:
+    """The base of all classes of flags: they are checked as soon as they have values, also those of a copy."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        self.settle()
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong beside what the flags declare one by one (``natures.py: flag``), each in a sentence."""
+        yield from ()
+
+    def settle(self) -> None:
+        """Fill in the defaults that depend on other flags, so that run.json says what was done."""
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that differ from those of the fields, for the flags that are given, by name."""
+        return {}
+
+
+def check(args: Flags) -> None:
+    """Raise UserError, with one line for each problem of the flags, unless there is none."""
+    limits, found = declared(type(args)), list[str]()
+    for name, value in _given(args).items():
+        found += [*problems_of_value(type(args), name, value), *_problems_beside(args, name, limits[name])]
+    if found := [*found, *args.problems()]:
+        raise UserError("\n".join(dict.fromkeys(found)))
+
+
+def problems_of_value(cls: type[Flags], name: str, value: Any) -> Iterator[str]:
+    """What is wrong with the value of a flag, whatever the others are."""
+    choices, limits = kinds(cls)[name].choices, declared(cls)[name]
+    bounds = [(*BOUNDS[word], limits[word]) for word in BOUNDS if word in limits]
+    if choices and value not in choices:
+        yield f"--{name} must be one of {', '.join(map(str, choices))}; got {value!r}"
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"--{name} must be a finite number; got {value}"
+    elif not all(fits(value, bound) for _, fits, bound in bounds):
+        yield f"--{name} must be {' and '.join(f'{words} {bound}' for words, _, bound in bounds)}; got {value}"
+
+
+def holds(args: object, wanted: str) -> bool:
+    """Whether a flag is given ("train_file"), or has a value ("long_texts windows"); or one of several ("a or b")."""
+    for one in wanted.split(" or "):
+        name, _, value = one.partition(" ")
+        if str(getattr(args, name, None)) == value if value else name in _given(args):
+            return True
+    return False
+
+
+def in_words(wanted: str) -> str:
+    """What ``holds`` is asked, as words of a command: "--a or --b"."""
+    return " or ".join(f"--{one}" for one in wanted.split(" or "))
+
+
+def _given(args: Any) -> dict[str, Any]:
+    """The flags that differ from their defaults, by name; those that are empty count as left out."""
+    values = {one.name: (getattr(args, one.name), default_of(one)) for one in fields(args)}
+    return {name: value for name, (value, usual) in values.items() if value != usual and value not in (None, "", [])}
+
+
+def _problems_beside(args: Any, name: str, limits: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a flag beside the others."""
+    for wanted in limits.get("needs", ()):
+        if not holds(args, wanted):
+            yield f"--{name} needs {in_words(wanted)}; give that, or leave --{name} out"
+    for other in limits.get("excludes", ()):
+        if holds(args, other):
+            yield f"--{name} and {in_words(other)} exclude each other; leave one of them out"

@@ -1,61 +1,67 @@
 """The flags of the fine-tuning scripts."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
-from bert_training.inputs.flags.checks import at_least, refuse_idle
-from bert_training.inputs.flags.controls import ControlArguments
-from bert_training.inputs.flags.long_texts import settled_windows
-from bert_training.inputs.flags.natures import (
-    AFTERWARDS,
-    CARD,
-    CHOICE,
-    DATA,
-    EVALUATION,
-    FIXED,
-    FREE,
-    SERIES,
-    START,
-    STORED,
-    flag,
-)
-from bert_training.inputs.flags.teachers import TaughtArguments
-from tokenization.errors import UserError
+from bert_training.inputs.flags.long_texts import MOST_WINDOWS
+from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, STORED, flag
+from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.inputs.flags.teachers import StudentArguments
 
 NAMES = ("text_column", "label_column", "id_column", "weight_column", "group_column", "tag_names",
          "metric_for_best_model")  # fmt: skip
 """The flags with names of columns or labels, which are compared in Unicode's form NFC."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
+FOLDS = re.compile(r"(?:(\d{1,4})/)?(\d{1,4})", re.ASCII)
+ONE_LABEL = ("single_label", "regression")
+LAST_TOKEN = ("last", "bilstm")  # the values of --label_token that read the label there
+TRAINING = "train_file or dataset_name"
+FILES = "train_file or validation_file or test_file"
+OWN = f"{FILES} or dataset_name"
+SERIES = "seeds or folds"
+READING = FIXED | CARD | EVALUATION | STORED
+OF_OWN_DATA: dict[str, Any] = {"needs": (OWN,), "excludes": ("task_name",)}
 
 
 @dataclass
-class FineTuningArguments(ControlArguments):
-    """The flags of all fine-tuning scripts."""
+class FineTuningArguments(SharedArguments):
+    """The flags of all fine-tuning scripts.
 
-    model_name_or_path: str | None = flag(
-        None, "A pre-trained checkpoint: folder or Hub name; also an old one.", CARD | START
-    )
-    config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
-    tokenizer_name: str | None = flag(
-        None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.", START
-    )
-    dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)
-    dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
-    train_file: str | None = flag(None, "Your own training data.", DATA)
-    validation_file: str | None = flag(None, "Your own validation data.", DATA)
-    max_train_samples: int | None = flag(None, "Use only this many training examples, the first ones.", FIXED)
-    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.", EVALUATION)
-    group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", FIXED)
-    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
-    metric_for_best_model: str | None = flag(
-        None, "Metric that decides which evaluation is the best. Default: the paper's.", CHOICE
-    )
-    early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
-    seeds: int | None = flag(
-        None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", SERIES
-    )
-    compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", SERIES)
+    Attributes:
+        model_name_or_path: A pre-trained checkpoint: folder or Hub name; also an old one.
+        config_name: For random weights: a size, or a folder with config.json.
+        tokenizer_name: The tokenizer's folder, Hub name or vocab.txt; default: the model's.
+        dataset_name: A data set of the Hub.
+        dataset_config_name: Configuration of that data set.
+        train_file: Your own training data.
+        validation_file: Your own validation data.
+        max_train_samples: Use only this many training examples, the first ones.
+        max_eval_samples: Use only this many validation examples, the first ones.
+        lr_scheduler_type: How the learning rate goes on after the warm-up: linear or cosine to 0, or constant.
+        load_best_model_at_end: Keep the weights of the best evaluation instead of the last.
+        metric_for_best_model: Metric that decides which evaluation, or which run of a series, is the best. Default: the
+            paper's.
+        seeds: Number of runs, with consecutive seeds from --seed on; each has a sub-folder.
+        compare_to: Folder of another series, to compare run by run.
+    """
+
+    model_name_or_path: str | None = flag(None, CARD | APART)
+    config_name: str | None = flag(None, CARD | APART, needs=("tokenizer_name",), excludes=("model_name_or_path",))
+    tokenizer_name: str | None = flag(None, APART)
+    dataset_name: str | None = flag(None, APART)
+    dataset_config_name: str | None = flag(None, APART, needs=("dataset_name",))
+    train_file: str | None = flag(None, APART)
+    validation_file: str | None = flag(None, APART)
+    max_train_samples: int | None = flag(None, FIXED, at_least=1)
+    max_eval_samples: int | None = flag(None, EVALUATION, at_least=1)
+    lr_scheduler_type: Literal["linear", "cosine", "constant"] = flag("linear", FIXED | CARD)
+    load_best_model_at_end: bool = flag(False)
+    metric_for_best_model: str | None = flag(None, needs=(f"load_best_model_at_end or {SERIES}",))
+    seeds: int | None = flag(None, APART, at_least=1, excludes=("push_to_hub", "folds"))
+    compare_to: str | None = flag(None, APART, needs=(SERIES,))
 
     @property
     def leaves_type_to_cpu(self) -> bool:
@@ -67,54 +73,161 @@ class FineTuningArguments(ControlArguments):
         """Whether this command is a series of runs."""
         return self.seeds is not None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def settle(self) -> None:
+        """Names in the Unicode form in which they are compared."""
+        super().settle()
         for name in NAMES:
-            if given := getattr(self, name, None):
-                composed = [normalize("NFC", one) for one in names_in(given)]
-                setattr(self, name, composed if isinstance(given, list) else composed[0])
-        if bool(self.model_name_or_path) == bool(self.config_name):
-            if getattr(self, "teacher", None) and not self.config_name:
-                raise UserError(
-                    "--teacher alone does not say what the student is: give --keep_layers to make it of layers of the "
-                    "teacher, or --model_name_or_path"
-                )
-            raise UserError(
-                "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
-                "for random weights"
-            )
-        if self.config_name and not self.tokenizer_name:
-            raise UserError("--config_name (random weights) needs --tokenizer_name DIR")
-        for name in ("max_train_samples", "max_eval_samples"):
-            if getattr(self, name) is not None:
-                at_least(self, 1, name)
-        at_least(self, 0, "early_stopping_patience")
-        if self.early_stopping_patience and not self.load_best_model_at_end:
-            raise UserError(
-                "--early_stopping_patience needs --load_best_model_at_end: without it the last weights are saved, not "
-                "the best"
-            )
-        if self.average_last and self.load_best_model_at_end:
-            raise UserError(
-                "--average_last keeps a mean of weights, and --load_best_model_at_end one of them; drop one"
-            )
-        if self.seeds is not None:
-            at_least(self, 1, "seeds")
-        if self.compare_to and not self.many_runs:
-            raise UserError("--compare_to compares runs by their seeds: give --seeds")
-        if self.many_runs and self.push_to_hub:
-            raise UserError(
-                "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
-                "with bert-repro upload"
-            )
+            given = getattr(self, name, None)
+            if isinstance(given, list):
+                setattr(self, name, [normalize("NFC", one) for one in given])
+            elif given:
+                setattr(self, name, normalize("NFC", given))
+
+    def problems(self) -> Iterator[str]:
+        """No weights, and a checkpoint for a series, whose runs have their own."""
+        yield from super().problems()
+        if not self.model_name_or_path and not self.config_name and not getattr(self, "keep_layers", None):
+            yield "give --model_name_or_path MODEL or, for random weights, --config_name SIZE and --tokenizer_name DIR"
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
-            raise UserError("runs of a series resume by themselves; drop --resume_from_checkpoint")
-        chosen = self.load_best_model_at_end or self.many_runs
-        refuse_idle(
-            self,
-            (not self.dataset_name and "without --dataset_name", ("dataset_config_name",)),
-            (not chosen and "without --load_best_model_at_end or a series of runs", ("metric_for_best_model",)),
-        )
+            yield "a series of runs resumes by itself; leave --resume_from_checkpoint out"
+
+
+@dataclass
+class ClassArguments(StudentArguments, FineTuningArguments):
+    """The flags of the scripts that learn classes.
+
+    Attributes:
+        class_weights: Weights of the classes in the training loss. balanced: in inverse proportion to their
+            frequencies, as in scikit-learn; or a JSON file {"label": weight, ...}.
+        validation_split: Hold out this share of your own training data for validation, such as 0.1: of texts, as many
+            of each class as that is; of tagged sentences, whole documents if it has several. 0: train without
+            validation data.
+    """
+
+    class_weights: str | None = flag(None, FIXED | CARD)
+    validation_split: float | None = flag(
+        None, FIXED, at_least=0, below=1, needs=(TRAINING,), excludes=("validation_file", "task_name", "folds")
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A choice among evaluations of which there are none."""
+        yield from super().problems()
+        if self.validation_split == 0 and (self.load_best_model_at_end or self.many_runs):
+            yield "--validation_split 0 leaves nothing to choose the best by; give 0.1, or choose nothing"
+
+
+@dataclass
+class GlueArguments(ClassArguments):
+    """The flags of run_glue.py.
+
+    Attributes:
+        task_name: A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made from the documentation of
+            this Python installation: builtin_pair (the default without data flags) or builtin_classification.
+        data_dir: Folder with the official files train.tsv, dev.tsv and test.tsv.
+        test_file: Your own data to predict; it is scored if every row has a label that the model knows.
+        text_column: Of your own data, the name of the column with the text, or of the two columns with a pair. Default:
+            those that the model was trained on, or usual names such as text; or sentence1 and sentence2.
+        id_column: Of your own data, the name of the column that identifies a row in the files of predictions. Default:
+            that of the model's training, or id, idx or index.
+        weight_column: Of your own training data, the name of the column with the weight of each row in the loss.
+        group_column: The name of the column that says which rows belong together, such as those of one author:
+            --validation_split and --folds keep them on one side.
+        delimiter: What separates the cells of your own .csv files: comma, semicolon, tab or pipe, or the character
+            itself. Default: as in the model's training, or the comma.
+        folds: Cross-validation: train this many times, each time with another part of your own training data held out.
+            2/5: only the second of five times.
+        label_column: Of your own data, the name of the column with the label; or, for several labels a text, the names
+            of their columns, which hold 0 or 1. Default: as for the text.
+        label_separator: Of your own data with several labels a text: what stands between the labels of a cell, such as
+            '|'. Default: as for the text; lists in JSON or on the Hub need none.
+        problem_type: Of your own data: whether a text has one class, several labels, or a score. Default: what the
+            model predicts or, with training data, several labels for lists, --label_separator or several columns of
+            labels, otherwise classes, unless a label such as 2.5 can only be a score.
+        max_seq_length: Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.
+        label_token: Token from which the label is read; in a network that attends left to right only the last sees all.
+            bilstm: from the last token of a new BiLSTM on top of BERT, which is trained with it (paper, 5.1).
+        calibrate: Find on the validation data the temperature that makes the probabilities most believable, and store
+            it with the model. Labels do not change.
+        long_texts: What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a
+            quarter) and its end; or all of it in overlapping windows, the mean of whose logits counts.
+        max_windows: The first windows of a text that are read. Default: 8.
+        do_predict: Write predictions for the test split; of a task of GLUE, those for its server.
+    """
+
+    task_name: str | None = flag(None, FIXED | CARD | APART | EVALUATION)
+    data_dir: str | None = flag(None, APART)
+    test_file: str | None = flag(None, APART)
+    text_column: list[str] | None = flag(None, FIXED | EVALUATION, **OF_OWN_DATA)
+    id_column: str | None = flag(None, FIXED | APART, **OF_OWN_DATA)
+    weight_column: str | None = flag(None, FIXED, needs=(TRAINING,), excludes=("task_name",))
+    group_column: str | None = flag(None, FIXED, needs=(TRAINING, "validation_split or folds"), excludes=("task_name",))
+    delimiter: str | None = flag(
+        None, FIXED | APART | EVALUATION, needs=(FILES,), excludes=("task_name", "dataset_name")
+    )
+    folds: str | None = flag(None, FIXED, needs=(TRAINING,), excludes=("validation_file", "task_name", "push_to_hub"))
+    label_column: list[str] | str | None = flag(None, FIXED | EVALUATION, **OF_OWN_DATA)
+    label_separator: str | None = flag(
+        None, FIXED | EVALUATION, needs=(OWN,), excludes=("task_name", *(f"problem_type {one}" for one in ONE_LABEL))
+    )
+    problem_type: Literal["single_label", "multi_label", "regression"] | None = flag(
+        None, FIXED | EVALUATION, **OF_OWN_DATA
+    )
+    max_seq_length: int = flag(128, READING)
+    label_token: Literal["cls", "last", "bilstm"] = flag("cls", READING, excludes=("long_texts windows",))
+    calibrate: bool = flag(False, APART)
+    long_texts: Literal["cut", "head_tail", "windows"] = flag("cut", READING)
+    max_windows: int | None = flag(None, READING, at_least=1, needs=("long_texts windows",))
+    do_predict: bool = flag(False, APART)
+
+    @property
+    def num_folds(self) -> int:
+        """The number of parts of a cross-validation; 0 without one."""
+        match = FOLDS.fullmatch(self.folds or "")
+        return int(match[2]) if match else 0
+
+    @property
+    def fold(self) -> int | None:
+        """The only part of the cross-validation that is held out, from 1; None if each is in turn."""
+        match = FOLDS.fullmatch(self.folds or "")
+        return int(match[1]) if match and match[1] else None
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs: also with --folds, unless it names one."""
+        return bool(self.num_folds and not self.fold) or super().many_runs
+
+    def problems(self) -> Iterator[str]:
+        """Columns that are two things at once, and folds that cannot be counted."""
+        yield from super().problems()
+        if self.folds and not (self.num_folds >= 2 and 1 <= (self.fold or 1) <= self.num_folds):
+            yield f"--folds must be a number of at least 2, or one of so many, such as 2/5; got {self.folds!r}"
+        yield from delimiter_problems(self.delimiter)
+        yield from self._problems_of_columns()
+
+    def _problems_of_columns(self) -> Iterator[str]:
+        texts, labels = self.text_column or [], names_in(self.label_column)
+        if len(texts) > 2:
+            yield f"--text_column takes one name, or two for a pair; got {' '.join(map(repr, texts))}"
+        # Rows with the same text or id may belong together; everything else in two places is a mistake.
+        others = [name for name in (self.id_column, self.weight_column) if name]
+        if self.group_column and self.group_column not in (self.id_column, *texts):
+            others.append(self.group_column)
+        named = [*texts, *labels, *others]
+        for name in dict.fromkeys(name for name in named if named.count(name) > 1):
+            yield f"two flags, such as --text_column and --label_column, name the column {name!r}; it is one thing only"
+        if len(labels) > 1 and (self.label_separator or self.problem_type in ONE_LABEL):
+            yield "several names of --label_column exclude --label_separator and a --problem_type of one label a text"
+        if (mark := self.label_separator) is not None and (not mark or set(mark) & set("\t\r\n\0")):
+            yield f"--label_separator: expected a mark such as '|', no tab or line end; got {mark!r}"
+
+    def settle(self) -> None:
+        """The delimiter as a character, a single label column as a name, and the number of windows."""
+        super().settle()
+        self.delimiter = delimiter_of(self.delimiter)
+        if len(names_in(self.label_column)) == 1:
+            (self.label_column,) = names_in(self.label_column)
+        if self.long_texts == "windows" and self.max_windows is None:
+            self.max_windows = MOST_WINDOWS
 
 
 def names_in(value: list[str] | str | None) -> tuple[str, ...]:
@@ -122,335 +235,61 @@ def names_in(value: list[str] | str | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
-OF_OWN_DATA = ("text_column", "label_column", "label_separator", "problem_type", "id_column", "weight_column",
-               "group_column", "delimiter")  # fmt: skip
+def delimiter_of(word: str | None) -> str | None:
+    """The character that --delimiter names."""
+    return None if word is None else DELIMITERS.get(word.lower(), word)
+
+
+def delimiter_problems(word: str | None) -> Iterator[str]:
+    """What is wrong with a --delimiter that is none of DELIMITERS."""
+    if word is not None and delimiter_of(word) not in DELIMITERS.values():
+        yield f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}"
 
 
 @dataclass
-class ClassArguments(TaughtArguments, FineTuningArguments):
-    """The flags of the scripts that learn classes."""
+class SquadArguments(StudentArguments, FineTuningArguments):
+    """The flags of run_squad.py.
 
-    class_weights: str | None = flag(
-        None,
-        "Weights of the classes in the training loss. balanced: in inverse proportion to their frequencies, as in "
-        'scikit-learn; or a JSON file {"label": weight, ...}.',
-        FIXED | CARD,
-    )
-    label_smoothing: float | None = flag(
-        None,
-        "Share of each training label that is given to all classes alike, such as 0.1. Default: none.",
-        FIXED | CARD,
-    )
+    Attributes:
+        test_file: Questions to answer: SQuAD JSON without gold answers, or .jsonl, .csv, .tsv with question, context
+            and, optionally, id; it is scored if every question has gold answers.
+        version_2_with_negative: The data has questions without an answer (SQuAD 2.0).
+        max_seq_length: Tokens of a window: question, part of the context, special tokens.
+        doc_stride: Tokens from the start of one window to the start of the next.
+        max_query_length: Longest question in tokens; longer ones are cut.
+        max_answer_length: Longest answer, in tokens.
+        n_best_size: Number of candidate answers kept per question.
+        null_score_diff_threshold: Give no answer if the score of no answer exceeds that of the best answer by more than
+            this. Default: 0, or without training data the threshold that is stored with the model. If a training has 0,
+            --test_file is answered with the best threshold of the validation data.
+        bilstm_on_top: Put a new BiLSTM on top of BERT, and train both (paper, 5.1).
+        answer_alignment: How tokens are mapped back to text: by character offsets, or as google-research/bert does it.
+        cache_dir: Folder for tokenised windows. Default: OUTPUT_DIR/features.
+        num_train_epochs: Passes over the training windows.
+    """
 
-    validation_split: float | None = flag(
-        None,
-        "Hold out this share of your own training data for validation, such as 0.1: of texts, as many of each class as "
-        "that is; of tagged sentences, whole documents if it has several. 0: train without validation data.",
-        FIXED,
-    )
-    split_seed: int | None = flag(None, "Seed by which data is held out. Default: --seed.", FIXED)
+    test_file: str | None = flag(None, APART)
+    version_2_with_negative: bool = flag(False, READING)
+    max_seq_length: int = flag(384, READING)
+    doc_stride: int = flag(128, READING)
+    max_query_length: int = flag(64, FIXED | EVALUATION | STORED)
+    max_answer_length: int = flag(30, EVALUATION | STORED, at_least=1)
+    n_best_size: int = flag(20, EVALUATION | STORED, at_least=1)
+    null_score_diff_threshold: float | None = flag(None, EVALUATION)
+    bilstm_on_top: bool = flag(False, READING)
+    answer_alignment: Literal["offsets", "google"] = flag("offsets", EVALUATION | STORED)
+    cache_dir: str | None = flag(None, FREE)
+    num_train_epochs: float = flag(2.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
-            raise UserError(f"--label_smoothing must be at least 0 and below 1; got {self.label_smoothing}")
+    def problems(self) -> Iterator[str]:
+        """A threshold for data in which every question has an answer."""
+        yield from super().problems()
+        if self.null_score_diff_threshold and not self.version_2_with_negative:  # 0 is filled in below
+            yield "--null_score_diff_threshold needs --version_2_with_negative; give that, or leave it out"
 
-    def _check_held_out(self, flags: tuple[str, ...]) -> None:
-        """Check --validation_split, and fill in --split_seed, which a series keeps for all seeds.
-
-        Args:
-            flags: those that hold training data out.
-        """
-        training, given = self.dataset_name or self.train_file, [getattr(self, name) for name in flags]
-        refuse_idle(
-            self,
-            (self.validation_file and "with --validation_file", flags),
-            (not training and "without training data of your own", flags),
-            (not any(given) and f"without {' or '.join(f'--{name}' for name in flags)}", ("split_seed",)),
-        )
-        if self.validation_split is not None and not 0 <= self.validation_split < 1:
-            raise UserError(
-                f"--validation_split must be at least 0 and below 1, such as 0.1; got {self.validation_split}"
-            )
-        if self.validation_split == 0:
-            without = "--validation_split 0 trains without validation data"
-            if self.load_best_model_at_end or self.many_runs:
-                flag_given = "--load_best_model_at_end" if self.load_best_model_at_end else "a series of runs"
-                raise UserError(f"{without}, so {flag_given} has nothing to compare; give a share such as 0.1")
-            refuse_idle(self, (f"as {without}", ("eval_steps", "max_eval_samples")))
-        if self.split_seed is not None:
-            at_least(self, 0, "split_seed")
-        elif any(given):
-            self.split_seed = self.seed
-
-
-@dataclass
-class GlueArguments(ClassArguments):
-    """The flags of run_glue.py."""
-
-    task_name: str | None = flag(
-        None,
-        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made from the documentation of this "
-        "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
-        FIXED | CARD | DATA | EVALUATION,
-    )
-    data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
-    test_file: str | None = flag(
-        None, "Your own data to predict; it is scored if every row has a label that the model knows.", AFTERWARDS
-    )
-    text_column: list[str] | None = flag(
-        None,
-        "Of your own data, the name of the column with the text, or of the two columns with a pair. Default: those "
-        "that the model was trained on, or usual names such as text; or sentence1 and sentence2.",
-        FIXED | EVALUATION,
-        nargs="+",
-    )
-    id_column: str | None = flag(
-        None,
-        "Of your own data, the name of the column that identifies a row in the files of predictions. Default: that of "
-        "the model's training, or id, idx or index.",
-        FIXED | AFTERWARDS,
-    )
-    weight_column: str | None = flag(
-        None, "Of your own training data, the name of the column with the weight of each row in the loss.", FIXED
-    )
-    group_column: str | None = flag(
-        None,
-        "The name of the column that says which rows belong together, such as those of one author: "
-        "--validation_split and --folds keep them on one side.",
-        FIXED,
-    )
-    delimiter: str | None = flag(
-        None,
-        "What separates the cells of your own .csv files: comma, semicolon, tab or pipe, or the character itself. "
-        "Default: as in the model's training, or the comma.",
-        FIXED | DATA | EVALUATION,
-    )
-    folds: int | None = flag(
-        None,
-        "Cross-validation: train this many times, each time with another part of your own training data held out.",
-        FIXED,
-    )
-    fold: int | None = flag(None, "Only this one of the --folds, from 1.", FIXED | SERIES)
-    label_column: list[str] | str | None = flag(
-        None,
-        "Of your own data, the name of the column with the label; or, for several labels a text, the names of their "
-        "columns, which hold 0 or 1. Default: as for the text.",
-        FIXED | EVALUATION,
-        nargs="+",
-    )
-    label_separator: str | None = flag(
-        None,
-        "Of your own data with several labels a text: what stands between the labels of a cell, such as '|'. Default: "
-        "as for the text; lists in JSON or on the Hub need none.",
-        FIXED | EVALUATION,
-    )
-    problem_type: Literal["single_label", "multi_label", "regression"] | None = flag(
-        None,
-        "Of your own data: whether a text has one class, several labels, or a score. Default: what the model predicts "
-        "or, with training data, several labels for lists, --label_separator or several columns of labels, otherwise "
-        "classes, unless a label such as 2.5 can only be a score.",
-        FIXED | EVALUATION,
-    )
-    max_seq_length: int = flag(
-        128,
-        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    label_token: Literal["cls", "last"] = flag(
-        "cls",
-        "Token from which the label is read; in a network that attends left to right only the last sees all.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    bilstm_on_top: bool = flag(
-        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
-    )
-    calibrate: bool = flag(
-        False,
-        "Find on the validation data the temperature that makes the probabilities most believable, and store it with "
-        "the model. Labels do not change.",
-        AFTERWARDS,
-    )
-    long_texts: Literal["cut", "head_tail", "windows"] = flag(
-        "cut",
-        "What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a quarter) and its "
-        "end; or all of it in overlapping windows, whose logits are pooled.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    doc_stride: int | None = flag(
-        None,
-        "Of windows, tokens from the start of one to the start of the next. Default: three quarters of a window.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    window_pooling: Literal["mean", "max"] | None = flag(
-        None,
-        "The logits of a text from those of its windows. Default: mean.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    max_windows: int | None = flag(
-        None, "The first windows of a text that are read. Default: 8.", FIXED | CARD | EVALUATION | STORED
-    )
-    do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
-    write_submission: bool = flag(
-        False, "Write the predictions for the GLUE server; see bert-repro submission.", AFTERWARDS
-    )
-    paper: bool = flag(
-        False,
-        "The paper's search: 4 learning rates with --seeds restarts each (default 5); the best run on dev counts.",
-        SERIES,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.write_submission and not self.task_name:
-            raise UserError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
-        self.do_predict |= self.write_submission
-        if self.bilstm_on_top and self.label_token != "last":
-            raise UserError("--bilstm_on_top reads the label from the last token: add --label_token last")
-        if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
-            raise UserError("--paper fixes --learning_rate and 3 epochs; leave out what sets these, or use --seeds")
-        self._check_columns()
-        for name, value in settled_windows(self).items():
-            setattr(self, name, value)
-        self._check_splits()
-
-    def _check_columns(self) -> None:
-        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
-        training = self.dataset_name or self.train_file
-        fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
-        refuse_idle(
-            self,
-            (self.task_name and fixed, OF_OWN_DATA),
-            (not own and "without data of your own", OF_OWN_DATA),
-            (not training and "without training data", ("weight_column", "group_column")),
-            (self.dataset_name and "with --dataset_name", ("delimiter",)),
-        )
-        if self.delimiter is not None:
-            self.delimiter = delimiter_of(self.delimiter)
-        columns = self.text_column or []
-        if len(columns) > 2 or len({*columns}) < len(columns):
-            raise UserError(
-                f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
-            )
-        for name in names_in(self.label_column):
-            if name in columns:
-                raise UserError(f"--label_column {name} is one of --text_column; a label is no text")
-        given: dict[str, str | None] = {name: name for name in (*columns, *names_in(self.label_column))}
-        for flag_name in ("id_column", "weight_column", "group_column"):
-            name = getattr(self, flag_name)
-            # The rows of one text may belong together; everything else in two places is a mistake.
-            of_text = flag_name == "group_column" and name in columns
-            if name is not None and name in given.values() and not of_text:
-                raise UserError(f"--{flag_name} {name} is named by another flag as well; a column is one thing only")
-            given[flag_name] = None if flag_name == "id_column" else name  # an id may be the group, too
-        self._check_several_labels()
-
-    def _check_several_labels(self) -> None:
-        """Check the flags of several labels a text."""
-        names = names_in(self.label_column)
-        if len(names) == 1:
-            (self.label_column,) = names  # as records have it
-        if len({*names}) < len(names):
-            raise UserError(f"--label_column takes different names; got {' '.join(map(repr, names))}")
-        several = f"--label_column {' '.join(names)}" if len(names) > 1 else ""
-        given = several or ("--label_separator" if self.label_separator is not None else "")
-        if given and self.problem_type in ("single_label", "regression"):
-            raise UserError(
-                f"{given} is for several labels a text, but --problem_type {self.problem_type} gives a text one; leave "
-                "one of them out" + (", or name one column" if several else "")
-            )
-        refuse_idle(self, (several and "with a column for each label", ("label_separator",)))
-        separator = self.label_separator
-        if separator is not None and (not separator or set(separator) & set("\t\r\n\0")):
-            raise UserError(
-                f"--label_separator: expected a mark such as '|' that is no tab and no line end, got {separator!r}"
-            )
-
-    def _check_splits(self) -> None:
-        """The flags that divide the training data."""
-        refuse_idle(
-            self,
-            (self.task_name and "with --task_name, whose splits are fixed", ("validation_split", "folds")),
-            (not self.folds and "without --folds", ("fold",)),
-            (not (self.validation_split or self.folds) and "without --validation_split or --folds", ("group_column",)),
-        )
-        if self.folds is not None:
-            at_least(self, 2, "folds")
-            if self.validation_split is not None:
-                raise UserError("--folds holds out every part in turn; drop --validation_split")
-            if self.seeds is not None or self.paper:
-                raise UserError(
-                    f"--folds is a series of its own; drop {'--paper' if self.paper else '--seeds'}, or give the "
-                    "command once for each --seed"
-                )
-        if self.fold is not None and not 1 <= self.fold <= (self.folds or 0):
-            raise UserError(f"--fold must be from 1 to {self.folds}; got {self.fold}")
-        self._check_held_out(("validation_split", "folds"))
-
-    @property
-    def many_runs(self) -> bool:
-        """Whether this command is a series of runs: also with --paper, and with --folds unless it names one."""
-        folds = self.folds is not None and self.fold is None
-        return self.paper or folds or super().many_runs
-
-
-def delimiter_of(word: str) -> str:
-    """The character that --delimiter names. Raises ValueError for any other."""
-    character = DELIMITERS.get(word.lower(), word)
-    if character not in DELIMITERS.values():
-        raise UserError(
-            f"--delimiter: expected comma, semicolon, tab or pipe, or one of these characters; got {word!r}"
-        )
-    return character
-
-
-@dataclass
-class SquadArguments(TaughtArguments, FineTuningArguments):
-    """The flags of run_squad.py."""
-
-    test_file: str | None = flag(
-        None,
-        "Questions to answer: SQuAD JSON without gold answers, or .jsonl, .csv, .tsv with question, context and, "
-        "optionally, id; it is scored if every question has gold answers.",
-        AFTERWARDS,
-    )
-    version_2_with_negative: bool = flag(
-        False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION | STORED
-    )
-    max_seq_length: int = flag(
-        384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD | EVALUATION | STORED
-    )
-    doc_stride: int = flag(
-        128, "Tokens from the start of one window to the start of the next.", FIXED | CARD | EVALUATION | STORED
-    )
-    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED | EVALUATION | STORED)
-    max_answer_length: int = flag(30, "Longest answer, in tokens.", EVALUATION | STORED)
-    n_best_size: int = flag(20, "Number of candidate answers kept per question.", EVALUATION | STORED)
-    null_score_diff_threshold: float | None = flag(
-        None,
-        "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
-        "without training data the threshold that is stored with the model. If a training has 0, --test_file is "
-        "answered with the best threshold of the validation data.",
-        EVALUATION,
-    )
-    bilstm_on_top: bool = flag(
-        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
-    )
-    answer_alignment: Literal["offsets", "google"] = flag(
-        "offsets",
-        "How tokens are mapped back to text: by character offsets, or as google-research/bert does it.",
-        EVALUATION | STORED,
-    )
-    cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", FREE)
-    num_train_epochs: float = flag(2.0, "Passes over the training windows.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 1, "max_answer_length", "n_best_size")
-        # 0 has no effect either, but it is accepted, because the records of all runs on SQuAD 1.1 have it.
-        idle = self.null_score_diff_threshold and not self.version_2_with_negative
-        refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
-        # Stage 4 of bert_training/tasks/squad/threshold.py. Filled in here, so that run.json has the 0 of all records.
+    def settle(self) -> None:
+        """The threshold, unless that of the model counts: stage 4 of bert_training/tasks/squad/threshold.py."""
+        super().settle()
         only_evaluates = (self.validation_file or self.test_file) and not self.train_file
         if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
             self.null_score_diff_threshold = 0.0
@@ -463,83 +302,66 @@ TaggerLayers = Literal[
 
 @dataclass
 class NerArguments(ClassArguments):
-    """The flags of run_ner.py."""
+    """The flags of run_ner.py.
 
-    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", AFTERWARDS)
-    max_seq_length: int = flag(
-        512,
-        "Length of a row in tokens: a sentence and as much of its document around it as fits.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    context: Literal["document", "sentence"] = flag(
-        "document", "What the model sees around a sentence.", FIXED | CARD | EVALUATION | STORED
-    )
-    mixed_tags: bool = flag(
-        False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
-    )
-    tag_scheme: Literal["auto", "plain", "io"] = flag(
-        "auto",
-        "What tags without a prefix such as B- are. plain: each is the class of one word, such as its part of speech. "
-        "io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.",
-        FIXED | EVALUATION,
-    )
-    tag_names: list[str] | None = flag(
-        None, "The names of tags that are numbers in JSON, in the order of the numbers.", FIXED | EVALUATION, nargs="+"
-    )
-    label_column: str | None = flag(
-        None,
-        "Name of the field or column of the tags in JSON and data sets of the Hub. Default: ner_tags, tags, ner or "
-        "labels.",
-        FIXED | EVALUATION,
-    )
-    feature_based: TaggerLayers | None = flag(
-        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION | STORED
-    )
-    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD | EVALUATION | STORED)
-    per_device_train_batch_size: int = flag(
-        8, "Rows per device in one forward pass; a row may contain several sentences."
-    )
+    Attributes:
+        test_file: Further data to predict; it is scored if it has tags.
+        max_seq_length: Length of a row in tokens: a sentence and as much of its document around it as fits.
+        context: What the model sees around a sentence.
+        mixed_tags: Accept files in which some entities begin with B- and others with I-.
+        tag_scheme: What tags without a prefix such as B- are. plain: each is the class of one word, such as its part of
+            speech. io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.
+        tag_names: The names of tags that are numbers in JSON, in the order of the numbers.
+        label_column: Name of the field or column of the tags in JSON and data sets of the Hub. Default: ner_tags, tags,
+            ner or labels.
+        feature_based: Freeze BERT; train a BiLSTM on these layers (paper, Table 7).
+        lstm_size: Hidden units of that BiLSTM in each direction.
+        per_device_train_batch_size: Rows per device in one forward pass; a row may contain several sentences.
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 1, "lstm_size")
-        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
-        refuse_idle(
-            self,
-            (not self.feature_based and "without --feature_based", ("lstm_size",)),
-            (
-                self.feature_based and "with --feature_based, which trains no layer",
-                ("layer_decay", "freeze_layers", "keep_layers", "teacher"),
-            ),
-            (not own and "without data of your own", ("tag_scheme", "tag_names", "label_column")),
-            (self.tag_scheme == "plain" and "with --tag_scheme plain", ("mixed_tags",)),
-        )
-        self._check_held_out(("validation_split",))
+    test_file: str | None = flag(None, APART)
+    max_seq_length: int = flag(512, READING)
+    context: Literal["document", "sentence"] = flag("document", READING)
+    mixed_tags: bool = flag(False, FIXED | EVALUATION, excludes=("tag_scheme plain",))
+    tag_scheme: Literal["auto", "plain", "io"] = flag("auto", FIXED | EVALUATION, needs=(OWN,))
+    tag_names: list[str] | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
+    label_column: str | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
+    feature_based: TaggerLayers | None = flag(None, READING, excludes=("keep_layers", "teacher"))
+    lstm_size: int = flag(768, READING, at_least=1, needs=("feature_based",))
+    per_device_train_batch_size: int = flag(8)
+
+    def problems(self) -> Iterator[str]:
+        """A tag that is named twice."""
+        yield from super().problems()
         if self.tag_names and len({*self.tag_names}) < len(self.tag_names):
-            raise UserError(f"--tag_names must be different names, got {' '.join(self.tag_names)}")
+            yield f"--tag_names must be different names, got {' '.join(self.tag_names)}"
 
 
 @dataclass
 class SwagArguments(FineTuningArguments):
-    """The flags of run_swag.py."""
+    """The flags of run_swag.py.
 
-    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
-    delimiter: str | None = flag(
-        None,
-        "What separates the cells of .csv files: comma, semicolon, tab or pipe, or the character. Default: the comma.",
-        FIXED | DATA | EVALUATION,
-    )
-    max_seq_length: int = flag(
-        128,
-        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
-        FIXED | CARD | EVALUATION | STORED,
-    )
-    per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
-    learning_rate: float = flag(2e-5, "Peak learning rate; its default, for 768 units, is scaled (paper, section 4.4).")
+    Attributes:
+        test_file: Further data to predict; it is scored if it has labels.
+        delimiter: What separates the cells of .csv files: comma, semicolon, tab or pipe, or the character. Default: the
+            comma.
+        max_seq_length: Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.
+        per_device_train_batch_size: Examples, each with all its choices, per device in one forward pass.
+        learning_rate: Peak learning rate; its default, for 768 units, is scaled (paper, section 4.4).
+    """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        files = self.train_file or self.validation_file or self.test_file
-        refuse_idle(self, (not files and "without files of your own", ("delimiter",)))
-        if self.delimiter is not None:
-            self.delimiter = delimiter_of(self.delimiter)
+    test_file: str | None = flag(None, APART)
+    delimiter: str | None = flag(None, FIXED | APART | EVALUATION, needs=(FILES,))
+    max_seq_length: int = flag(128, READING)
+    per_device_train_batch_size: int = flag(16)
+    learning_rate: float = flag(2e-5)
+
+    def problems(self) -> Iterator[str]:
+        """A delimiter that is none."""
+        yield from super().problems()
+        yield from delimiter_problems(self.delimiter)
+
+    def settle(self) -> None:
+        """The delimiter as a character."""
+        super().settle()
+        self.delimiter = delimiter_of(self.delimiter)

@@ -7,12 +7,11 @@ The weights are shares of the instances. They need not add up to 1: 7 and 3 are 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from bert_training.inputs.flags.phases import Phase, phases_of
-from tokenization.errors import UserError
 
 FINEST = 10_000  # shares are whole numbers of this, unless they are fractions with a smaller common denominator
 
@@ -22,9 +21,6 @@ def whole_shares(weights: Sequence[float]) -> tuple[int, ...]:
 
     They are exact if their common denominator is at most ``FINEST``, as that of 0.7 and 0.3 is. Others are rounded to
     ``FINEST``-ths by largest remainders.
-
-    Raises:
-        ValueError: a weight above 0 would be rounded to 0.
     """
     exact = [Fraction(repr(float(weight))) for weight in weights]
     total = sum(exact)
@@ -36,10 +32,6 @@ def whole_shares(weights: Sequence[float]) -> tuple[int, ...]:
     by_remainder = sorted(range(len(shares)), key=lambda source: numbers[source] - shares[source] * denominator)
     for source in by_remainder[: denominator - sum(numbers)]:
         numbers[source] += 1
-    if any(weight and not number for weight, number in zip(exact, numbers)):
-        raise UserError(
-            f"the mixture {in_words(weights)} has a share below 1 in {FINEST:,}; give that file a larger weight, or 0"
-        )
     return tuple(numbers)
 
 
@@ -63,47 +55,42 @@ def is_mixed(flags: Mapping[str, Any]) -> bool:
     return bool(flags.get("mixture")) or "@" in (flags.get("phases") or "")
 
 
-def check_mixtures(flags: Mapping[str, Any], phases: Sequence[Phase]) -> None:
-    """Check the mixtures of a run.
+def mixture_problems(flags: Mapping[str, Any], phases: Sequence[Phase]) -> Iterator[str]:
+    """What is wrong with the mixtures of a run: they do not fit the files, or a phase lacks one.
 
     Args:
         flags: the flags of the run.
         phases: its phases, with their mixtures.
-
-    Raises:
-        ValueError: a mixture does not fit the files, is out of range or has no effect, or a phase lacks one.
     """
     if not is_mixed(flags):
         return
-    files, own, common = flags["train_file"], "@" in (flags.get("phases") or ""), flags.get("mixture")
+    count, common = len(flags["train_file"]), flags.get("mixture")
     flag = "--mixture" if common else "--phases"
-    if not files:
-        instead = f"got --dataset_name {flags['dataset_name']}" if flags["dataset_name"] else "got no text"
-        raise UserError(f"{flag}: expected a file of --train_file for each weight of a mixture, {instead}")
-    if flags["max_train_documents"] is not None:
-        raise UserError(
-            "--max_train_documents counts the documents of one text; with a mixture, give shorter files instead"
-        )
+    if not count:
+        yield f"{flag}: expected a file of --train_file for each weight of a mixture, got none"
+        return
+    for name in ("max_train_documents", "corpus_dir"):
+        if flags[name] is not None:
+            yield f"--{name} is for one text; with a mixture, leave it out"
     if flags["initial_weights"] == "counted":
-        raise UserError("--initial_weights counted counts one text; with a mixture, leave it out")
+        yield "--initial_weights counted counts one text; with a mixture, leave it out"
     for phase in phases:
         if not phase.mixture:
-            raise UserError(
-                f"--phases {flags['phases']}: the phase of length {phase.length} has no mixture; write it behind @, as "
-                "in 128:0.5@0.7:0.3, or give --mixture for all phases without one"
-            )
-    if common and own and all("@" in part for part in flags["phases"].split(",")):
-        raise UserError("--mixture has no effect if every phase has its own; leave it out")
+            yield f"--phases: the phase of length {phase.length} has no mixture; write it behind @, or give --mixture"
     for weights in dict.fromkeys([*([tuple(common)] if common else []), *(phase.mixture for phase in phases)]):
         name = "--mixture" if common and weights == tuple(common) else "--phases"
-        _check_weights(f"{name}: the mixture {in_words(weights)}", weights, len(files))
+        if weights and (problem := _problem(weights, count)):
+            yield f"{name}: the mixture {in_words(weights)} {problem}"
 
 
-def _check_weights(name: str, weights: Sequence[float], count: int) -> None:
+def _problem(weights: Sequence[float], count: int) -> str | None:
+    """What is wrong with a mixture of ``count`` files, in words that follow its name."""
     if len(weights) != count:
-        raise UserError(f"{name} has {len(weights)} weights; expected {count}, one for each entry of --train_file")
+        return f"has {len(weights)} weights; expected {count}, one for each entry of --train_file"
     if not all(0 <= weight < math.inf for weight in weights):
-        raise UserError(f"{name} has a weight that is negative or not finite; expected numbers of at least 0")
+        return "has a weight that is negative or not finite; expected numbers of at least 0"
     if not any(weights):
-        raise UserError(f"{name} has only weights of 0, so that there is nothing to train on; raise one of them")
-    whole_shares(weights)
+        return "has only weights of 0, so that there is nothing to train on; raise one of them"
+    if any(weight and not number for weight, number in zip(weights, whole_shares(weights))):
+        return f"has a share below 1 in {FINEST:,}; give that file a larger weight, or 0"
+    return None

@@ -15,9 +15,8 @@ from typing import Any
 
 from tokenization.errors import UserError
 
-_PHASE = re.compile(r"(\d{1,9}):([0-9.]{1,40}(?:e-?\d{1,9})?)(?::(\d{1,9})(?:x(\d{1,9}))?)?", re.ASCII)
+_PHASE = re.compile(r"(\d{1,9}):(\d{0,9}\.?\d{1,40}(?:e-?\d{1,9})?)(?::(\d{1,9})(?:x(\d{1,9}))?)?", re.ASCII)
 _EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,512:0.1:8x4"
-_WEIGHTS = re.compile(r"[^:@]{1,40}(:[^:@]{1,40}){0,999}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -52,42 +51,40 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     if text is None:
         return [Phase(flags["max_seq_length"], 1.0, size, accumulation, mixture=common)]
     shown = text if len(text) <= 200 and text.isprintable() else f"{text!r:.200}"
-    phases = []
+    phases, problem = [], None
     for part in text.split(","):
         described, at, weights = part.strip().partition("@")
         match = _PHASE.fullmatch(described)
-        if match is None:
-            raise UserError(f"--phases {shown}: {part.strip()!r:.60} is not a phase; {_EXAMPLE}")
-        mixture = _mixture(weights, shown) if at else common
+        mixture = _mixture(weights) if at else common
+        if match is None or mixture is None:
+            problem = problem or f"{part.strip()!r:.60} is not a phase; {_EXAMPLE}"
+            continue
         length, share, own_size, own_accumulation = match.groups()
-        try:
-            batch = int(own_size or size), int(own_accumulation or accumulation)
-            phase = Phase(int(length), float(share), *batch, mixture=mixture)
-        except ValueError as error:
-            raise UserError(f"--phases {shown}: {error}; {_EXAMPLE}") from error
-        if phase.length < 8 or min(phase.size, phase.accumulation) < 1 or not 0 < phase.share <= 1:
-            raise UserError(
-                f"--phases {shown}: {part.strip()} is out of range; lengths are at least 8, shares above 0 and at "
-                "most 1, batches at least 1"
-            )
-        phases.append(phase)
-    if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
-        total = sum(phase.share for phase in phases)
-        raise UserError(f"--phases {shown}: the shares add up to {total:g}; expected 1")
-    if len({(phase.length, phase.mixture) for phase in phases}) < len(phases):
-        same = " with the same mixture" if any(phase.mixture for phase in phases) else ""
-        raise UserError(f"--phases {shown}: a length occurs twice{same}; give each length one phase")
+        batch = int(own_size or size), int(own_accumulation or accumulation)
+        phases.append(Phase(int(length), float(share), *batch, mixture=mixture))
+    if problem := problem or _problem(phases):
+        raise UserError(f"--phases {shown}: {problem}")
     return phases
 
 
-def _mixture(text: str, shown: str) -> tuple[float, ...]:
-    """The weights of ``0.7:0.3``; ValueError with the text of the flag if they are none."""
+def _problem(phases: Sequence[Phase]) -> str | None:
+    """What is wrong with the phases together, in words that follow the flag."""
+    if any(one.length < 8 or min(one.size, one.accumulation) < 1 or not 0 < one.share <= 1 for one in phases):
+        return "out of range; lengths are at least 8, shares above 0 and at most 1, batches at least 1"
+    if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
+        return f"the shares add up to {sum(phase.share for phase in phases):g}; expected 1"
+    if len({(phase.length, phase.mixture) for phase in phases}) < len(phases):
+        same = " with the same mixture" if any(phase.mixture for phase in phases) else ""
+        return f"a length occurs twice{same}; give each length one phase"
+    return None
+
+
+def _mixture(text: str) -> tuple[float, ...] | None:
+    """The weights of ``0.7:0.3``; None if they are none."""
     try:
-        if not _WEIGHTS.fullmatch(text):
-            raise ValueError
         return tuple(float(weight) for weight in text.split(":"))
     except ValueError:
-        raise UserError(f"--phases {shown}: {text!r:.60} is not a mixture; expected weights, as in @0.7:0.3") from None
+        return None
 
 
 def with_steps(phases: Sequence[Phase], total_steps: int) -> list[Phase]:

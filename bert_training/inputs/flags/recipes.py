@@ -45,8 +45,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PretrainedConfig
-
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, with_steps
@@ -57,7 +55,6 @@ GENERAL_SHARE = 0.1
 ADAPT_RATE, LOWEST_ADAPT_RATE, HIGHEST_ADAPT_RATE = 5e-5, 2e-5, 2e-4  # the first at the width of BERT-Base
 BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
 SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
-LARGEST_CONFIG = 1 << 26  # bytes
 SHORT_LENGTHS = (32, 64, 128)
 # The number of phases -> the shares of the steps, from the shortest length to the longest.
 SHARES = {1: (1.0,), 2: (0.4, 0.6), 3: (0.4, 0.4, 0.2), 4: (0.4, 0.3, 0.2, 0.1)}
@@ -122,6 +119,8 @@ def width_of(checkpoint: str | None) -> int:
 
 def hub_config(name: str) -> dict[str, Any]:
     """The content of the config.json of a name on the Hub; {} without one, which ``load_config`` reports."""
+    from transformers import PretrainedConfig  # it takes half a second, for names on the Hub only
+
     try:
         return PretrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError):
@@ -172,10 +171,8 @@ def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> 
 def _config(path: Path) -> dict[str, Any]:
     """The content of a config.json; empty if it cannot be read, which the script reports when it makes the network."""
     try:
-        # Nothing is imported for this; files of the system have no size, and may have no end.
-        small = path.is_file() and 0 < path.stat().st_size <= LARGEST_CONFIG
-        config = json.loads(path.read_text(encoding="utf-8")) if small else {}
-    except (OSError, ValueError, RecursionError):
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
 

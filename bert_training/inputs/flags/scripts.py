@@ -112,22 +112,13 @@ SCRIPTS = {
         heads={
             "BertForSequenceClassification": "",
             "BertForTokenClassification": "--label_token last",
-            "BertBiLSTMForTokenClassification": "--label_token last --bilstm_on_top",
+            "BertBiLSTMForTokenClassification": "--label_token bilstm",
         },
         title="classification",
-        metrics=(
-            "eval_matthews_correlation",
-            "eval_pearson",
-            "eval_spearmanr",
-            "eval_mnli_m_accuracy",
-            "eval_mnli_mm_accuracy",
-            "eval_accuracy",
-            "eval_f1",
-            "eval_f1_micro",
-            "eval_f1_macro",
-            "eval_subset_accuracy",
-            "eval_average_precision_micro",
-            "eval_average_precision_macro",
+        metrics=tuple(
+            "eval_matthews_correlation eval_pearson eval_spearmanr eval_mnli_m_accuracy eval_mnli_mm_accuracy "
+            "eval_accuracy eval_f1 eval_f1_micro eval_f1_macro eval_subset_accuracy eval_average_precision_micro "
+            "eval_average_precision_macro".split()
         ),
     ),
     "run_squad.py": Script(

@@ -4,13 +4,13 @@
 
     cut          [CLS] 0 1  2  3  4  5 [SEP]
     head_tail    [CLS] 0 1 12 13 14 15 [SEP]     a quarter of 8 from the beginning, the rest from the end
-    windows      [CLS] 0 1  2  3  4  5 [SEP]     --doc_stride 4: a window begins 4 tokens after the one before it
+    windows      [CLS] 0 1  2  3  4  5 [SEP]     a window begins three quarters of 6 after the one before it
                  [CLS] 4 5  6  7  8  9 [SEP]
                  [CLS] 8 9 10 11 12 13 [SEP]
                  [CLS] 12 13 14 15 [SEP]
 
 A text in windows is one example. Its windows go through the network as rows of one batch, their logits are pooled into
-one row (mean or maximum), and the loss is that of the pooled logits. Whoever wants the logits of texts calls
+one row (their mean), and the loss is that of the pooled logits. Whoever wants the logits of texts calls
 ``text_logits``, or trains and evaluates a network after ``pool_windows``.
 """
 
@@ -25,7 +25,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.inputs.flags.long_texts import head_of
+from bert_training.inputs.flags.long_texts import head_of, stride_of
 from bert_training.tasks.cut_texts import ROWS, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
@@ -43,10 +43,8 @@ class Reading:
 
     max_seq_length: int
     long_texts: Literal["cut", "head_tail", "windows"] = "cut"
-    doc_stride: int | None = None
-    window_pooling: Literal["mean", "max"] | None = None
     max_windows: int | None = None
-    label_token: Literal["cls", "last"] = "cls"
+    label_token: Literal["cls", "last", "bilstm"] = "cls"
 
     @classmethod
     def of_flags(cls, args: GlueArguments) -> "Reading":
@@ -54,8 +52,6 @@ class Reading:
         return cls(
             args.max_seq_length,
             args.long_texts,
-            args.doc_stride,
-            args.window_pooling,
             args.max_windows,
             args.label_token,
         )
@@ -170,8 +166,8 @@ def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading)
 def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
     """Of the windows that cover a text, the first ``max_windows`` are kept."""
     room = reading.max_seq_length - tokenizer.num_special_tokens_to_add()
-    stride, most = reading.doc_stride, reading.max_windows
-    assert stride is not None and most is not None  # settled_windows
+    stride, most = stride_of(room), reading.max_windows
+    assert most is not None  # the flags settle it
     whole = encode_whole(tokenizer, columns)
     found = ReadTexts([], [], [], [], [])
     for number, ids in enumerate(whole["input_ids"]):
@@ -197,7 +193,7 @@ class WindowFeatures(Features):
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         super().__init__(columns, pad_token_id, seed)
         self.num_windows = self.lengths
-        # For the order from long to short, and for --group_by_length.
+        # For the order from long to short.
         self.lengths = np.array([sum(map(len, windows)) for windows in columns["input_ids"]])
         # The other columns are those of ordinary rows, for which the first windows stand here.
         others = {name: column for name, column in columns.items() if name not in ROWS}
@@ -226,14 +222,14 @@ class WindowFeatures(Features):
 # --- from logits of windows to logits of texts --------------------------------------------------------------
 
 
-def pooled(logits: torch.Tensor, num_windows: Sequence[int], pooling: str | None) -> torch.Tensor:
+def pooled(logits: torch.Tensor, num_windows: Sequence[int]) -> torch.Tensor:
     """The logits of texts (B, C) from those of their windows (W, C); one window is taken as it is."""
     # A loop over texts and not scatter_reduce, whose order of additions is not fixed on a GPU.
     parts = logits.split(list(num_windows))
-    return torch.stack([part.amax(0) if pooling == "max" else part.mean(0) for part in parts])
+    return torch.stack([part.mean(0) for part in parts])
 
 
-def pool_windows(model: PreTrainedModel, pooling: str | None) -> None:
+def pool_windows(model: PreTrainedModel) -> None:
     """Make a classifier pool the logits of windows before it computes its loss.
 
     It is this project's network or transformers', and stays one for everybody else: two hooks are added, which are
@@ -246,7 +242,7 @@ def pool_windows(model: PreTrainedModel, pooling: str | None) -> None:
         return args, kwargs
 
     def pool(_: torch.nn.Module, __: tuple, logits: torch.Tensor) -> torch.Tensor:
-        return logits if counts[0] is None else pooled(logits, counts[0].tolist(), pooling)
+        return logits if counts[0] is None else pooled(logits, counts[0].tolist())
 
     model.register_forward_pre_hook(remember, with_kwargs=True)
     model.get_submodule("classifier").register_forward_hook(pool)
@@ -281,8 +277,8 @@ def text_logits(
     found = np.empty((len(features), model.config.num_labels or 0), dtype=np.float32)
     for indices, _, outputs in outputs_by_length(model, features, batch_size, model.device):
         logits = outputs["logits"].float().cpu().numpy()
-        if reading.label_token == "last":
+        if reading.label_token != "cls":
             logits = logits[np.arange(len(indices)), features.lengths[indices] - 1]
         found[indices] = logits
     counts = [len(rows) for rows in read.input_ids]
-    return pooled(torch.from_numpy(found), counts, reading.window_pooling).numpy(), read
+    return pooled(torch.from_numpy(found), counts).numpy(), read

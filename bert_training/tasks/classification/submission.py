@@ -3,7 +3,7 @@
     bert-repro submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
     bert-repro submission check submission.zip
 
-``run_glue.py --write_submission`` writes the files. From a folder with many runs (--seeds, --paper), those of the
+``run_glue.py --do_predict`` writes the files. From a folder with many runs (--seeds), those of the
 best run are used. A file begins with ``index<tab>prediction`` and then has one row per test example, in order:
 
     CoLA.tsv     index  prediction        AX.tsv     index  prediction
@@ -153,7 +153,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
             folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
-            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
+            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --do_predict makes them")
         for path in here:
             if path.name in files:
                 raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
@@ -199,7 +199,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = command_parser("submission", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("zip", help="collect the predictions of finished runs")
-    command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --write_submission")
+    command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --do_predict")
     command.add_argument("--output", required=True, help="the zip to write")
     command.add_argument("--wnli_majority", action="store_true", help="predict WNLI's majority class, as the paper did")
     command = commands.add_parser("check", help="check offline whether the server would accept a zip")

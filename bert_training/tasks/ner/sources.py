@@ -21,7 +21,7 @@ from bert_training.tasks.ner.schemes import AUTO, IO, PLAIN, plain_labels
 from bert_training.tasks.ner.splits import divided
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
-from bert_training.tasks.task_data import asks_to_divide, files_or_hub, sample_limit
+from bert_training.tasks.task_data import SPLIT_SEED, asks_to_divide, files_or_hub, sample_limit
 from tokenization.errors import UserError
 
 # The names that the columns of a data set of the Hub may have.
@@ -151,7 +151,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
     if args.validation_split is not None and "validation" in splits:
         raise UserError("--validation_split: the data has validation data of its own; leave the flag out")
     if args.validation_split:
-        splits = divided(splits["train"], args.validation_split, args.split_seed or 0) | {
+        splits = divided(splits["train"], args.validation_split, SPLIT_SEED) | {
             split: part for split, part in splits.items() if split != "train"
         }
     for split, part in splits.items():
@@ -163,7 +163,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
     if train and (tags == {"O"} or (train.plain and len(tags) == 1)):
         raise UserError(
             f"{train.source}: all tags to train on are {min(tags)}; there is nothing to learn. Give sentences with "
-            f"others, {'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
+            f"others, or raise --max_train_samples"
         )
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels, cutting)
 

@@ -44,7 +44,7 @@ def whole(tmp_path_factory, text_file, tokenizer_folder, vocab) -> Pretraining:
     flags = (
         "--train_file text.txt --validation_split 0.3 --tokenizer_name tokenizer --config_name shape "
         "--max_seq_length 16 --per_device_train_batch_size 4 --max_steps 9 --learning_rate 1e-2 --logging_steps 1 "
-        "--eval_steps 4 --save_steps 3 --save_total_limit 2 --peak_tflops 1 --output_dir run"
+        "--eval_steps 4 --save_steps 3 --save_total_limit 2 --output_dir run"
     ).split()
     ended = run("run_pretraining", flags, folder)
     assert ended.status == 0, ended.printed

@@ -75,7 +75,7 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
     text = data / "run_pretraining.txt"
     pretraining = f"--output_dir out --train_file {text} --config_name {shape} --vocab_size 60 --max_steps 4"
     pretraining += " --validation_split 0.3 --save_steps 1 --save_total_limit 1 --logging_steps 1 --eval_steps 2"
-    pretraining += " --per_device_train_batch_size 4 --max_seq_length 24 --peak_tflops 1"
+    pretraining += " --per_device_train_batch_size 4 --max_seq_length 24"
     best = ("--load_best_model_at_end", "--eval_steps", "1")
     texts = [
         "--model_name_or_path",

@@ -34,7 +34,7 @@ def test_help_and_choices_come_from_the_table(capsys, monkeypatch):
         parse_arguments(PretrainingArguments, ["--help"])
     printed = " ".join(capsys.readouterr().out.split())
     assert "--objective {mlm_nsp,mlm,ltr" in printed and "ltr: left-to-right LM." in printed
-    with pytest.raises(ValueError, match="objective is 'gpt'; expected one of mlm_nsp, mlm, ltr"):
+    with pytest.raises(ValueError, match="--objective must be one of mlm_nsp, mlm, ltr"):
         PretrainingArguments(output_dir="x", objective="gpt")
 
 
