@@ -173,9 +173,13 @@ def test_a_pretraining_on_data_of_the_hub_cannot_be_evaluated_again(copy_of_run)
     assert (found.verdict, found.reason) == (UNKNOWN, "its training data came from the Hub")
 
 
-def test_hidden_words_of_a_folder_are_not_chosen_file_by_file():
+@pytest.mark.parametrize("count", [1, 2])
+def test_hidden_words_of_a_folder_are_not_chosen_file_by_file(copy_of_run, monkeypatch, count):
     """The run hid words of the files together, so its losses a word cannot be computed again from each."""
     run = {"script": "run_pretraining.py", "flags": {"validation_file": ["heldout"]}}
-    files = [SimpleNamespace(split="validation", path=Path(name)) for name in ("a.txt", "b.txt")]
-    assert "--eval_words=0" in verify_scores._pretraining_flags(run, files)
-    assert "--eval_words=0" not in verify_scores._pretraining_flags(run, files[:1])
+    files = [SimpleNamespace(split="validation", path=Path(name)) for name in ("a.txt", "b.txt")][:count]
+    compared = []
+    monkeypatch.setattr(verify_scores, "_close_scores", lambda folder, run, results, *_: compared.append(results) or [])
+    results = {"eval_mlm_loss": 1.0, "eval_nats_per_word": 2.0, "eval_heldout_unk_share": 0.0}
+    assert list(verify_scores.check_weights(copy_of_run("run_pretraining"), run, results, files)) == []
+    assert compared == [results if count == 1 else {"eval_mlm_loss": 1.0}]
