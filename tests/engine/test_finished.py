@@ -127,7 +127,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, mon
     given = short_runs.flags("run_glue", short_data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
-    monkeypatch.setattr(finished, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
+    monkeypatch.setattr(finished, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
     assert uploaded == [(folder, "someone/small")]
     assert content(folder) == before

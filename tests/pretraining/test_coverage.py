@@ -69,7 +69,7 @@ def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path
     check_beginning(text_of(DOCUMENTS), tokenizer)
     with pytest.raises(
         ValueError,
-        match=r"^own text: expected text that the tokenizer knows.*a larger --vocab_size or --limit_alphabet$",
+        match=r"^own text: expected text that the tokenizer knows.*--vocab_size, or learn .* --limit_alphabet$",
     ):
         check_beginning(text_of([FOREIGN]), tokenizer)
     with pytest.raises(ValueError, match="or learn a vocabulary"):

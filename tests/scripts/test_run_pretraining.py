@@ -219,21 +219,16 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     class Reached(Exception):
         pass
 
-    def learn(lines, size, output_dir, do_lower_case, strip_accents, limit_alphabet, count):
-        raise Reached(size, do_lower_case, strip_accents, len(list(lines)) > 100, limit_alphabet)
+    def learn(lines, size, output_dir, do_lower_case, count):
+        raise Reached(size, do_lower_case, len(list(lines)) > 100)
 
     def made(model, *settings):
         raise Reached(settings)
 
     monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
     with pytest.raises(Reached) as settings:
-        pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
-    assert settings.value.args == (99, False, None, True, None)
-    with pytest.raises(Reached) as settings:
-        pretrain(
-            pretraining_flags("run", tokenizer_name=None, do_lower_case="true", strip_accents="false", limit_alphabet=9)
-        )
-    assert settings.value.args[1:] == (True, False, True, 9)
+        pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, do_lower_case="false"))
+    assert settings.value.args == (99, False, True)
     compiled = []
     monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
     monkeypatch.setattr(run_pretraining, "create_optimizer", made)

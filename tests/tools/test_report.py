@@ -105,7 +105,7 @@ def table_of(*folders: str) -> list[list[str]]:
         ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning rate 3e-5", "learning rate 0.001")),
         ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("3 epochs", "1 epoch")),
         ({"max_steps": 2000}, {}, ("2,000 steps", "3 epochs")),
-        ({"group_by_length": True}, {"group_by_length": False}, ("group by length", "no group by length")),
+        ({"torch_compile": True}, {"torch_compile": False}, ("torch compile", "no torch compile")),
         ({"max_train_samples": 10000}, {}, ("max train samples 10000", "no max train samples")),
         ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("2 processes", "1 process")),
         (

@@ -50,7 +50,7 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(ROWS.encode()))
     out = tmp_path / "out"
     flags = ["--train_file", str(text), str(tmp_path / "rows.jsonl.gz"), "--vocab-size", "80"]
-    assert bert_repro(["vocabulary", *flags, "--output_dir", str(out), "--cased"]) == 0
+    assert bert_repro(["vocabulary", *flags, "--output_dir", str(out), "--do_lower_case", "false"]) == 0
     assert f"rows in {out}" in capsys.readouterr().out
     assert "The" in load_vocab(out / "vocab.txt")
     assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
@@ -59,7 +59,6 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
         (["--output_dir", str(out)], "already holds a vocab.txt"),
         (["--output_dir", str(tmp_path / "new"), "--vocab"], "unrecognized arguments"),
         (["--output_dir", "new", "--train_file", "a.txt.xz", "--text_column", "body"], "--text_column has no effect"),
-        (["--output_dir", "new", "--cased", "--do_lower_case", "true"], "--cased is the same as --do_lower_case false"),
     ):
         with pytest.raises(SystemExit, match="2"):
             bert_repro(["vocabulary", *flags, *extra])
@@ -123,7 +122,7 @@ def test_case_and_accents_have_flags(tmp_path):
             ([], "schön"),
             (["--strip_accents", "true"], "schon"),
             (["--do_lower_case", "false"], "Schön"),
-            (["--cased", "--strip-accents", "true"], "Schon"),
+            (["--do_lower_case", "false", "--strip-accents", "true"], "Schon"),
         ]
     ):
         folder = tmp_path / str(number)
@@ -235,7 +234,7 @@ def append(path: Path, text: str) -> None:
 def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
     counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
     with pytest.raises(ValueError, match=r"differ in: do_lower_case, strip_accents\)"):
-        counts_of(files, tmp_path, "--join", "--cased")
+        counts_of(files, tmp_path, "--join", "--do_lower_case", "false")
     with pytest.raises(SystemExit):
         counts_of(files, tmp_path, "--tasks", 2)
     assert "--tasks and --task belong together" in capsys.readouterr().err
