@@ -20,6 +20,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.cards.markdown import code, plain
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import command_parser
@@ -168,10 +169,10 @@ def save(converted: Converted, old: OldCheckpoint, out: Path, source: str) -> No
 
 def _card(converted: Converted, old: OldCheckpoint, title: str) -> str:
     """The model card."""
-    lines = ["---", "library_name: transformers", "---", "", f"# {title}", ""]
+    lines = ["---", "library_name: transformers", "---", "", f"# {plain(title)}", ""]
     lines.append(f"A {type(converted.model).__name__}, converted from files with these SHA-256 sums:")
     lines.append("")
-    lines += [f"- `{path.name}` {sha256(path)}" for path in old.weights]
+    lines += [f"- {code(path.name)} {sha256(path)}" for path in old.weights]
     lines.append("")
     lines += [f"- {note}" for note in converted.notes]
     return "\n".join(lines) + "\n"

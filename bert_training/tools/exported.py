@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.markdown import plain
 from bert_training.files.hashing import digest
 from bert_training.files.records import read_record
 from tokenization.errors import UserError
@@ -43,17 +44,17 @@ def table(record: Mapping[str, Any]) -> str:
 def card_text(record: Mapping[str, Any]) -> str:
     """The README of an exported folder, from its export.json."""
     where = (
-        f"on the {record['rows']:,} rows of {record['validation']}"
+        f"on the {record['rows']:,} rows of {plain(record['validation'])}"
         if record["validation"]
         else "for a few sentences, without validation data"
     )
     of_format = f"ONNX (opset {record['opset']})" if record["format"] == "onnx" else "OpenVINO"
-    lines = ["---", f"library_name: {record['format']}", "---", "", f"# {record['model']}, exported", ""]
+    lines = ["---", f"library_name: {record['format']}", "---", "", f"# {plain(record['model'])}, exported", ""]
     lines += [f"A {record['architecture']} as {of_format}, compared with torch {where}:", "", table(record), ""]
     lines += [f"Kept with `--force`: {problem}.\n" for problem in record["forced"]]
     if calibration := record["calibration"]:
         lines += [
-            f"The ranges of the activations are those of {calibration['rows']} rows of {calibration['file']}.",
+            f"The ranges of the activations are those of {calibration['rows']} rows of {plain(calibration['file'])}.",
             "",
         ]
     if layers := record.get("in_float"):

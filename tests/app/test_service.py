@@ -490,7 +490,7 @@ def test_an_answer_is_sent_to_a_slow_reader_whole(opened, monkeypatch):
 
 
 def test_headers_without_end_close_the_connection(opened):
-    """Of the two parsers that uvicorn may use, one knows no limit to them."""
+    """Of the two parsers that uvicorn has, one knows no limit to them; it may be installed, and is not used."""
     with running(make_service(opened("classes"), SETTINGS)) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             began, sent = time.monotonic(), 0
@@ -503,6 +503,43 @@ def test_headers_without_end_close_the_connection(opened):
             assert sent < 100 and time.monotonic() - began < service_limits.IDLE_SECONDS
         body = {"texts": [TEXT * 400] * 20}  # a body that comes in several pieces is no such thing
         assert post(port, body)[0] == 200
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n"
+
+
+async def never(*_):
+    await asyncio.sleep(60)
+
+
+def test_headers_without_end_behind_a_request_that_waits_are_not_read(opened, monkeypatch):
+    monkeypatch.setattr(service, "STOP_SECONDS", 1)  # a connection that is not read is not seen to close
+    app = make_service(opened("classes"), SETTINGS)
+    app.posts["/predict"] = never
+    with running(app) as port, socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+        client.sendall(HEAD + b"{}GET /health HTTP/1.1\r\nX: ")
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 2**26:
+                sent += client.send(b"a" * 2**16)
+    assert sent < 2**25, "more than the buffers of the two sockets hold"
+
+
+@pytest.mark.parametrize("sent", [HEAD, HEAD + b"{}"])
+def test_what_is_cut_off_at_the_end_gets_an_answer_in_json(opened, monkeypatch, sent):
+    """A request whose body is not complete, and one that is being answered, when patience ends after SIGTERM."""
+    monkeypatch.setattr(service, "STOP_SECONDS", 1)
+    app = make_service(opened("classes"), SETTINGS)
+    app.posts["/predict"] = never
+    with running(app) as port:
+        client = socket.create_connection(("127.0.0.1", port), timeout=20)
+        client.sendall(sent)
+        time.sleep(0.3)
+    with client, client.makefile("rb") as answer:
+        head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"content-type: application/json" in head
+    assert json.loads(body) == {"error": service_limits.ENDING}
+    assert app.metrics.requests == {("/predict", 503): 1}
 
 
 # --- the command -----------------------------------------------------------------------------------------
