@@ -97,7 +97,7 @@ def model(tmp_path_factory, tokenizer_folder, vocab):
 def test_verify_answers_the_test_with_the_threshold_that_the_run_found(model, tmp_path, no_pictures):
     for name in ("run_squad.json", "gold.json"):
         (tmp_path / name).write_text(squad(GOLD, [], GOLD, []))
-    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json")]
+    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json"), "--learning_rate=5e-5"]
     (tmp_path / "data").mkdir()
     (tmp_path / "run_squad.json").rename(tmp_path / "data" / "run_squad.json")
     run_squad.main(short_runs.flags("run_squad", tmp_path / "data", tmp_path / "run", model, *more))
