@@ -24,7 +24,7 @@ from bert_training.files.cores import usable_cores
 from bert_training.files.disk_errors import explained
 from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
-from bert_training.files.text_files import PLACES
+from bert_training.files.text_kinds import PLACES
 from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.flags.parsing import command_parser

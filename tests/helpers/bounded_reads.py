@@ -7,7 +7,7 @@ import pyarrow.parquet
 
 from bert_training.files.tables import read_table
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from bert_training.files.text_files import read_texts
+from bert_training.pretraining.documents import read_lines
 
 if importlib.util.find_spec("google_crc32c"):
     import google_crc32c
@@ -23,7 +23,7 @@ def table(path: Path) -> int:
 
 def texts(path: Path) -> int:
     """The number of texts."""
-    return sum(1 for _ in read_texts([path], progress=False))
+    return sum(line is not None for line in read_lines([path]))
 
 
 def variables(prefix: Path) -> int:
