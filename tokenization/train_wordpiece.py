@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ GOOGLE_LAYOUT_FROM = 1000
 ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
+ENOUGH = 3  # documents of a word whose numbers are kept; a word in so many is no noise of one of them
 
 CountsWords = Callable[[bool, bool | None, bool], Counter[str]]
 
@@ -203,10 +204,11 @@ def _is_file(text: object) -> bool:
 
 
 def count_words(
-    texts: Iterable[str],
+    texts: Iterable[str | None],
     do_lower_case: bool = True,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
+    documents: dict[str, tuple[int, ...]] | None = None,
 ) -> Counter[str]:
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
@@ -215,6 +217,8 @@ def count_words(
 
     Args:
         strip_accents: None means the value of ``do_lower_case``.
+        documents: gets the numbers of the first ``ENOUGH`` documents of each word, which None in ``texts`` ends. Words
+            that it has already are of earlier documents.
 
     Raises:
         ValueError: a text is no string or has a lone surrogate.
@@ -225,14 +229,25 @@ def count_words(
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
+    document = 1 + max((seen[-1] for seen in (documents or {}).values()), default=0)
+
+    @lru_cache(RAW_LIMIT if documents is not None else 0)  # each document has the frequent strings again
+    def cleaned(string: str) -> list[str]:
+        return [word for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string))]
 
     def fold() -> None:
         for string, count in raw.items():
-            for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string)):
+            for word in cleaned(string):
                 words[word] += count
+                if documents is not None and len(seen := documents.get(word, ())) < ENOUGH and document not in seen:
+                    documents[word] = (*seen, document)
         raw.clear()
 
     for number, text in enumerate(texts, 1):
+        if text is None and documents is not None:
+            fold()
+            document += 1
+            continue
         if not isinstance(text, str):
             raise UserError(f"text {number}: expected a string, got {type(text).__name__}")
         try:

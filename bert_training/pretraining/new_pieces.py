@@ -98,8 +98,7 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
     return load_tokenizer(str(folder), quiet=True)
 
 
-def _training_lines(text: Text, share: float) -> Iterator[str]:
-    """The paragraphs to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
+def _training_lines(text: Text, share: float) -> Iterator[str | None]:
+    """The documents to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
     lines = lines_of_side(text.lines(), share, held_out=False) if share else text.lines()
-    shown = tqdm(lines, unit=" lines", desc="reading", disable=None)
-    return (line for line in shown if line is not None)
+    return iter(tqdm(lines, unit=" lines", desc="reading", disable=None))

@@ -22,7 +22,7 @@ from bert_training.files.atomic import is_occupied, make_folder
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
-from bert_training.files.text_files import PLACES
+from bert_training.files.text_kinds import PLACES
 from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.flags.parsing import command_parser

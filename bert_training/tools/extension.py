@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 import transformers
+from tqdm import tqdm
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
-from bert_training.files.text_files import read_texts
 from bert_training.inputs.flags.pretraining import ROUNDED_TO
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
@@ -26,6 +26,7 @@ from bert_training.networks.new_rows import (
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
+from bert_training.pretraining.documents import check_entries, read_lines
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
@@ -70,18 +71,22 @@ def extend_from_flags(parser: argparse.ArgumentParser, args: argparse.Namespace)
         parser.error("--extend_vocab must be a number of at least 1, or a file with one word a line")
     if number and not args.train_file:
         parser.error("--extend_vocab with a number chooses the pieces from a text; give --train_file")
-    texts = read_texts(args.train_file, True, args.text_column) if args.train_file else None
-    extend_folder(args.extend, number or args.extend_vocab, texts, args.output_dir, args.pad_vocab_to_multiple_of)
+    lines = None
+    if args.train_file:
+        files = check_entries(args.train_file, print, args.text_column)
+        lines = tqdm(read_lines(files, args.text_column), unit=" lines", desc="reading", disable=None)
+    extend_folder(args.extend, number or args.extend_vocab, lines, args.output_dir, args.pad_vocab_to_multiple_of)
 
 
 def extend_folder(
-    source: str, new: int | str, texts: Iterable[str] | None, output_dir: str, multiple: int | None = None
+    source: str, new: int | str, texts: Iterable[str | None] | None, output_dir: str, multiple: int | None = None
 ) -> None:
     """Write a tokenizer with new pieces and, if ``source`` has weights, the model with rows for them.
 
     Args:
         source: a folder or a name on the Hub.
         new: how many pieces to choose from ``texts``, or a file with one word a line.
+        texts: see ``extend_vocabulary``.
         multiple: round the rows of the embeddings up to a multiple of this number.
 
     Raises:

@@ -18,7 +18,6 @@ import pytest
 
 from bert_training.files.compressed_files import kind_of, numbered_lines, read_text
 from bert_training.files.tables import read_table
-from bert_training.files.text_files import read_texts
 from bert_training.pretraining import documents
 from bert_training.tasks import feature_extraction
 from bert_training.tasks.ner.tagged_text import read_conll
@@ -82,8 +81,6 @@ READERS = {
     "pre-training text": ("a.txt", TEXT, lambda path: list(documents.read_documents([path]))),
     "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(documents.read_documents([path]))),
     "pre-training parquet": ("a.parquet", parquet(), lambda path: list(documents.read_documents([path]))),
-    "vocabulary text": ("a.txt", TEXT, lambda path: list(read_texts([path]))),
-    "vocabulary rows": ("a.jsonl", JSON_LINES, lambda path: list(read_texts([path]))),
     "tsv": ("a.tsv", TABLE, columns),
     "csv": ("a.csv", TABLE.replace(",", ";").replace("\t", ","), columns),
     "jsonl": ("a.jsonl", JSON_LINES, columns),

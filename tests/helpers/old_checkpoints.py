@@ -61,7 +61,7 @@ def write_sentence_transformers(folder: Path, encoder: dict[str, torch.Tensor], 
 
 
 def add_modules(folder: Path, *kinds: str, encoder: str = "") -> None:
-    """Add what sentence-transformers has beside an encoder of 32 units: modules, the length and the prompts."""
+    """Add what sentence-transformers has beside an encoder of 32 units: modules, the longest text and the prompts."""
     listed = [("Transformer", encoder), *((kind, f"x{number} {kind}") for number, kind in enumerate(kinds))]
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

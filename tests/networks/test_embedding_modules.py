@@ -45,9 +45,10 @@ def check_carried(source: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
 def test_the_modules_travel_along_with_every_script(script, embedder, short_data, tmp_path, no_pictures):
-    for source, out in ((embedder, tmp_path / "run"), (tmp_path / "run", tmp_path / "next")):
-        short_runs.start(script, short_runs.flags(script, short_data, out, source, "--save_steps=1"))
-        check_carried(embedder if source == embedder else tmp_path / "run", out)
+    first, out = tmp_path / "first", tmp_path / "next"
+    for source, target in ((embedder, first), (first, out)):
+        short_runs.start(script, short_runs.flags(script, short_data, target, source, "--save_steps=1"))
+        check_carried(source, target)
     assert json.loads((out / "hashes.json").read_text())["sha256"].keys() >= CARRIED
     assert not [one for one in findings_of(out) if one.verdict == "differs"]
     assert {path.relative_to(out).as_posix() for path in files_to_upload(out)} >= CARRIED

@@ -154,7 +154,8 @@ def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
 def test_what_is_refused_leaves_nothing_behind(tmp_path, pretrained, domain, given, message):
     with pytest.raises(UserError, match=message):
         pretrain(flags(tmp_path / "run", pretrained, domain, *given))
-    assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock", "run.lock"}
+    left = tmp_path / "run"
+    assert not left.exists() or {path.name for path in left.iterdir()} <= {".lock", "run.lock"}
 
 
 def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
@@ -210,6 +211,23 @@ def test_neither_held_out_nor_hardly_read_text_chooses_the_pieces(tmp_path, pret
     arguments = flags(tmp_path / "run", pretrained, files, "--mixture", 0.9, 0.1, "--extend_vocab", 1, steps=1)
     saved = json.loads((pretrain(arguments) / "run.json").read_text())["new_pieces"]["saved"]
     assert list(saved) == ["hepatitis"]
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
+def test_the_documents_that_choose_are_those_of_the_corpus(tmp_path, pretrained, suffix):
+    """A document is what stands between blank lines, or a row; its lines are none."""
+    noise, word = "\n".join(["nivolumab"] * 30), "hepatitis"
+    documents = [noise, noise, *[f"the house\nhas {word}"] * 3]
+    rows = [json.dumps({"text": document}) + "\n" for document in documents]
+    text = tmp_path / f"text.{suffix}"
+    text.write_text("\n\n".join(documents) if suffix == "txt" else "".join(rows))
+    vocabulary([*f"--extend {pretrained} --extend_vocab 1 --train_file {text} --output_dir {tmp_path / 'v'}".split()])
+    given = flags(tmp_path / "run", pretrained, text, "--extend_vocab", 1, "--validation_file", text, steps=1)
+    split = given.index("--validation_split")
+    folder = pretrain(given[:split] + given[split + 2 :])
+    for record in (tmp_path / "v" / "new_pieces.json", folder / "run.json"):
+        content = json.loads(record.read_text())
+        assert list(content.get("new_pieces", content)["saved"]) == [word]
 
 
 @pytest.mark.slow

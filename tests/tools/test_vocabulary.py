@@ -14,8 +14,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from bert_training.__main__ import main as bert_repro
-from bert_training.files.text_files import read_texts
 from bert_training.pretraining import ranges, sources
+from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.vocabulary import learn_vocabulary, main
 from tests.helpers.repository import ROOT
@@ -135,7 +135,7 @@ def test_words_are_counted_by_ranges_as_in_one_process(tmp_path, workers):
     files = write_all(tmp_path)
     rules = (True, False, True)
     counted = count_words_of_files(files, *rules, num_workers=workers, shard_bytes=700, progress=False)
-    assert counted == count_words(read_texts(files, progress=False), *rules)
+    assert counted == count_words((line for line in read_lines(files) if line is not None), *rules)
 
 
 def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
