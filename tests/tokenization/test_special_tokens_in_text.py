@@ -137,7 +137,5 @@ def test_a_corpus_whose_added_tokens_were_taken_apart_is_not_used_again(tokenize
     with pytest.MonkeyPatch.context() as without:
         without.setattr("bert_training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
         build_corpus(documents, tokenizer, tmp_path / "corpus")
-    with pytest.raises(
-        ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); give"
-    ):
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); give"):
         build_corpus(documents, tokenizer, tmp_path / "corpus")
