@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from bert_training.files.compressed_files import read_text
 from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import parse_json, read_object
 from tokenization.errors import UserError
@@ -124,7 +125,7 @@ def read_events(path: Path) -> list[dict]:
     if not path.is_file():
         raise UserError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         try:
             event = parse_json(line)
         except ValueError:

@@ -96,15 +96,10 @@ def _coverage_measurements(counts: Coverage) -> list[Measurement]:
     measurements = [
         Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01),
     ]
-    if not counts.words:
-        text = "not counted by the version that built this corpus, nor were characters; build it again to see them"
-        measurements.append(Measurement("accents", text, True))
-    else:
-        stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
-        if not counts.keeps_marks:
-            stripped += f"; {KEEP_ACCENTS}"
-        measurements.append(Measurement("accents", stripped, counts.keeps_marks))
-    return measurements
+    stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
+    if not counts.keeps_marks:
+        stripped += f"; {KEEP_ACCENTS}"
+    return [*measurements, Measurement("accents", stripped, counts.keeps_marks)]
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measurement]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder
+from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
@@ -133,7 +133,7 @@ def _join_only(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path
     busy = f"{target}: another process is building this corpus; wait until it is done"
     if is_occupied(target):
         build_corpus(plan.files, tokenizer, target, text_column=text_column)  # compares it with the files, and no more
-    with held(lock_of(target), busy):
+    with written(target), held(lock_of(target), busy):
         if not is_occupied(target):
             described = plan.sources()
             key = key_of(described, tokenizer, text_column)

@@ -249,7 +249,7 @@ def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenize
     occupied = corpus_module.is_occupied
     monkeypatch.setattr(corpus_module, "is_occupied", lambda path: looks.pop() if looks else occupied(path))
     for _ in range(2):  # The second time, the first look finds it.
-        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / "c.shards").mkdir()  # as if it had been killed just before it removed this, and its lock
         (tmp_path / ".c.lock").touch()
         assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
         assert [path.name for path in tmp_path.iterdir()] == ["c"]

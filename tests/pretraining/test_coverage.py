@@ -2,15 +2,13 @@
 predict.
 """
 
-import json
 from types import SimpleNamespace
 
 import pytest
 
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import Corpus, build_corpus
+from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.corpora import Corpora
-from bert_training.pretraining.corpus import _manifest_checksum
 from bert_training.pretraining.coverage import (
     check_beginning,
     check_predictable,
@@ -49,20 +47,6 @@ def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
     assert corpus.manifest["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
     assert corpus.manifest["coverage"]["stripped_words"] == 6
     assert build_corpus(documents, tokenizer, tmp_path / "c").manifest == corpus.manifest
-
-
-def test_a_corpus_of_an_earlier_version_still_opens(tmp_path, tokenizer):
-    """Its manifest has no counts of characters; its tokens are counted in any case."""
-    built = build_corpus([*DOCUMENTS, FOREIGN], tokenizer, tmp_path / "c")
-    manifest = {name: value for name, value in built.manifest.items() if name != "coverage"}
-    (tmp_path / "c" / "manifest.json").write_text(
-        json.dumps(manifest | {"manifest_sha256": _manifest_checksum(manifest)})
-    )
-    corpus = build_corpus([*DOCUMENTS, FOREIGN], tokenizer, tmp_path / "c")
-    assert corpus.fingerprint == built.fingerprint
-    counts = coverage_of_corpus(Corpus.open(tmp_path / "c"), tokenizer)
-    assert (counts.tokens, counts.unknown_tokens, counts.characters) == (corpus.num_tokens, 9, 0)
-    assert counts.summary() == f"[UNK] is {9 / corpus.num_tokens:.1%} of the tokens"
 
 
 def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path):

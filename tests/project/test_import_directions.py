@@ -18,8 +18,6 @@ FLAGS, FILES, CARDS = "bert_training.inputs.flags", "bert_training.files", "bert
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
 TOOLS, APP = "bert_training.tools", "bert_training.app"
-# Until version 0.3, `python -m tokenization.train_wordpiece` starts `bert-repro vocabulary`. No import does that.
-FORMER_COMMAND = {("train_wordpiece.py", "bert_training.__main__.main")}
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
@@ -65,7 +63,7 @@ def test_a_part_imports_only_what_its_layer_allows(part):
     assert files_of(part)
     allowed = {None, part, *LAYERS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
-    assert wrong == (FORMER_COMMAND if part == TOKENIZATION else set())
+    assert wrong == set()
 
 
 def test_architecture_lists_these_imports():
