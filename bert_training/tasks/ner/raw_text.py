@@ -140,7 +140,7 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
     while parts:
         begin, end = parts.pop()
         word = text[begin:end]
-        order = (at % len(word) for at in range(-1, len(word) - 1))  # the edges first
+        order = (at for part in ((0, len(word) - 1), range(1, len(word) - 1)) for at in part)  # the edges first
         place = None if word in whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
         if place is None:
             yield begin, end
