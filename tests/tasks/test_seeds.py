@@ -250,7 +250,7 @@ def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
 
 
 def test_flags_that_do_not_fit_a_series_are_refused(capsys):
-    assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
+    assert "--compare_to compares runs by their seeds: give --seeds" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
     assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
     assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")

@@ -63,7 +63,9 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
         return stored
     words, found = Counter(train.words), Counter[str]()
     for word, number in words.items():
-        found.update(dict.fromkeys({_place(word, at) for at in range(len(word))}, number))
+        places = {_place(word, at) for at in range(len(word))}
+        if len(word) == 1 or not places.isdisjoint(("", f"x{CHINESE}x")):  # no row of marks, such as ":)"
+            found.update(dict.fromkeys(places, number))
     unusual = []
     for mark in sorted({place.strip("x") for place in found} - {""}):
         for place in (f"{mark}x", f"x{mark}x", f"x{mark}"):
