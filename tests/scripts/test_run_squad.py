@@ -281,8 +281,8 @@ MISTAKES = {
         "spoiled.json, question 'q1': has no answer; .* give --version_2_with_negative",
     ),
     "no such file": (lambda files: ["--train_file", "no.json"], "no.json: cannot be read"),
-    "stride": (lambda files: ["--doc_stride", "14"], "--doc_stride 14 must be from 1 to 13"),
-    "length": (lambda files: ["--max_seq_length", "33"], "--max_seq_length 33 is over the model's maximum of 32"),
+    "stride": (lambda files: ["--doc_stride", "0"], "--doc_stride must be at least 1; got 0"),
+    "length": (lambda files: ["--max_seq_length", "33"], "is over the model's maximum of 32; give --max_seq_length 32"),
     "query length": (lambda files: ["--max_query_length", "21"], "leave no room for the context"),
     "two sources": (lambda files: ["--dataset_name", "rajpurkar/squad"], "--dataset_name, not both"),
 }

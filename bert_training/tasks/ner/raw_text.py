@@ -64,7 +64,9 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
         return stored
     words, found = Counter(train.words), Counter[str]()
     for word, number in words.items():
-        found.update(dict.fromkeys({_place(word, at) for at in range(len(word))}, number))
+        places = {_place(word, at) for at in range(len(word))}
+        if len(word) == 1 or not places.isdisjoint(("", f"x{CHINESE}x")):  # no row of marks, such as ":)"
+            found.update(dict.fromkeys(places, number))
     unusual = []
     for mark in sorted({place.strip("x") for place in found} - {""}):
         for place in (f"{mark}x", f"x{mark}x", f"x{mark}"):
@@ -141,7 +143,7 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
     while parts:
         begin, end = parts.pop()
         word = text[begin:end]
-        order = (at % len(word) for at in range(-1, len(word) - 1))  # the edges first
+        order = (at for part in ((0, len(word) - 1), range(1, len(word) - 1)) for at in part)  # the edges first
         place = None if word in whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
         if place is None:
             yield begin, end

@@ -100,9 +100,7 @@ def entries_of(document: object, source: str) -> Iterator[tuple[dict[str, Any], 
                 yield entry, title, context, f"{place}, question {position}"
 
 
-def _question(
-    entry: dict[str, Any], title: str, context: str, source: str, place: str, without_answers: bool
-) -> Question:
+def _question(entry: Any, title: str, context: str, source: str, place: str, without_answers: bool) -> Question:
     if isinstance(entry, dict) and type(entry.get("id")) is int:  # some tools number the questions
         entry = entry | {"id": str(entry["id"])}
     id_ = _get(entry, "id", str, place)

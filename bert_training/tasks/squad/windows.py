@@ -156,8 +156,7 @@ def build_windows(
     if dropped:
         raise UserError(
             f"question {dropped[0].id!r}: the tokenizer drops every character of its answer "
-            f"{dropped[0].answers[0][0]!r}, as of {len(dropped):,} of {len(questions):,} questions; correct them, or "
-            "remove them"
+            f"{dropped[0].answers[0][0]!r}, as of {len(dropped):,} of {len(questions):,}; correct or remove them"
         )
     question_index, begins, starts, counts = np.array(rows).T
     ends = np.cumsum(begins + counts + 1)
