@@ -225,11 +225,7 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
 
 
 def test_flags_that_do_not_fit_a_series_are_refused(capsys):
-<<<<<<< HEAD
     assert "--compare_to needs --seeds or --folds" in refused(capsys, "--compare_to=x")
-=======
-    assert "--compare_to compares runs by their seeds: give --seeds" in refused(capsys, "--compare_to=x")
->>>>>>> w2
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
     assert "--seeds and --push_to_hub exclude each other" in refused(
         capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b"
