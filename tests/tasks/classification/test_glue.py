@@ -141,7 +141,7 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
     )
 
 
-def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
+def test_the_built_in_tasks(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
@@ -156,10 +156,6 @@ def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
 
 
 def test_every_task_has_a_title():
-    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "custom")] == [
-        "CoLA",
-        "pair task",
-        "custom",
-    ]
+    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "custom")] == ["CoLA", "pair task", "custom"]
     titles = [glue.title_of(name) for name in (*glue.GLUE_TASKS, *glue.BUILTIN_TASKS)]
     assert len(set(titles)) == len(titles) and not [title for title in titles if "_" in title]

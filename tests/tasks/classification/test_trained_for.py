@@ -1,4 +1,4 @@
-"""What a checkpoint was trained for, by its config and by the record of its run."""
+"""What a checkpoint was trained for, by its config."""
 
 import pytest
 from transformers import BertConfig
