@@ -107,17 +107,10 @@ def with_module(**fields):
     return change
 
 
-def with_link(folder: Path) -> None:
-    secret = folder.parent / "secret.json"
-    (folder / "x0 Pooling" / "config.json").rename(secret)
-    (folder / "x0 Pooling" / "config.json").symlink_to(secret)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (with_pickle, "expected model.safetensors in x1 Dense, found none"),
-        (with_link, "is a link out of"),
         (with_module(path="../embedder/x1 Dense"), "expected Transformer, .*, each in a folder, got"),
         (with_module(path="/etc"), "expected Transformer, .*, each in a folder, got"),
         (with_module(path=""), "expected Transformer, .*, each in a folder, got"),

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import pickle
 import random
 import re
@@ -147,17 +146,6 @@ def test_what_another_machine_may_change():
     assert not is_close("eval_by_class", {"x": {"f1": 1.0}}, {"x": {"f1": 0.9}}, 1)
 
 
-@pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/version", "/dev/zero", "pipe"])
-def test_data_that_is_no_ordinary_file_is_not_read(tmp_path, monkeypatch, name):
-    """Even if run.json has the SHA-256 of the bytes that such a file says to have: none."""
-    monkeypatch.setattr(verify_scores, "sha256", lambda path: pytest.fail(f"{path} was read"))
-    if name == "pipe":
-        os.mkfifo(name := str(tmp_path / name))
-    run = {"flags": {"validation_file": name}, "data": {"sha256": hashlib.sha256().hexdigest()}}
-    with pytest.raises(ValueError, match=r"with the SHA-256 in run\.json is at hand"):
-        data_flags(run, {}, [])
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -236,8 +224,9 @@ def test_code_from_elsewhere_is_found_also_behind_new_hashes(copy_of_run, name, 
 
 @pytest.mark.parametrize("name", ["net.py", "sub/deep/net.py", "sub/heads.py", ".hidden/net.py", "heads.py"])
 @pytest.mark.parametrize("how", ["added", "forged"])
-def test_code_that_no_run_writes_is_a_difference(copy_of_run, name, how):
+def test_code_that_no_run_writes_is_a_difference(copy_of_run, monkeypatch, name, how):
     place = copy_of_run("run_glue")
+    monkeypatch.setattr(verify, "commit", lambda: "unknown")
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("import os")
     if how == "forged":
@@ -294,19 +283,6 @@ def test_labels_are_those_of_the_run(copy_of_run, fields, problem):
     assert problem in named(place, DIFFERS)["labels"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "run.json", "config.json", "model-2.safetensors", "heads.py", "corpus"])
-def test_nothing_is_read_through_a_link_out_of_the_folder(copy_of_run, tmp_path, name):
-    place, secret = copy_of_run("run_glue"), tmp_path / "secret"
-    secret.write_text("password")
-    (place / name).unlink(missing_ok=True)
-    (place / name).symlink_to("/" if name == "corpus" else secret)
-    (found,) = findings_of(place, evaluate=True)
-    assert (found.verdict, found.claim) == (DIFFERS, name) and "password" not in found.line()
-    (place / name).unlink()
-    (place / name).symlink_to("vocab.txt")
-    assert len(findings_of(place)) > 1
-
-
 def test_the_cache_of_the_hub_consists_of_links(copy_of_run, tmp_path):
     place, blobs = tmp_path / "model/snapshots/0123", tmp_path / "model/blobs"
     blobs.mkdir(parents=True)
@@ -316,19 +292,6 @@ def test_the_cache_of_the_hub_consists_of_links(copy_of_run, tmp_path):
         path.rename(blobs / path.name)
         path.symlink_to(f"../../blobs/{path.name}")
     assert not wrong(place) and "files" in named(place, VERIFIED)
-
-
-def test_pipes_and_far_too_large_files_are_named(copy_of_run):
-    place = copy_of_run("run_glue")
-    os.mkfifo(place / "model-2.safetensors")
-    assert named(place, DIFFERS).keys() == {"model-2.safetensors"}
-    (place / "model-2.safetensors").unlink()
-    for name in ("metrics.jsonl", "run.json", "README.md", "config.json", "heads.py", "all_results.json"):
-        text = (place / name).read_bytes()
-        os.truncate(place / name, 1 << 40)
-        assert name in "".join(named(place, DIFFERS))
-        (place / name).write_bytes(text)
-    assert not wrong(place)
 
 
 @pytest.mark.parametrize("name", ["run.json", "all_results.json", HASHES, "config.json"])
@@ -477,7 +440,6 @@ def test_a_series_and_its_summary(pretrained, run_data, tmp_path, capsys):
 
 
 def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
-    """Neither by a name nor by a link."""
     place = copy_of_run("run_glue")
     results = json.loads((place / "all_results.json").read_text()) | {"eval_accuracy": 0.123}
     (series := place / "series").mkdir()
@@ -486,5 +448,3 @@ def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
     write_json(series / "summary.json", summary)
     assert {"summary.json, ..", "summary.json, x/y"} <= named(series, UNKNOWN).keys()
     assert "summary.json, runs" not in named(series, DIFFERS)
-    (series / "seed-42").symlink_to(place)
-    assert named(series, DIFFERS).keys() == {"seed-42"}
