@@ -201,7 +201,7 @@ def break_file(folder):
 FAULTS = {
     "does not match its checksum": break_file,
     "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
-    "another program's, which --model_name_or_path takes; give another": lambda folder: os.remove(
+    "not written completely, or another program's, which --model_name_or_path takes": lambda folder: os.remove(
         folder / "manifest.json"
     ),
     "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),

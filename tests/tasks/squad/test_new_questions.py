@@ -71,7 +71,7 @@ def test_the_time_for_a_table_is_that_of_its_rows(tmp_path, monkeypatch):
         ),
         ("q.json", squad([{"text": "hut", "answer_start": 8}]), "question 'q0': expected answer 'hut'"),
         ("q.json", '{"data": []}', "expected questions, got none"),
-        ("q.json", "[]", 'expected one SQuAD object, {"data": [articles]}'),
+        ("q.json", "[]", "expected an object with 'data', got []; write {"),
         ("q.csv", "question,text\na,b\n", ":1: expected the columns question and context, got ['question', 'text']"),
         ("q.csv", "question;context\na;b\n", "which has semicolons; save it with commas (a spreadsheet asks"),
         ("q.csv", f"id,question,context\n1,a,{CONTEXT}\n1,b,{CONTEXT}\n", ":3: expected an id of its own"),

@@ -61,8 +61,8 @@ def broken(change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "f.json: expected one SQuAD object, .* \\(got \\[\\]\\)"),
-        ({"version": "1.1"}, "f.json: expected one SQuAD object, .* \\(got {'version': '1.1'}\\)"),
+        ([], "f.json: expected an object with 'data', got \\[\\]; write {"),
+        ({"version": "1.1"}, "f.json: lacks 'data'; it has \\['version'\\]; write {"),
         ({"data": {}}, "f.json: 'data' must be of type list, got {}"),
         ({"data": []}, "f.json: expected questions, got none"),
         ({"data": ["x"]}, "f.json, article 0: expected an object with 'paragraphs', got 'x'"),
@@ -71,7 +71,7 @@ def broken(change) -> dict:
         (broken(lambda q: q.update(id=True)), "paragraph 0, question 1: 'id' must be of type str, got True"),
         (broken(lambda q: q.update(id="q0")), "f.json, question 'q0': this id occurs twice"),
         (broken(lambda q: q.pop("question")), "f.json, question 'q1': lacks 'question'"),
-        (broken(lambda q: q.pop("answers")), "'q1': lacks 'answers'; questions without gold .* are for --test_file$"),
+        (broken(lambda q: q.pop("answers")), "'q1': lacks 'answers'; .*; --test_file takes questions without them$"),
         (
             broken(lambda q: q.update(answers=[], is_impossible=False)),
             "False but there are 0 answers; it must be true if",
