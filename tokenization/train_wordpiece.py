@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -229,23 +229,32 @@ def count_words(
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
+    present: set[str] = set()  # the strings of the present document
+    found: dict[str, tuple[int, ...]] = {}  # the documents of strings
+    enough: set[str] = set()
     document = 1 + max((seen[-1] for seen in (documents or {}).values()), default=0)
 
-    @lru_cache(RAW_LIMIT if documents is not None else 0)  # each document has the frequent strings again
-    def cleaned(string: str) -> list[str]:
-        return [word for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string))]
+    def end_document() -> None:
+        for string in present - enough:
+            found[string] = (*found.get(string, ()), document)
+            if len(found[string]) == ENOUGH:
+                enough.add(string)
+        present.clear()
 
     def fold() -> None:
+        end_document()
         for string, count in raw.items():
-            for word in cleaned(string):
+            for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string)):
                 words[word] += count
-                if documents is not None and len(seen := documents.get(word, ())) < ENOUGH and document not in seen:
-                    documents[word] = (*seen, document)
+                if documents is not None:
+                    documents[word] = tuple(sorted({*documents.get(word, ()), *found[string]})[:ENOUGH])
         raw.clear()
+        found.clear()
+        enough.clear()
 
     for number, text in enumerate(texts, 1):
         if text is None and documents is not None:
-            fold()
+            end_document()
             document += 1
             continue
         if not isinstance(text, str):
@@ -257,7 +266,10 @@ def count_words(
                 f"text {number}: expected characters, got the lone surrogate {text[error.start]!r} at {error.start}"
             ) from error
         # str.split() without a separator would also split at control characters, which the normaliser deletes.
-        raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
+        strings = text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" ")
+        raw.update(strings)
+        if documents is not None:
+            present.update(strings)
         if len(raw) > RAW_LIMIT:
             fold()
     fold()
