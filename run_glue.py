@@ -77,6 +77,7 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.loss_weights import loss_arguments
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
@@ -301,6 +302,9 @@ def write_predictions(
     if data.own and run.is_main:
         for path in labelled_texts.write_own(run.output_dir, data, logits, temperature, thresholds):
             run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
+    for split, scores in logits.items():
+        if run.is_main and data.splits[split].labels is not None:
+            write_rows(run.output_dir, split, labelled_texts.scored_rows(data, split, scores, thresholds))
     if thresholds:
         say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
         return results

@@ -73,6 +73,7 @@ from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
 from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
@@ -156,6 +157,8 @@ def run_one(
             tagged_text.write_predictions(path, data.splits[split], found.tags)
             places = path.with_suffix(".jsonl"), data.splits[split]
             tagged_text.write_probabilities(*places, found.tags, found.probabilities, data.label_names)
+            if data.splits[split].tagged:
+                write_rows(run.output_dir, split, tagged_text.scored_rows(data.splits[split], found.tags))
             if data.splits[split].facts.get("raw_text"):
                 write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)

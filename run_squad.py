@@ -54,6 +54,7 @@ from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
 from bert_training.tasks.squad.answers_page import write_page
@@ -127,6 +128,7 @@ def run_one(
     tuned = tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
+        write_rows(run.output_dir, "validation", tuned.outcome.scored_rows(questions))
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if new := data.splits.get("test"):
         if training and args.version_2_with_negative and not threshold:
@@ -140,6 +142,8 @@ def run_one(
         if run.is_main:
             answers.write(run.output_dir, "test_")
             answers.write_lines(run.output_dir / "test_answers.jsonl")
+            if data.scored_test:
+                write_rows(run.output_dir, "test", answers.scored_rows(new))
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
     save_folder(run, tuned, tokenizer, data.name)

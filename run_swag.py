@@ -53,6 +53,7 @@ from bert_training.tasks.fine_tuning import (
     predictions_of_splits,
     save_folder,
 )
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
@@ -103,6 +104,8 @@ def run_one(
     if run.is_main:
         for split, logits in logits_by_split.items():
             swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
+            if data.splits[split].labels:
+                write_rows(run.output_dir, split, swag.scored_rows(data.splits[split], logits))
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results

@@ -283,3 +283,9 @@ def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) ->
         writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
         for name, row in zip(examples.index, probabilities, strict=True):
             writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])
+
+
+def scored_rows(examples: SwagExamples, logits: np.ndarray) -> Iterator[dict[str, Any]]:
+    """What is right and what is chosen in a labelled split, for ``tasks/scored_rows.py``."""
+    for id_, label, chosen in zip(examples.index, examples.labels or (), logits.argmax(axis=1).tolist(), strict=True):
+        yield {"id": id_, "true": label, "answer": chosen}

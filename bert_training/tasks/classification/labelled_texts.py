@@ -344,6 +344,22 @@ def write_predictions(
     return path
 
 
+def scored_rows(
+    data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
+) -> Iterator[dict[str, Any]]:
+    """What is right and what is predicted for the rows of a labelled split, for ``tasks/scored_rows.py``."""
+    examples, names, labels = data.splits[split], data.task.labels, data.splits[split].labels or ()
+    true: list[Any] = [*labels]
+    answers: list[Any] = logits[:, 0].tolist()
+    if names is not None and thresholds is not None:
+        true = [[name for name, there in zip(names, row, strict=True) if there] for row in labels]
+        answers = multi_label_scores.predicted(logits, thresholds, names, None)[1]
+    elif names is not None:
+        true, answers = ([names[number] for number in side] for side in (labels, logits.argmax(axis=1)))
+    for id_, right, answer in zip(examples.index, true, answers, strict=True):
+        yield {"id": id_, "true": right, "answer": answer}
+
+
 def write_own(
     folder: Path,
     data: ClassificationData,

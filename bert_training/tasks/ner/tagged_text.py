@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -35,7 +36,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.tables import nfc
 from bert_training.inputs.flags.fine_tuning import NerArguments
-from bert_training.tasks.ner.metrics import span_scores, word_scores
+from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
 from bert_training.tasks.ner.other_layouts import (
     BY_MOST_LINES,
     COMMENT,
@@ -491,6 +492,16 @@ def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
     values = word_scores(predicted, references) if split.plain else span_scores(predicted, references)
     by_type = values.pop("types")
     return values | {f"{kind}_{name}": rate for kind, rates in by_type.items() for name, rate in rates.items()}
+
+
+def scored_rows(split: Split, predicted: list[list[str]]) -> Iterator[dict[str, Any]]:
+    """What is right and what is predicted for the sentences of a tagged split, for ``tasks/scored_rows.py``."""
+    for sentence, tags in zip(split.sentences, predicted, strict=True):
+        sides = {"true": sentence.known_tags, "answer": tags}
+        yield {
+            side: [[tag, place] for place, tag in enumerate(found)] if split.plain else entities(found)
+            for side, found in sides.items()
+        }
 
 
 def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> None:
