@@ -278,9 +278,6 @@ def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_fi
     path.write_text(whole.replace('"seed": 42', '"seed": 43'))
     with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):
         seeds.read_summary(tmp_path / "ours")
-    path.write_text(json.dumps(summary))
-    with pytest.raises(ValueError, match=f"it lacks {seeds.CHECKSUM}"):
-        seeds.read_summary(tmp_path / "ours")
     path.unlink()
     run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     assert path.read_text() == whole
