@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
-from bert_training.files.tables import nfc
 from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.other_layouts import looks_like_sentences, other_than_text
@@ -50,7 +50,7 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
     tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if nfc(words[-1]) in tags or words[-1] == "O" or like_a_span(words[-1])]
+        tagged = [words for words in several if normalize("NFC", words[-1]) in tags or words[-1] == "O" or like_a_span(words[-1])]
     return 2 * len(tagged) < len(several)
 
 
