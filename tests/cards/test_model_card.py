@@ -158,7 +158,7 @@ def test_a_baseline_is_called_a_baseline(tmp_path):
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
     facts = records("run_glue.py", model_name_or_path="runs/first")
     assert (
-        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["embedded_pair"], facts).text
+        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], facts).text
     )
 
 

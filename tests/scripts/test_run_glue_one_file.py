@@ -197,7 +197,7 @@ def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate)
      ["--folds=2", "--fold=2", "--id_column=ticket", "--group_column=writer"]],
 )  # fmt: skip
 def test_verify_finds_the_part_again(tmp_path, flags, sheet, given):
-    mails = tmp_path / "mails.csv"  # whose text is found because the flags name all other columns
+    mails = tmp_path / "mails.csv"
     mails.write_text(Path(sheet).read_text().replace("text", "mail", 1))
-    run(tmp_path / "run", *flags, f"--train_file={mails}", *given, "--save_steps=0")
+    run(tmp_path / "run", *flags, f"--train_file={mails}", "--text_column=mail", *given, "--save_steps=0")
     assert is_verified(tmp_path / "run")

@@ -9,7 +9,7 @@ from transformers import BertConfig
 import run_glue
 from bert_training.engine.errors import report_errors
 from bert_training.tools.verify_scores import evaluation_flags
-from tests.helpers.model_folders import edit_json, save_model
+from tests.helpers.model_folders import save_model
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -89,11 +89,6 @@ def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, caps
     assert (
         "the model was trained on single texts, expected single texts, got pairs of texts ('text_a', 'text_b')" in told
     )
-    # A model of an earlier version has only the record of its run.
-    edit_json(reviews / "run" / "config.json", fine_tuning=None)
-    told = refused(capsys, tmp_path / "no", model, f"--test_file={pairs}")
-    assert "expected single texts, got pairs of texts" in told
-    edit_json(reviews / "run" / "config.json", fine_tuning=config["fine_tuning"])
 
 
 def test_labels_with_a_decimal_point_are_what_the_flag_says(tmp_path, pretrained, capsys):

@@ -51,7 +51,7 @@ def test_the_counted_texts_are_those_that_are_longer_uncut(tokenizer, pair):
         assert cut_rows(coded, found) == [row for row, pieces in enumerate(whole) if pieces > length]
 
 
-def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_path, capsys):
+def test_one_line_for_all_splits_with_shares_place_and_remedy(pretrained, tmp_path, capsys):
     """12 tokens hold [CLS], 10 pieces and [SEP]."""
     train = write(
         tmp_path / "train.csv", [("the king", "x"), (PREFIX, "y"), ("the queen", "x"), ("the old house", "y")]
@@ -63,10 +63,9 @@ def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_pat
     assert "longest inputs in tokens: train 13, validation 4, test 14 (--max_seq_length 12)" in out
     lines = [line for line in out if "were cut" in line]
     assert lines == [
-        f"warning: train: 1 of 4 examples (25.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{train}:3; 1 of 26 tokens (3.8 %) are not read; {REMEDY}",
-        f"warning: test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{new}:2, after which 2 cannot be told apart; 3 of 27 tokens (11.1 %) are not read; {REMEDY}",
+        "warning: train: 1 of 4 examples (25.0 %), test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 "
+        f"and were cut, the first: {train}:3, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not read; "
+        f"{REMEDY}"
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
         "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},
@@ -130,8 +129,10 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
     ])  # fmt: skip
     run_swag.main(flags(pretrained, tmp_path, path, path, "--max_seq_length=16"))
     out = capsys.readouterr().out
-    assert f"train: 2 of 3 examples (66.7 %) are longer than --max_seq_length 16 and were cut, the first: {path}" in out
-    assert f"{path}:3, after which 1 cannot be told apart" in out
+    counts = ", ".join(f"{split}: 2 of 3 examples (66.7 %)" for split in ("train", "validation"))
+    assert (
+        f"{counts} are longer than --max_seq_length 16 and were cut, the first: {path}:3, after which 2 cannot" in out
+    )
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {
         "cut": 2, "examples": 3, "longest": 18, "tokens": 80, "tokens_lost": 5,
     }  # fmt: skip

@@ -47,7 +47,7 @@ def test_runs_of_a_task_share_a_row_and_seeds_a_cell(finished, tmp_path, capsys)
             *("control", "run_squad.py", {"eval_exact_match": 30.0, "eval_f1": 41.0}),
             **{"model_name_or_path": "x/m", "model_impl": "transformers"},
         ),
-        finished("pair", "run_glue.py", {"eval_accuracy": 0.5}, data={"task": "embedded_pair"}, config_name="mini"),
+        finished("pair", "run_glue.py", {"eval_accuracy": 0.5}, data={"task": "builtin_pair"}, config_name="mini"),
     ]
     main([*folders, "--output_dir", str(tmp_path / "out")])
     table = rows((tmp_path / "out" / "report.md").read_text())

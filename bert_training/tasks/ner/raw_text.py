@@ -47,10 +47,11 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
         return looks_like_sentences([line.strip() for line in lines])
     if len(lines) > 1 and all(len(words) == 2 for words in fields):
         return False  # words with their tags, whatever these are
-    tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
+    last = [normalize("NFC", words[-1]) for words in several]
+    tagged = [word for word in last if word == "O" or like_a_span(word)]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if normalize("NFC", words[-1]) in tags or words[-1] == "O" or like_a_span(words[-1])]
+        tagged = [word for word in last if word in tags or word == "O" or like_a_span(word)]
     return 2 * len(tagged) < len(several)
 
 

@@ -1,10 +1,14 @@
 """The columns of labelled texts: usual names are found, and nothing else is guessed."""
 
 import json
+import unicodedata
 from dataclasses import replace
+from functools import partial
 
+import pandas
 import pytest
 
+from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor
@@ -31,13 +35,14 @@ def error(path: str, **given) -> str:
     ("header", "columns", "candidates"),
     [
         ("stars,review,label", (0, 1, 3), "2 candidates for the text: 'stars', 'review'"),
+        ("id,review,label", (0, 1, 3), "1 candidate for the text: 'review'"),
         ("Unnamed: 0,review,label", (0, 1, 3), "2 candidates for the text: 'Unnamed: 0', 'review'"),
         ("claim,evidence,label", (1, 2, 3), "2 candidates for the text: 'claim', 'evidence'"),
         ("text,sentence,label", (1, 2, 3), "2 candidates for the text: 'sentence', 'text'"),
         ("question,answer,text,label", (1, 2, 1, 3), "2 candidates for the text: 'question' and 'answer', 'text'"),
     ],
 )
-def test_several_candidates_are_refused_and_a_flag_decides(tmp_path, header, columns, candidates):
+def test_a_text_without_a_usual_name_is_refused_and_a_flag_decides(tmp_path, header, columns, candidates):
     path = table(tmp_path, header, *columns)
     told = error(path)
     assert f"own.csv:1: {candidates}; {NAME_IT}" in told
@@ -60,50 +65,6 @@ def test_a_flag_names_a_pair_in_its_order(tmp_path):
 def test_a_usual_name_needs_no_flag(tmp_path, header):
     path = table(tmp_path, header, 0, 1, 3)
     assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts[0][0] == "good film"
-
-
-def test_the_only_column_that_remains_is_the_text_unless_it_holds_numbers(tmp_path):
-    path = table(tmp_path, "id,review,label", 0, 1, 3)
-    assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts[0][0] == "good film"
-    path = table(tmp_path, "stars,label", 0, 3)
-    told = error(path)
-    assert "own.csv:2: expected text in 'stars', which has no usual name, got only numbers, dates, prices, co" in told
-    assert told.endswith(f"such as '1'; {NAME_IT}")
-
-
-VALUES = {
-    "dates": ["2024-01-03", "3 Jan 2024", "January 5th, 2024", "03/04/2024", "Mon, 05 Feb 2024 10:00:00 GMT", "May"],
-    "times": ["2024-01-03T10:00:00Z", "10:30 pm"],
-    "booleans": ["True", "False", "TRUE", "yes", "no"],
-    "prices": ["$1,007.50", "12 EUR", "€ 3", "1.200,00", "£5"],
-    "codes": ["A-7-x", "B-8-y", "cust-0017", "f47ac10b-58cc-4372-a567-0e02b2c3d479", "x"],
-    "numbers": ["1", "2.5", "1e3", "3 %", "-4"],
-    "some damaged": ["1"] * 9 + ["see above"],
-}
-TEXTS = {
-    "short": ["good", "bad"],
-    "words": ["bad film", "good film"],
-    "Chinese": ["很好看", "不好", "好", "2024年很好看"],
-    "marks": ["🙂", "🙁", ":-)"],
-    "some numbers": ["1984", "brave new world", "it"],
-    "with numbers": ["call 911 now", "on May 4 she left", "I paid $5"],
-    "one word of French": ["été", "à"],
-}
-
-
-@pytest.mark.parametrize("kind", [*VALUES, *TEXTS])
-def test_a_column_without_a_usual_name_must_hold_texts(tmp_path, kind):
-    cells = (VALUES | TEXTS)[kind]
-    rows = [json.dumps({"thing": cell, "label": "ab"[row % 2]}) for row, cell in enumerate(cells)]
-    path = own(tmp_path, "\n".join(rows) + "\n", "own.jsonl")
-    if kind in TEXTS:
-        assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts == (cells,)
-        return
-    told = error(path)
-    assert "own.jsonl:1: expected text in 'thing', which has no usual name, got only numbers, dates, pri" in told
-    assert told.endswith(f", such as {cells[0]!r}; {NAME_IT}")
-    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["thing"]))
-    assert data.splits["train"].texts == (cells,)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\u3000\u00a0", "\u200b\u200e", "\x07"])
@@ -281,33 +242,49 @@ def test_a_column_is_named_once_in_the_error(tmp_path):
         load_data(glue_arguments(validation_file=table(tmp_path, "text,mood", 1, 3)), ("a", "b"), trained)
 
 
-def test_an_old_model_of_pairs_reads_the_two_columns_that_remain(tmp_path):
-    """Versions that did not store the columns took these two, and their models must still be evaluated and resumed."""
-    old = TrainedFor(("a", "b"), 2, texts=2)
-    path = table(tmp_path, "title,body,label", 1, 2, 3)
-    for files in ({"validation_file": path}, {"test_file": path}):
-        data = load_data(glue_arguments(**files), ("a", "b"), old)
-        assert next(iter(data.splits.values())).columns.texts == ("title", "body")
-    with pytest.raises(ValueError, match="3 candidates for the text: 'stars', 'title', 'body'"):
-        more = table(tmp_path, "stars,title,body,label", 0, 1, 2, 3, name="more.csv")
-        load_data(glue_arguments(validation_file=more), ("a", "b"), old)
-    for other in (TrainedFor(("a", "b"), 2, texts=1), TrainedFor(("a", "b"), 2)):
-        with pytest.raises(ValueError, match="2 candidates for the text: 'title', 'body'"):
-            load_data(glue_arguments(validation_file=path), ("a", "b"), other)
-    # A run that such a version began, and that is continued; a new training from the model names its columns.
-    (tmp_path / "run.json").write_text(json.dumps({"texts_per_example": 2}))
-    begun = {"train_file": path, "validation_file": path, "output_dir": str(tmp_path)}
-    data = load_data(glue_arguments(**begun, resume_from_checkpoint="auto"))
-    assert data.splits["train"].columns.texts == ("title", "body")
-    assert "2 candidates for the text" in error(path)
-    with pytest.raises(ValueError, match="2 candidates for the text"):
-        load_data(glue_arguments(**begun), ("a", "b"), old)
+# --- Unicode -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_names_of_columns_are_compared_in_nfc_and_texts_stay_as_they_are(tmp_path, kind):
+    """macOS writes names in NFD; flags and the other file have the other form. The flags of a script are in NFC."""
+    names, rows = ["résumé", "catégorie", "rédaction"], [["e\u0301t\u00e9", "a", "n\u00e9"], ["bad", "b", "ne\u0301"]]
+    files = {}
+    for form in ("NFC", "NFD"):
+        header = [unicodedata.normalize(form, name) for name in names]
+        files[form] = tmp_path / f"{form}.{kind}"
+        frame = pandas.DataFrame(rows, columns=header)
+        write = {"csv": partial(frame.to_csv, index=False), "parquet": frame.to_parquet}
+        write |= {"jsonl": partial(frame.to_json, orient="records", lines=True)}
+        write[kind](files[form])
+        given = {"text_column": [header[0]], "label_column": [header[1]], "group_column": header[2]}
+    args = GlueArguments(output_dir="x", model_name_or_path="m", train_file="t", validation_split=0.5, **given)
+    assert (args.text_column, args.label_column, args.group_column) == ([names[0]], names[1], names[2])
+    flags = {"text_column": args.text_column, "label_column": args.label_column, "group_column": args.group_column}
+    for train, dev in (("NFC", "NFD"), ("NFD", "NFC")):
+        data = load_data(glue_arguments(train_file=str(files[train]), validation_file=str(files[dev]), **flags))
+        for part in data.splits.values():
+            assert part.texts == (["e\u0301t\u00e9", "bad"],) and part.columns.label == names[1]
+        assert data.splits["train"].groups == ["n\u00e9", "n\u00e9"]
+    mixed = own(
+        tmp_path, '{"cat\u00e9gorie": "a", "text": "x"}\n{"cate\u0301gorie": "b", "text": "y"}\n', "mixed.jsonl"
+    )
+    data = load_data(glue_arguments(train_file=mixed, validation_file=mixed, label_column=names[1]))
+    assert data.splits["train"].labels == [0, 1]
+    twice = own(tmp_path, "cat\u00e9gorie,text,cate\u0301gorie\na,x,b\n", "twice.csv")
+    assert "column 'cat\u00e9gorie' is there twice; rename one" in error(twice, label_column=names[1])
 
 
 # --- Ids, weights, groups, delimiters ------------------------------------------------------------------------
 
 SHEET = "ticket;mail;weight;writer;label\nt1;good, film;2;ann;a\nt2;bad film;0.5;bob;b\nt3;the film;0;ann;b\n"
-NAMED = {"id_column": "ticket", "weight_column": "weight", "group_column": "writer", "delimiter": ";"}
+NAMED = {
+    "text_column": ["mail"],
+    "id_column": "ticket",
+    "weight_column": "weight",
+    "group_column": "writer",
+    "delimiter": ";",
+}
 
 
 def test_flags_name_every_column_and_the_delimiter(tmp_path):
@@ -325,8 +302,8 @@ def test_flags_name_every_column_and_the_delimiter(tmp_path):
     [
         ("premise,hypothesis,label", {"group_column": "premise"}, ("premise", "hypothesis")),
         ("text,comment,label", {"group_column": "text"}, ("text",)),
-        ("question,reply,label", {"group_column": "question"}, ("reply",)),
-        ("text,mail,label", {"group_column": "text", "id_column": "text"}, ("mail",)),
+        ("question,reply,label", {"group_column": "question", "text_column": ["reply"]}, ("reply",)),
+        ("text,mail,label", {"group_column": "text", "id_column": "text", "text_column": ["mail"]}, ("mail",)),
         ("review,mail,label", {"group_column": "mail", "text_column": ["mail", "review"]}, ("mail", "review")),
     ],
 )

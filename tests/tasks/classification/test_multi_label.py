@@ -1,6 +1,7 @@
 """Several labels a text: what tables hold, the thresholds and the scores, against scikit-learn."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,31 @@ def test_three_spellings_of_the_same_labels(tmp_path, name, text, flags):
     assert (data.task.labels, data.problem_type) == (("a", "b", "c"), "multi_label_classification")
     assert data.splits["train"].labels == ROWS and data.texts_per_example == 1
     assert "texts without labels: 1 of 4" in data.summary() and "labels, several a text: a, b, c" in data.summary()
+
+
+def test_lists_of_one_label_each_are_one_label_a_text(tmp_path):
+    """As doccano exports a classification."""
+    train, dev, new = (own(tmp_path, listed([["a"], ["b"], ["a"], ["c"]]), f"{name}.jsonl") for name in "tdn")
+    hidden = own(tmp_path, listed([[], [], [], []]), "hidden.jsonl")
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=new))
+    assert (data.task.labels, data.problem_type) == (("a", "b", "c"), "single_label_classification")
+    assert {tuple(part.labels) for part in data.splits.values()} == {(0, 1, 0, 2)}
+    assert (
+        load_data(glue_arguments(train_file=train, validation_file=dev, test_file=hidden)).splits["test"].labels is None
+    )
+    assert both(train, problem_type="single_label").task.labels == ("a", "b", "c")
+    assert both(own(tmp_path, listed([[3], [1], [3], [1]]), "n.jsonl")).task.labels == ("1", "3")
+    one = TrainedFor(("c", "a", "b"), 3)
+    assert load_data(glue_arguments(validation_file=dev), one.names, one).splits["validation"].labels == [1, 2, 1, 0]
+    # A flag, other rows or the model say that a text may have several.
+    assert both(train, problem_type="multi_label").splits["train"].labels[0] == (1, 0, 0)
+    assert both(own(tmp_path, listed([["a"], ["b"], [], ["c"]]), "none.jsonl")).task.several_labels
+    several = replace(one, several_labels=True)
+    data = load_data(glue_arguments(validation_file=dev), one.names, several)
+    assert data.splits["validation"].labels[0] == (0, 1, 0)
+    told = glue_error(train_file=train, validation_file=own(tmp_path, listed(CELLS.values()), "more.jsonl"))
+    assert "more.jsonl:1: expected a word or a number in 'label', got ['b', 'a']" in told
+    assert "give lists in all rows of the training data (.jsonl) with --problem_type multi_label" in told
 
 
 LISTS = [["a"], ["b"], ["a"], ["b"]]

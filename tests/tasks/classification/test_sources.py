@@ -168,7 +168,7 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
         ("sentence\tlabel", ("sentence",), "label"),
         ("label\tsentence2\tsentence1\tgenre", ("sentence1", "sentence2"), "label"),
         ("id\tpremise\thypothesis\tgold_label", ("premise", "hypothesis"), "gold_label"),
-        ("Idx\treview\tlabels", ("review",), "labels"),
+        ("Idx\tsentence\tlabels", ("sentence",), "labels"),
         ("text_pair\ttext\tclass", ("text", "text_pair"), "class"),
         ("title\ttext\tcategory", ("text",), "category"),
     ],

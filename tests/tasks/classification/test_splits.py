@@ -139,6 +139,31 @@ def test_copies_on_both_sides_are_said(tmp_path):
     assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
 
 
+@pytest.mark.parametrize(
+    ("columns", "labels", "given"),
+    [
+        (("text",), ["a", "b"], {}),
+        (("text",), ["1.5", "2"], {}),
+        (("text",), ["a|b", "b"], {"label_separator": "|"}),
+        (("sentence1", "sentence2"), ["a", "b"], {}),
+    ],
+)
+def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns, labels, given):
+    """Rows 0 to 2 are one text, 3 and 4 are copies with one label, and 5 is the first text but for its case."""
+    texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
+    rows = [",".join([text, "same"][: len(columns)] + [labels[label]]) for text, label in zip(texts, first)]
+    path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows]) + "\n", "own.csv")
+    expected = f"warning: 3 of 6 rows have the text of another row but another label, the first: {path}:2; at most one"
+    data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
+    assert data.summary().count(expected) == 2  # of both splits
+    (data,) = parts_of(path, validation_split=0.5, **given).values()
+    assert data.summary().count(expected) == 1  # of the whole table, not of its parts
+    assert (
+        "rows have the text of another row"
+        not in parts_of(sheet(tmp_path, "aabb" * 3), validation_split=0.5)[None].summary()
+    )
+
+
 def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path):
     path = own(tmp_path, "text,label\n" + "good,a|b\nbad,a\n" * 10 + "rare,a|c\n", "own.csv")
     seen = set()
