@@ -278,18 +278,12 @@ def test_names_of_columns_are_compared_in_nfc_and_texts_stay_as_they_are(tmp_pat
 # --- Ids, weights, groups, delimiters ------------------------------------------------------------------------
 
 SHEET = "ticket;mail;weight;writer;label\nt1;good, film;2;ann;a\nt2;bad film;0.5;bob;b\nt3;the film;0;ann;b\n"
-NAMED = {
-    "text_column": ["mail"],
-    "id_column": "ticket",
-    "weight_column": "weight",
-    "group_column": "writer",
-    "delimiter": ";",
-}
+NAMED = {"id_column": "ticket", "weight_column": "weight", "group_column": "writer", "delimiter": ";"}
 
 
 def test_flags_name_every_column_and_the_delimiter(tmp_path):
     path = own(tmp_path, SHEET, "own.csv")
-    data = load_data(glue_arguments(train_file=path, validation_file=path, **NAMED))
+    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["mail"], **NAMED))
     train = data.splits["train"]
     assert (train.texts, train.index) == ((["good, film", "bad film", "the film"],), ["t1", "t2", "t3"])
     assert (train.weights, train.groups) == ([2.0, 0.5, 0.0], ["ann", "bob", "ann"])
