@@ -31,8 +31,11 @@ def test_texts_longer_than_those_of_the_pre_training(tmp_path, flags, length, sa
     assert untrained_positions(args) is None
 
 
-@pytest.mark.parametrize(("ours", "theirs", "kept"), [(["score"], ["toxicity"], True), (["a", "b"], ["c", "d"], False)])
-def test_a_score_may_have_any_name(ours, theirs, kept):
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kept"),
+    [(["score"], ["toxicity"], True), (["a", "b"], ["c", "d"], False), (["a", "b"], ["A", "B"], True)],
+)
+def test_a_score_may_have_any_name_and_a_class_any_case(ours, theirs, kept):
     """A model from elsewhere calls its one output "toxicity"; of classes, another name is another class."""
 
     def config(names):

@@ -90,6 +90,14 @@ def test_a_file_has_the_weight_of_every_class(tmp_path, content, message):
     assert str(path) in str(caught.value)
 
 
+def test_names_in_a_file_of_weights_are_compared_in_nfc(tmp_path):
+    (path := tmp_path / "weights.json").write_text('{"e\u0301loge": 1.5, "r": 1}', encoding="utf-8")
+    assert class_weights_of(flags(class_weights=str(path)), ("\u00e9loge", "r"), [1, 1], "row") == {
+        "\u00e9loge": 1.5,
+        "r": 1,
+    }
+
+
 def test_weights_without_effect_are_refused():
     asked = flags(class_weights="balanced")
     with pytest.raises(ValueError, match="--class_weights has no effect without training data"):

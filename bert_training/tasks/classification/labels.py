@@ -88,8 +88,8 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
         ):
             raise UserError(
                 f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; a text has one label "
-                "here; to learn several, give lists in all rows of the training data (.jsonl) without --problem_type, "
-                "or cells such as a|b with --label_separator"
+                "here; to learn several, give lists in all rows of the training data (.jsonl) with --problem_type "
+                "multi_label, or cells such as a|b with --label_separator"
             )
         text = as_text(label)
         if not isinstance(label, str | int | float):

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from transformers import PretrainedConfig
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
-from bert_training.files.tables import nfc
 from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
 from bert_training.tasks.ner.metrics import entities
@@ -117,10 +117,11 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
         return looks_like_sentences([line.strip() for line in lines])
     if len(lines) > 1 and all(len(words) == 2 for words in fields):
         return False  # words with their tags, whatever these are
-    tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
+    last = [normalize("NFC", words[-1]) for words in several]
+    tagged = [word for word in last if word == "O" or like_a_span(word)]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if nfc(words[-1]) in tags or words[-1] == "O" or like_a_span(words[-1])]
+        tagged = [word for word in last if word in tags or word == "O" or like_a_span(word)]
     return 2 * len(tagged) < len(several)
 
 

@@ -289,7 +289,7 @@ NAMED = {
 
 def test_flags_name_every_column_and_the_delimiter(tmp_path):
     path = own(tmp_path, SHEET, "own.csv")
-    data = load_data(glue_arguments(train_file=path, validation_file=path, **NAMED))
+    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["mail"], **NAMED))
     train = data.splits["train"]
     assert (train.texts, train.index) == ((["good, film", "bad film", "the film"],), ["t1", "t2", "t3"])
     assert (train.weights, train.groups) == ([2.0, 0.5, 0.0], ["ann", "bob", "ann"])

@@ -416,7 +416,7 @@ def test_a_task_of_glue_with_numbered_classes_needs_no_names(tmp_path):
 
 def test_a_label_that_differs_from_a_known_one_in_case_alone_is_that_one(tmp_path):
     """As transformers' examples and published models spell the classes of MNLI."""
-    path = own(tmp_path, "premise,hypothesis,label\na,b,ENTAILMENT\na,c,Neutral\na,d,contradiction\n")
+    path = own(tmp_path, "premise,hypothesis,label\na,b,ENTAILMENT\na,c,Neutral\na,d,contradiction\n", "own.csv")
     data = load_data(glue_arguments(task_name="mnli", train_file=path, validation_file=path))
     assert data.splits["train"].labels == data.splits["validation_matched"].labels == [0, 1, 2]
     names = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")

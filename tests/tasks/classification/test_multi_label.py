@@ -70,9 +70,8 @@ def test_lists_of_one_label_each_are_one_label_a_text(tmp_path):
     data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=new))
     assert (data.task.labels, data.problem_type) == (("a", "b", "c"), "single_label_classification")
     assert {tuple(part.labels) for part in data.splits.values()} == {(0, 1, 0, 2)}
-    assert (
-        load_data(glue_arguments(train_file=train, validation_file=dev, test_file=hidden)).splits["test"].labels is None
-    )
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=hidden))
+    assert data.splits["test"].labels is None
     assert both(train, problem_type="single_label").task.labels == ("a", "b", "c")
     assert both(own(tmp_path, listed([[3], [1], [3], [1]]), "n.jsonl")).task.labels == ("1", "3")
     one = TrainedFor(("c", "a", "b"), 3)

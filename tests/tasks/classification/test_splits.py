@@ -152,7 +152,7 @@ def test_copies_on_both_sides_are_said(tmp_path):
 def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns, labels, given):
     """Rows 0 to 2 are one text, 3 and 4 are copies with one label, and 5 is the first text but for its case."""
     texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
-    rows = [",".join([*[text, "same"][: len(columns)], labels[label]]) for text, label in zip(texts, first)]
+    rows = [",".join([text, *["same"] * (len(columns) - 1), labels[label]]) for text, label in zip(texts, first)]
     path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows]) + "\n", "own.csv")
     expected = f"warning: 3 of 6 rows have the text of another row but another label, the first: {path}:2; at most one"
     data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
