@@ -11,6 +11,7 @@ from typing import Any
 from bert_training.inputs.flags.natures import APART, FREE
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 
+DATA = ("task_name", "data_dir", "dataset_name", "dataset_config_name", "train_file", "validation_file")
 CHOICE = ("eval_steps", "metric_for_best_model")  # flags that count only if the best evaluation is chosen
 # The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
 WORDS: dict[str, Callable[[Any], str]] = {
@@ -48,7 +49,7 @@ def compared_settings(facts: dict) -> dict[str, Any]:
         settings["folds"] = settings["folds"].rpartition("/")[2]
     settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
     settings["processes"] = facts.get("processes", 1)
-    return settings | _data(facts)
+    return settings | _data(facts, flags)
 
 
 def initial_settings(facts: dict) -> dict[str, Any]:
@@ -99,8 +100,8 @@ def _flags(facts: dict) -> dict[str, Any]:
     return defaults | facts["flags"]
 
 
-def _data(facts: dict) -> dict[str, str]:
-    """The hashes of the training and the evaluation data."""
+def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
+    """The hashes of the training and the evaluation data; if one is missing, also the flags that name the data."""
     data = facts.get("data") or {}
     splits = data.get("splits", data) if isinstance(data, dict) else {}
     named = {}
@@ -109,6 +110,8 @@ def _data(facts: dict) -> dict[str, str]:
         names = ("file_sha256", "sha256", "fingerprint")  # the folds of a file are averaged
         hashes = [next((str(part[name]) for name in names if part.get(name)), "")[:8] for part in parts]
         named[title] = " and ".join(hashes)
+    if not all(named.values()):
+        named |= {name: flags[name] for name in DATA if flags.get(name) is not None}
     return named
 
 

@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
         extend_from_flags(parser, args)
         return
     rules = {
-        "do_lower_case": not args.cased and args.do_lower_case != "false",
+        "do_lower_case": args.do_lower_case != "false",
         "strip_accents": None if args.strip_accents is None else args.strip_accents == "true",
         "tokenize_chinese_chars": args.tokenize_chinese_chars != "false",
     }

@@ -88,7 +88,7 @@ def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path
     with pytest.raises(ValueError, match=r"^text\.txt: expected text that the tokenizer knows"):
         check_beginning(both, tokenizer)
     own.args = arguments(validation_file=[str(file)], vocab_size=len(tokenizer))
-    with pytest.raises(ValueError, match=r"add text like it to --train_file, or give a larger --vocab_size or"):
+    with pytest.raises(ValueError, match=r"add text like it to --train_file, or give a larger --vocab_size, or"):
         check_beginning(own, tokenizer)
 
 

@@ -89,15 +89,15 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
         ("--train_file a.txt --validation_file b.txt", "--corpus_dir needs --tokenizer_name"),
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
-            "leave out --mixture and --max_train_documents",
+            "--corpus_dir and --max_train_documents exclude each other",
         ),
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
-            "leave out --deduplicate, or leave out --corpus_dir",
+            "--corpus_dir and --deduplicate exclude each other",
         ),
         (
             "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",
-            "a tokenizer without the pieces of --extend_vocab; extend it first",
+            "--corpus_dir and --extend_vocab exclude each other",
         ),
     ],
 )

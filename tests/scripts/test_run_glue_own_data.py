@@ -156,25 +156,31 @@ def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys
     [
         (
             ["--task_name=mrpc", "--text_column", "a"],
-            "--text_column has no effect with --task_name mrpc, whose columns",
+            "--text_column and --task_name exclude each other",
         ),
-        (["--task_name=mrpc", "--problem_type=regression"], "--problem_type has no effect with --task_name mrpc, whos"),
-        (["--label_column=a"], "--label_column has no effect without data of your own; leave it out"),
-        (["--test_file=x", "--text_column", "a", "b", "c"], "--text_column takes one name, or two different ones for"),
+        (["--task_name=mrpc", "--problem_type=regression"], "--problem_type and --task_name exclude each other"),
+        (["--label_column=a"], "--label_column needs --train_file or --validation_file or --test_file"),
+        (["--test_file=x", "--text_column", "a", "b", "c"], "--text_column takes one name, or two for a pair; got"),
         (
             ["--test_file=x", "--text_column", "a", "a"],
-            "--text_column takes one name, or two different ones for a pair",
+            "name the column 'a'; it is one thing only",
         ),
-        (["--test_file=x", "--text_column", "a", "--label_column=a"], "--label_column a is one of --text_column"),
-        (["--test_file=x", "--problem_type=several"], "invalid choice: 'several'"),
-        (["--test_file=x", "--label_column", "a", "b", "--problem_type=single_label"], "--label_column a b is for sev"),
-        (["--test_file=x", "--label_separator=|", "--problem_type=regression"], "--label_separator is for several la"),
+        (["--test_file=x", "--text_column", "a", "--label_column=a"], "name the column 'a'; it is one thing only"),
+        (["--test_file=x", "--problem_type=several"], "--problem_type must be one of single_label"),
+        (
+            ["--test_file=x", "--label_column", "a", "b", "--problem_type=single_label"],
+            "several names of --label_column",
+        ),
+        (
+            ["--test_file=x", "--label_separator=|", "--problem_type=regression"],
+            "--label_separator and --problem_type reg",
+        ),
         (
             ["--test_file=x", "--label_column", "a", "b", "--label_separator=|"],
-            "no effect with a column for each lab",
+            "several names of --label_column exclude",
         ),
-        (["--test_file=x", "--label_column", "a", "a"], "--label_column takes different names; got 'a' 'a'"),
-        (["--test_file=x", "--label_separator="], "--label_separator: expected a mark such as '|' that is no tab and"),
+        (["--test_file=x", "--label_column", "a", "a"], "name the column 'a'; it is one thing only"),
+        (["--test_file=x", "--label_separator="], "--label_separator: expected a mark such as '|', no tab"),
     ],
 )
 def test_flags_that_cannot_be_meant_are_refused(capsys, given, expected):

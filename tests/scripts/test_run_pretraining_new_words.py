@@ -130,11 +130,14 @@ def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--config_name makes new weights"),
-        ("--extend_vocab 3", "give --model_name_or_path"),
-        ("--extend_vocab 3 --model_name_or_path M --vocab_size 99", "leave out --vocab_size"),
-        ("--extend_vocab 0 --model_name_or_path M", "at least 1, or a file"),
-        ("--max_position_embeddings 99", "no effect without --model_name_or_path"),
+        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--extend_vocab needs --model_name_or_path"),
+        ("--extend_vocab 3", "--extend_vocab needs --model_name_or_path; give that"),
+        (
+            "--extend_vocab 3 --model_name_or_path M --vocab_size 99",
+            "--vocab_size and --model_name_or_path exclude",
+        ),
+        ("--extend_vocab 0 --model_name_or_path M", "a number above 0, or a file with one word a line"),
+        ("--max_position_embeddings 99", "--max_position_embeddings needs --model_name_or_path"),
     ],
 )
 def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):

@@ -161,4 +161,4 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape
     (tuned / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     assert "expected a BertForMaskedLM, got a BertForTokenClassification" in line(tuned)
     assert "is the output folder" in line(tmp_path / "run")
-    assert "--keep_layers keeps given weights" in line(teacher, "--keep_layers", "0")
+    assert "--keep_layers and --config_name exclude each other" in line(teacher, "--keep_layers", "0")

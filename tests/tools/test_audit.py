@@ -204,7 +204,7 @@ def test_without_matplotlib_all_lengths_are_measured_and_none_is_drawn(run_folde
         (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
-        (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
+        (["audit", "OTHER"], "expected a pre-training run, but its flags lack mlm_probability"),
     ],
 )
 def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, capsys, arguments, message):

@@ -34,7 +34,7 @@ def content(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder for every task, with the files that --write_submission writes."""
+    """A folder for every task, with the files that --do_predict writes."""
     folder = tmp_path_factory.mktemp("runs")
     for name in SPELLINGS:
         run = folder / name.split(".")[0].removesuffix("-mm").removesuffix("-m")
@@ -92,7 +92,7 @@ def test_no_link_leads_a_submission_out_of_a_folder(tmp_path, name):
 
 
 def test_folders_without_predictions_or_with_the_same_are_refused(tmp_path, runs):
-    with pytest.raises(ValueError, match=r"expected files such as CoLA.tsv; run_glue.py --write_submission makes them"):
+    with pytest.raises(ValueError, match=r"expected files such as CoLA.tsv; run_glue.py --do_predict makes them"):
         submission.gather([tmp_path])
     with pytest.raises(ValueError, match=r"RTE.tsv is both in .* and in .*; give one of them"):
         submission.gather([runs / "RTE", runs / "RTE"])
