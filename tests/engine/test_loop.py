@@ -1,6 +1,5 @@
 """bert_training/engine/loop.py: exact accumulation, dropout by step, clipping, divergence, and the control network."""
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -118,31 +117,6 @@ def test_the_next_batch_is_fetched_before_a_step_is_waited_for(make_run, small_c
 
     train(run, new_model(small_config), Source(), 3)
     assert seen == ["fetch", "fetch", "wait", "fetch", "wait", "wait"]
-
-
-@pytest.mark.parametrize(("start", "total"), [(0, 1000), (500, 1000), (0, 20), (0, 5)])
-def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch, capsys, start, total):
-    """The test sets the clock: a step takes half a second. The first one takes a minute, as with --torch_compile, and
-    does not count; nor does the time of an evaluation.
-    """
-    run, now, model = make_run(), [0.0], new_model(small_config)
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-
-    class Source(LabelledTokens):
-        def batch(self, first, stop):
-            now[0] += 60 if not now[0] else 0.5
-            return super().batch(0, 2)
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    state = TrainingState(model, optimizer, constant_schedule(optimizer), total, UNKNOWN)
-    steps = training_steps(run, state, step_batches(Source(), run, start, total), max_grad_norm=1.0, start_step=start)
-    for _ in itertools.islice(steps, 21):
-        now[0] += 7  # an evaluation
-    said = {(0, 1000): "about 8 minutes left for 980 training steps", (500, 1000): "about 4 minutes left for 480 "}
-    lines = [line for line in capsys.readouterr().out.splitlines() if " left for " in line]
-    assert len(lines) == ((start, total) in said)
-    if lines:
-        assert lines[0].startswith(said[start, total])
 
 
 def test_a_batch_that_cannot_be_fetched_does_not_undo_the_step_before(make_run, small_config):

@@ -134,7 +134,7 @@ def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, 
         ("--extend_vocab 3", "--extend_vocab needs --model_name_or_path; give that"),
         (
             "--extend_vocab 3 --model_name_or_path M --vocab_size 99",
-            "--vocab_size and --model_name_or_path exclude each other",
+            "--vocab_size and --model_name_or_path exclude",
         ),
         ("--extend_vocab 0 --model_name_or_path M", "a number above 0, or a file with one word a line"),
         ("--max_position_embeddings 99", "--max_position_embeddings needs --model_name_or_path"),
