@@ -165,9 +165,9 @@ def test_ask_and_the_page_give_the_same_labels(trained, thresholds, capsys):
         shown = drawing.labels(found)
         assert shown.count("✓") == len(record["labels"]) and "Labels: " in shown
     opened = open_folder(str(trained))  # what is stored is read once
-    edit = opened.model.config.fine_tuning | {"thresholds": [2.0, 0.5, 0.5]}
+    edit = opened.model.config.fine_tuning | {"thresholds": [0.5, 0.5]}
     opened.model.config.fine_tuning = edit
-    with pytest.raises(ValueError, match=r"expected a number from 0 to 1 for each of the 3 labels"):
+    with pytest.raises(ValueError, match=r"fine_tuning.thresholds for 3 labels, got 2"):
         readings.classify(opened, texts[0])
 
 

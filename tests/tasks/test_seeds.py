@@ -273,6 +273,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
 def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_files):
     run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     path = tmp_path / "ours" / "summary.json"
+    seeds.read_summary(tmp_path / "ours")
     whole = path.read_text()
     path.write_text(whole.replace('"seed": 42', '"seed": 43'))
     with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):

@@ -1,6 +1,5 @@
 """What a checkpoint was fine-tuned for, as far as its folder says it; without training data, the model decides."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,6 @@ from transformers import BertConfig, PretrainedConfig
 
 from bert_training.inputs.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
-from tokenization.errors import UserError
 
 STORED = "fine_tuning"
 """The field of a finished model's config.json that says what the model was trained with."""
@@ -106,17 +104,5 @@ def store_facts(config: PretrainedConfig, **facts: Any) -> None:
 
 
 def stored_temperature(config: PretrainedConfig) -> float | None:
-    """The temperature of the model's probabilities; None if it has none.
-
-    Raises:
-        ValueError: the config, which may come from somebody else, has no finite, positive number there.
-    """
-    value = stored_facts(config).get(TEMPERATURE)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise UserError(
-            f"{config.name_or_path or 'config.json'}: {STORED}.{TEMPERATURE} must be a positive number, got "
-            f"{str(value)[:60]!r}; correct it in config.json, or delete the field"
-        )
-    return float(value)
+    """The temperature of the model's probabilities; None if it has none."""
+    return stored_facts(config).get(TEMPERATURE)
