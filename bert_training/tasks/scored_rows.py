@@ -8,7 +8,7 @@ of a text, or of the names in a sentence with their places, ["LOC", 3, 5]. Of a 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy  # scipy.stats is loaded when it is first used, which takes half a second
@@ -16,27 +16,12 @@ import scipy  # scipy.stats is loaded when it is first used, which takes half a 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.json_files import parse_json
-from bert_training.tasks.classification.by_class import scores_by_class
 from bert_training.tasks.classification.metrics import METRICS
 from bert_training.tasks.seeds import LEVEL, sign_test
 
 RESAMPLES = 1000  # of the bootstrap
+WHOLE = ("accuracy", "subset_accuracy", "exact_match")  # metrics by which a row is right or wrong
 Metric = Callable[[np.ndarray], float]
-
-
-class Paired(NamedTuple):
-    """What the same rows say of two models.
-
-    Attributes:
-        interval: the 95 % interval of the difference, by a paired bootstrap over the rows.
-        wins, losses: how many rows one model alone has right; None unless a row is right or wrong.
-        p: of the exact test of McNemar.
-    """
-
-    interval: tuple[float, float]
-    wins: int | None = None
-    losses: int | None = None
-    p: float | None = None
 
 
 def write_rows(folder: Path, split: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -51,20 +36,26 @@ def read_rows(folder: Path, split: str) -> list[dict[str, Any]]:
     return [parse_json(line) for _, line in numbered_lines(path)] if path.is_file() else []
 
 
-def compare_rows(ours: Metric, theirs: Metric, rows: int, right_or_wrong: bool) -> Paired:
-    """The difference of a metric, ours minus theirs, on the same rows."""
+def compare_rows(ours: Metric, theirs: Metric, rows: int, right_or_wrong: bool) -> str:
+    """The difference of a metric on the same rows, ours minus theirs, as cells of a table.
+
+    They are the difference; its 95 % interval, by a paired bootstrap; and, if a row is right or wrong, how many rows
+    one model alone has right, and the p-value of McNemar's exact test.
+    """
 
     def difference(chosen: np.ndarray) -> float:
         return ours(chosen) - theirs(chosen)
 
     options: dict[str, Any] = {"vectorized": False, "confidence_level": LEVEL, "n_resamples": RESAMPLES}
     options |= {"method": "percentile", "rng": np.random.default_rng(0)}
-    low, high = scipy.stats.bootstrap((np.arange(rows),), difference, **options).confidence_interval
+    everything = np.arange(rows)
+    low, high = scipy.stats.bootstrap((everything,), difference, **options).confidence_interval
+    cells = f"{difference(everything):+.1f} | {low:+.1f} to {high:+.1f}"
     if not right_or_wrong:
-        return Paired((low, high))
-    each = np.array([difference(np.array([row])) for row in range(rows)])
+        return f"{cells} |  | "
+    each = np.array([difference(everything[[row]]) for row in everything])
     wins, losses = int((each > 0).sum()), int((each < 0).sum())
-    return Paired((low, high), wins, losses, sign_test(wins, losses))
+    return f"{cells} | {wins:,} : {losses:,} | {sign_test(wins, losses):.2g}"
 
 
 def metric_of(rows: Sequence[dict[str, Any]], name: str, positive: str | None = None) -> Metric | None:
@@ -76,35 +67,37 @@ def metric_of(rows: Sequence[dict[str, Any]], name: str, positive: str | None = 
     if name in rows[0]:
         scores = np.array([row[name] for row in rows])
         return lambda chosen: float(scores[chosen].mean())
-    answers, truth = ([row.get(side) for row in rows] for side in ("answer", "true"))
-    if isinstance(truth[0], list):
-        return _metric_of_lists(answers, truth, name)
-    sides, names = np.array([answers, truth]), np.array([""])
-    if isinstance(truth[0], str):
-        names, numbers = np.unique(sides, return_inverse=True)
-        sides = (sides == positive).astype(int) if name == "f1" else numbers.reshape(2, -1)
-    if name == "f1_macro":
-        return lambda chosen: 100 * float(scores_by_class(sides[0, chosen], sides[1, chosen], names.tolist())[name])
-    return (lambda chosen: 100 * METRICS[name](*sides[:, chosen])) if name in METRICS else None
-
-
-def _metric_of_lists(answers: Sequence[Any], truth: Sequence[Any], name: str) -> Metric | None:
-    """The share of equal lists, or F1 of their items, over all of them or as the mean over their kinds."""
-    sides = [
-        [{(str(np.atleast_1d(item)[0]), str(item)) for item in items} for items in side] for side in (answers, truth)
-    ]
-    shared = [answer & true for answer, true in zip(*sides, strict=True)]
-    if name == "subset_accuracy":
-        equal = np.array([answer == true for answer, true in zip(*sides, strict=True)])
-        return lambda chosen: 100 * float(equal[chosen].mean())
-    kinds = sorted({kind for side in sides for items in side for kind, _ in items}) if name == "f1_macro" else [None]
-    right, answered, true = (
-        np.array([[sum(wanted in (None, kind) for kind, _ in items) for wanted in kinds] for items in side])
-        for side in (shared, *sides)
-    )
+    if name in ("pearson", "spearmanr", "matthews_correlation"):
+        sides = np.array([[row[side] for row in rows] for side in ("answer", "true")])
+        if sides.dtype.kind == "U":  # names of classes
+            sides = np.unique(sides, return_inverse=True)[1].reshape(sides.shape)
+        return lambda chosen: 100 * METRICS[name](*sides[:, chosen])
+    answers, truth = ([_items(row.get(side)) for row in rows] for side in ("answer", "true"))
+    if name in WHOLE:
+        right = np.array([answer == true for answer, true in zip(answers, truth)])
+        return lambda chosen: 100 * float(right[chosen].mean())
+    if name not in ("f1", "f1_micro", "f1_macro"):
+        return None
+    kinds = sorted({kind for items in (*answers, *truth) for kind, _ in items})
+    kinds = [positive] if name == "f1" and positive else kinds
+    numbers = {kind: number if name == "f1_macro" else 0 for number, kind in enumerate(kinds)}
+    shared, some = np.zeros((2, len(rows), max(numbers.values(), default=0) + 1))
+    for row, (answer, true) in enumerate(zip(answers, truth)):
+        for counts, items in ((shared, answer & true), (some, answer), (some, true)):
+            for kind, _ in items:
+                if kind in numbers:
+                    counts[row, numbers[kind]] += 1
 
     def f1(chosen: np.ndarray) -> float:
-        up, down = 2 * right[chosen].sum(0), (answered + true)[chosen].sum(0)
+        up, down = 2 * shared[chosen].sum(0), some[chosen].sum(0)
         return 100 * float(np.mean(up[down > 0] / down[down > 0])) if down.any() else 0.0
 
-    return f1 if name in ("f1", "f1_micro", "f1_macro") else None
+    return f1
+
+
+def _items(value: Any) -> set[tuple[str, str]]:
+    """The kind of every item of a row, and the item."""
+    return {
+        (str(one[0] if isinstance(one, list) else one), str(one))
+        for one in (value if isinstance(value, list) else [value])
+    }

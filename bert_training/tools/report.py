@@ -13,11 +13,15 @@ command writes report.md and, if matplotlib is installed, report.png.
 """
 
 import importlib.util
+import json
+import math
 import re
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bert_training.cards.curves import (
     BLUE,
@@ -38,12 +42,24 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
+<<<<<<< HEAD
 from bert_training.files.records import RESULTS, read_events, read_record
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.glue import title_of
+=======
+from bert_training.files.links import check_read
+from bert_training.files.records import RESULTS, read_events, read_record, well_formed
+from bert_training.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
+from bert_training.flags.parsing import command_parser
+from bert_training.flags.scripts import SCRIPTS
+from bert_training.tasks.classification.glue import positive_of, title_of
+from bert_training.tasks.classification.scores import metric_prefix
+from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
+>>>>>>> w5
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
 from tokenization.errors import UserError
@@ -167,13 +183,63 @@ def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
         assert run.task is not None
-        factor = percent_factor(run.results)
+        alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
         for key in SCRIPTS[run.facts["script"]].metrics:
-            if key in run.results:
-                value, row = run.results[key], (run.task, METRICS[key].table_name)
-                scores = table.setdefault(row, {}).setdefault(run.start_label, [])
-                scores.append(None if value is None else factor * value)
+            of_test = key.replace("eval_", "test_", 1)
+            for name, ending in ((key, ""), (of_test, ", test")):
+                if name in run.results if not ending else all(name in other.results for other in alike):
+                    ending += rows_in([other for other in runs if other.task == run.task], ending[2:] or "validation")
+                    scores = table.setdefault((run.task, METRICS[key].table_name + ending), {})
+                    value, factor = run.results[name], percent_factor(run.results)
+                    scores.setdefault(run.start_label, []).append(None if value is None else factor * value)
     return table
+
+
+def splits_of(run: FinishedRun) -> dict[str, dict]:
+    """What run.json says of the splits of a fine-tuning."""
+    data = run.facts.get("data")
+    return data.get("splits", {}) if isinstance(data, dict) else {}
+
+
+def rows_in(runs: list[FinishedRun], split: str) -> str:
+    """How many rows of a split the runs are scored on, for the name of a metric; "" if they do not say it."""
+    parts = [part for run in runs for name, part in splits_of(run).items() if name.startswith(split)]
+    counts = {part["examples"] for part in parts if "examples" in part}
+    return f", {' to '.join(f'{count:,}' for count in sorted({min(counts), max(counts)}))} rows" if counts else ""
+
+
+def differences(runs: list[FinishedRun]) -> list[str]:
+    """The lines of the table that compares each run with the first one that is scored on the same rows.
+
+    Runs that share a cell with others are left out: --compare_to compares series.
+    """
+    lines, firsts = list[str](), dict[str, tuple[FinishedRun, list[dict]]]()
+    cells_of = [(run.task, run.start_label) for run in runs]
+    for run in (run for run, cell in zip(runs, cells_of) if cells_of.count(cell) == 1):
+        for split in splits_of(run):
+            check_read(run.place, run.place / f"scored_{split}.jsonl")
+            rows = read_rows(run.place, split)
+            same = json.dumps([split, *((row.get("id"), row.get("true")) for row in rows)])
+            first, theirs = firsts.setdefault(same, (run, rows))
+            for key in SCRIPTS[run.facts["script"]].metrics if rows and first is not run else ():
+                prefix, pair = metric_prefix(split), f"{plain(run.folder.name)} against {plain(first.folder.name)}"
+                metric = key.removeprefix(prefix if prefix.startswith("eval_") else "eval_")
+                ours, other = (given_by(one, some, prefix, metric) for one, some in ((run, rows), (first, theirs)))
+                if ours and other:
+                    cells = compare_rows(ours, other, len(rows), metric in WHOLE)
+                    lines.append(f"| {pair} | {split}, {len(rows):,} rows | {METRICS[key].table_name} | {cells} |")
+    heads = "| runs | data | metric | difference, points | 95 % interval | rows that one alone has right | p, McNemar |"
+    return [heads, "|---|---|---|---:|---:|---:|---:|", *lines, ""] if lines else []
+
+
+def given_by(run: FinishedRun, rows: list[dict], prefix: str, metric: str) -> Metric | None:
+    """A metric of some of the rows; None unless all of them give the result that the run recorded."""
+    found = metric_of(rows, metric, positive_of((run.facts.get("data") or {}).get("task")))
+    recorded = run.results.get(prefix + metric)
+    if found is None or recorded is None:
+        return None
+    again = found(np.arange(len(rows)))
+    return found if math.isclose(again, percent_factor(run.results) * recorded, abs_tol=0.01) else None
 
 
 def cell_text(values: Scores | None, digits: int = 1) -> str:
@@ -224,7 +290,7 @@ def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
     lines = []
     fine_tuning = fine_tuning_runs(runs)
     if fine_tuning:
-        lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), ""]
+        lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), "", *differences(fine_tuning)]
     if by_class and (of_classes := class_cells(fine_tuning)):
         lines += [*_comparison(fine_tuning, of_classes, "F1 of the class"), ""]
     pretraining = [run for run in runs if run.task is None]

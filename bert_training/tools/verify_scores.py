@@ -127,18 +127,25 @@ def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) 
         if problem:
             yield unknown(", ".join(claimed) or "scores", problem)
             return
-        facts, again, config = (read_object(out / name) for name in ("run.json", RESULTS, "config.json"))
+        facts, again, config = read_object(out / "run.json"), read_object(out / RESULTS), settings_in(out)
     if set(checksums(facts["data"])) - set(checksums(run["data"])):
         yield unknown(", ".join(claimed), "the data at hand is not that in run.json")
         return
     for name, what in (("tokenizer_sha256", "the tokenizer"), ("parameters", "the network")):
         yield compare_values(name, run.get(name), facts[name], f"{what} of the folder")
-    stored = read_object(folder / "config.json")
+    stored = settings_in(folder)
     for name in sorted(stored.keys() | config.keys()):
-        if name != "transformers_version" and not is_close(name, stored.get(name), config.get(name), 1):
+        if not is_close(name, stored.get(name), config.get(name), 1):
             found, wanted = short_text(stored.get(name)), short_text(config.get(name))
             yield differs(f"config.json, {name}", f"the folder says {found}, but {run['script']} writes {wanted}")
     yield from compare(claimed, again, run["script"], 100 / percent_factor(again))
+
+
+def settings_in(folder: Path) -> dict[str, Any]:
+    """The fields of a config.json and of its ``fine_tuning``, without those that decide on no answer."""
+    content = read_object(folder / "config.json")
+    content |= content.pop("fine_tuning", {})
+    return {name: value for name, value in content.items() if "column" not in name and name != "transformers_version"}
 
 
 def compare(claimed: Mapping[str, Any], again: Mapping[str, Any], source: str, whole: float) -> Iterator[Finding]:

@@ -153,7 +153,7 @@ def test_the_scores_by_class_and_the_temperature_are_computed_again_from_the_wei
     temperature = json.loads((copied / "config.json").read_text())["fine_tuning"]["temperature"]
     edit(copied / "config.json", f'"temperature": {temperature}', '"temperature": 9.0')
     forge(copied)
-    assert "config.json, fine_tuning: the folder says" in "\n".join(wrong(copied, evaluate=True))
+    assert "config.json, temperature: the folder says 9.0, but" in "\n".join(wrong(copied, evaluate=True))
 
 
 def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp_path, capsys):

@@ -237,4 +237,4 @@ def test_verify_computes_the_scores_again_and_finds_other_thresholds(tmp_path, t
     edit_json(folder / "config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [0.99, 0.01, 0.5]})
     forge(folder)
     told = [finding.claim for finding in findings_of(folder, evaluate=True) if finding.verdict == "differs"]
-    assert told == ["config.json, fine_tuning"]
+    assert told == ["config.json, thresholds"]
