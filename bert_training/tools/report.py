@@ -42,24 +42,14 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
-<<<<<<< HEAD
 from bert_training.files.records import RESULTS, read_events, read_record
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.tasks.classification.glue import title_of
-=======
-from bert_training.files.links import check_read
-from bert_training.files.records import RESULTS, read_events, read_record, well_formed
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments
-from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
->>>>>>> w5
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
 from tokenization.errors import UserError
@@ -217,7 +207,6 @@ def differences(runs: list[FinishedRun]) -> list[str]:
     cells_of = [(run.task, run.start_label) for run in runs]
     for run in (run for run, cell in zip(runs, cells_of) if cells_of.count(cell) == 1):
         for split in splits_of(run):
-            check_read(run.place, run.place / f"scored_{split}.jsonl")
             rows = read_rows(run.place, split)
             same = json.dumps([split, *((row.get("id"), row.get("true")) for row in rows)])
             first, theirs = firsts.setdefault(same, (run, rows))
