@@ -66,7 +66,7 @@ from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words
 from bert_training.inputs.flags.recipes import in_words
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.networks.pretrained import carry_modules, load_tokenizer
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora, build_corpora
 from bert_training.pretraining.corpus import unigram_entropy
@@ -137,6 +137,7 @@ def main(argv: list[str] | None = None) -> None:
     done = resume(run, state)
     if run.is_main:
         save_tokenizer(run, tokenizer, model)
+        carry_modules(args.model_name_or_path, run.output_dir)
     if done == 0:
         run.log(event="corpus", unigram_entropy=unigram_entropy(corpora.train, mean_shares(vars(args))))
         if counted:

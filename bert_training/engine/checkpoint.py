@@ -31,7 +31,6 @@ from bert_training.files.records import FORMAT, check_format
 from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.inputs.flags.scripts import chooses_best, flags_with
 from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.networks.pretrained import carry_modules
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
@@ -246,9 +245,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
 
 
 def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase, model: torch.nn.Module) -> None:
-    """Write the tokenizer, with its vocab.txt, and the modules of the checkpoint that the run began with.
-
-    Only the main process calls it.
+    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
 
     Args:
         model: the network, which the saved tokenizer fits: it cuts to the positions, and gives no segments to one.
@@ -259,7 +256,6 @@ def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase
     config = run.accelerator.unwrap_model(model).config
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
         save_tokenizer_files(tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
-    carry_modules(getattr(run.args, "model_name_or_path", None), run.output_dir)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from bert_training.networks.initial_weights import (
     weights_sha256,
 )
 from bert_training.networks.kept_layers import with_layers
+from bert_training.networks.pretrained import carry_modules
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.teachers import Lesson
 from tokenization.errors import UserError
@@ -306,6 +307,7 @@ def save_folder(
     save_model_folder(run, tuned.model)
     if run.is_main:
         save_tokenizer(run, tokenizer, tuned.model)
+        carry_modules(run.args.model_name_or_path, run.output_dir)
         if tuned.trained:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, datasets=[data_name], metrics=tuned.results)
