@@ -108,8 +108,8 @@ def adapt_rate(hidden_size: int) -> float:
 def scaled_rate(rate: float, hidden_size: int) -> float:
     """A peak learning rate of fine-tuning for the width of BERT-Base, scaled to this width.
 
-    The exponent is measured (lab/notes/results.md, "The learning rate of fine-tuning"). The limits are the lowest rate of
-    the paper and, for networks too narrow to be measured, one that is good for 128 units.
+    The exponent is measured (lab/notes/results.md, "The learning rate of fine-tuning"). The limits are the lowest rate
+    of the paper and, for networks too narrow to be measured, one that is good for 128 units.
     """
     return _three_digits(rate * min(20.0, max(0.4, (BASE_WIDTH / hidden_size) ** 2)))
 
