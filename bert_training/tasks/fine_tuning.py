@@ -29,7 +29,7 @@ from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
-from bert_training.inputs.flags.recipes import BASE_WIDTH, scaled_rate
+from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
@@ -123,10 +123,9 @@ def build_task_network(
         report_stored(run, checkpoint_config)
     if training:
         store_flags(model.config, args)
-        base, width = type(args).learning_rate, model.config.hidden_size
-        if args.learning_rate == scaled_rate(base, width) != base:
-            scaled = f"learning rate {args.learning_rate:g}: {base:g} at {BASE_WIDTH} units, scaled to {width}"
-            run.say(scaled.replace("e-0", "e-"))
+        base, rate, width = type(args).learning_rate, args.learning_rate, model.config.hidden_size
+        if rate == scaled_rate(base, width) != base:
+            run.say(f"learning rate {rate:g}: {base:g} at 768 units, scaled to {width}".replace("e-0", "e-"))
         if remark := untrained_positions(args):
             run.say(remark)
     prepare_for_training(model, args)

@@ -98,12 +98,17 @@ def peak_rate(num_hidden_layers: int, hidden_size: int) -> float:
 
 def adapt_rate(hidden_size: int) -> float:
     """The peak learning rate with which weights of this width are trained further."""
-    return min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, scaled_rate(ADAPT_RATE, hidden_size)))
+    rate = ADAPT_RATE * BASE_WIDTH / hidden_size
+    return _three_digits(min(HIGHEST_ADAPT_RATE, max(LOWEST_ADAPT_RATE, rate)))
 
 
 def scaled_rate(rate: float, hidden_size: int) -> float:
-    """A learning rate for the width of BERT-Base, scaled to this width."""
-    return _three_digits(rate * BASE_WIDTH / hidden_size)
+    """A peak learning rate of fine-tuning for the width of BERT-Base, scaled to this width.
+
+    The exponent is measured (lab/notes/results.md, "The learning rate of fine-tuning"). The limits are the lowest rate
+    of the paper and, for networks too narrow to be measured, one that is good for 128 units.
+    """
+    return _three_digits(rate * min(20.0, max(0.4, (BASE_WIDTH / hidden_size) ** 2)))
 
 
 def width_of(checkpoint: str | None) -> int:
