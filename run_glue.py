@@ -5,7 +5,7 @@ With no data flags, on built-in pairs from the documentation of this Python (doe
 
     python run_glue.py --model_name_or_path runs/first --output_dir runs/pair
 
-A task of GLUE from the official files, or without --data_dir from the Hub (for the GLUE server, --write_submission):
+A task of GLUE from the official files, or without --data_dir from the Hub (for the GLUE server, --do_predict):
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
@@ -15,8 +15,8 @@ text. One file is enough (--folds 5 instead is a cross-validation):
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_split 0.1 --output_dir runs/own
 
-Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
-search over learning rates. If the command is stopped, start it again, and it continues:
+Five runs and their statistics, here with transformers' network as a control. If the command is stopped, start it again,
+and it continues:
 
     python run_glue.py --model_impl transformers --model_name_or_path runs/mini --task_name mrpc \
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
@@ -24,7 +24,7 @@ search over learning rates. If the command is stopped, start it again, and it co
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
 For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
 A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
-A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
+A network that was pre-trained with --objective ltr needs --label_token last, or bilstm.
 """
 
 import functools
