@@ -23,6 +23,7 @@ import scipy.stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bert_training.flags.recipes import scaled_rate
 from lab import run_tables
 from lab.benchmarks.markdown import markdown
 
@@ -354,26 +355,32 @@ def controls(record: dict) -> str:
 
 
 RATE_TASKS = {"sst2": "SST-2, accuracy", "intents": "20 intents, macro F1", "names": "WNUT 2017, F1"}
-EXPONENTS = (0, 0.5, 1, 1.5, 2)  # of 768 / width, by which 5e-5 is multiplied
+RULES = {f"exponent {power:g}": partial(lambda power, width: 5e-5 * (768 / width) ** power, power)
+         for power in (0, 1, 1.5, 2)} | {"the default": partial(scaled_rate, 5e-5)}  # fmt: skip
 
 
 def fine_tuning_rate(record: dict) -> str:
     """The tables of fine_tuning_rate.json: mean scores by rate, and what rules lose against the best rate."""
     rows, losses = [], []
     rates = sorted({float(rate) for row in record.values() for rate in row["scores"]})
-    for row in record.values():
+    for row in sorted(record.values(), key=lambda row: (row["task"], row["rows"], row["width"])):
         means = {float(rate): 100 * statistics.mean(scores) for rate, scores in row["scores"].items() if scores}
-        seeds = {len(scores) for scores in row["scores"].values()}
-        name = [str(row["width"]), f"{RATE_TASKS[row['task']]}, {row['rows']:,} rows"]
-        number = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-        rows.append([*name, number, *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)])
-        best, known = max(means.values()), sorted(means)
-        asked = [np.log(5e-5 * (768 / row["width"]) ** exponent) for exponent in EXPONENTS]
-        found = np.interp(asked, np.log(known), [means[rate] for rate in known])
-        losses.append([*name, *(f"{best - score:.1f}" for score in found)])
-    table = markdown(("width", "task", "seeds", *(f"{rate:.1e}" for rate in rates)), rows, 2)
-    head = ("width", "task", *(f"exponent {exponent:g}" for exponent in EXPONENTS))
-    return table + "\n" + markdown(head, losses, 2)
+        seeds = sorted({len(scores) for scores in row["scores"].values()})
+        name = [f"{RATE_TASKS[row['task']]}, {row['rows']:,} rows", str(row["width"])]
+        rows.append(
+            [*name, " to ".join(map(str, seeds)), *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)]
+        )
+        known = sorted(means)
+        losses.append([*name])
+        for rule in RULES.values():
+            rate = rule(row["width"])
+            loss = max(means.values()) - np.interp(np.log(rate), np.log(known), [means[one] for one in known])
+            losses[-1].append(
+                "" if rate > 1.2 * known[-1] else f"over {loss:.1f}" if rate < known[0] else f"{loss:.1f}"
+            )
+    heads = [f"{rate:g}".replace("e-0", "e-") for rate in rates]
+    table = markdown(("task", "width", "seeds", *heads), rows)
+    return table + "\n" + markdown(("points below the best rate", "width", *RULES), losses)
 
 
 METRICS = {

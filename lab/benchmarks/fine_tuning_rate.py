@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--tasks", nargs="+", choices=[*TASKS], default=[*TASKS])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rates", type=float, nargs="+", default=RATES)
+    parser.add_argument("--mixed_precision", default="no", help="for all runs of this command (no)")
     parser.add_argument("--rows", type=int, default=1000, help="of the training data, the first ones (1000)")
     args = parser.parse_args(argv)
     for model in args.models:
@@ -67,7 +68,8 @@ def score(args: argparse.Namespace, model: Path, task: str, rate: float, seed: i
     folder = args.work_dir / "run"
     words: list[object] = [word.format(data_of(args, task)) for word in flags]
     words += ["--model_name_or_path", model, "--learning_rate", rate, "--seed", seed, "--output_dir", folder]
-    words += ["--max_train_samples", args.rows, "--save_steps", 0, "--eval_steps", 10**6]  # evaluated at the end
+    words += ["--max_train_samples", args.rows, "--mixed_precision", args.mixed_precision]
+    words += ["--save_steps", 0, "--eval_steps", 10**6]  # evaluated at the end
     shutil.rmtree(folder, ignore_errors=True)
     script.main([*map(str, words)])
     return float(json.loads((folder / "all_results.json").read_text(encoding="utf-8"))[metric])
