@@ -23,7 +23,7 @@ import scipy.stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_training.flags.recipes import scaled_rate
+from bert_training.inputs.flags.recipes import scaled_rate
 from lab import run_tables
 from lab.benchmarks.markdown import markdown
 

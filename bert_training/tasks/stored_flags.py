@@ -166,7 +166,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
         if (place / "run.json").is_file():
             try:
                 facts = read_record(place / "run.json", "give another --output_dir")
-                return {"learning_rate": facts["flags"]["learning_rate"], **(facts.get(FACT) or {})}
+                rate = {name: value for name, value in facts["flags"].items() if name == "learning_rate"}
+                return rate | (facts.get(FACT) or {})
             except ValueError:
                 continue  # of a damaged run.json nothing else is needed, either
     return None

@@ -313,7 +313,7 @@ class Validation:
             of_run = self._evaluation_flags()
             if "validation_file" in flags:  # no part of the training data is held out then
                 of_run = {name: value for name, value in of_run.items() if name not in OF_ROWS}
-            flags = of_run | flags | {"mixed_precision": "no", "unpad_inputs": False}
+            flags = of_run | flags | {"mixed_precision": "no"}
             flags |= {"model_name_or_path": str(self.folder), "output_dir": f"{place}/run", "save_steps": 0}
             write_json(Path(place, "flags.json"), flags)
             try:

@@ -43,7 +43,7 @@ def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, 
         f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed\n"
     )
     assert start(*AUTO, "--logging_steps", "7") == 0  # This flag does not change the result.
-    assert start(*AUTO, "--max_steps", "4", "--learning_rate", "1e-3") == 2
+    assert start(*AUTO, "--max_steps", "4", "--learning_rate", "3e-3") == 2
     said = capsys.readouterr().err
     assert "holds a finished run with other flags (" in said and "max_steps 2 -> 4" in said and "learning_rate " in said
     assert f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights" in said

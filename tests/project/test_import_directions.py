@@ -90,6 +90,7 @@ def test_every_file_of_training_is_in_a_package():
     assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
         ROOT / "bert_training" / "__init__.py",
         ROOT / "bert_training" / "__main__.py",
+        ROOT / "bert_training" / "inputs" / "__init__.py",
     }
 
 

@@ -187,7 +187,6 @@ def test_tags_of_a_model_that_would_break_the_columns_are_refused(tmp_path):
     ("change", "expected"),
     [
         ({"id": ["a", "a"]}, "question 'a': this id occurs twice"),
-        ({"id": [1, 2]}, "'id' must be of type str, got 1"),
         ({"id": ["a", None]}, "'id' must be of type str, got None"),
         ({"answers": [None, None]}, "row 0: expected answers as SQuAD has them, lists"),
         ({"answers": [{"text": ["x"], "answer_start": []}] * 2}, "row 0: expected answers as SQuAD has them, lists"),

@@ -67,9 +67,10 @@ def holds(args: object, wanted: str) -> bool:
     return False
 
 
-def in_words(wanted: str) -> str:
-    """What ``holds`` is asked, as words of a command: "--a or --b"."""
-    return " or ".join(f"--{one}" for one in wanted.split(" or "))
+def in_words(args: Any, wanted: str) -> str:
+    """What ``holds`` is asked, as words of a command: "--a or --b", of the flags that the script has."""
+    names = [one.name for one in fields(args)]
+    return " or ".join(f"--{one}" for one in wanted.split(" or ") if one.partition(" ")[0] in names)
 
 
 def _given(args: Any) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _problems_beside(args: Any, name: str, limits: Mapping[str, Any]) -> Iterato
     """What is wrong with a flag beside the others."""
     for wanted in limits.get("needs", ()):
         if not holds(args, wanted):
-            yield f"--{name} needs {in_words(wanted)}; give that, or leave --{name} out"
+            yield f"--{name} needs {in_words(args, wanted)}; give that, or leave --{name} out"
     for other in limits.get("excludes", ()):
         if holds(args, other):
-            yield f"--{name} and {in_words(other)} exclude each other; leave one of them out"
+            yield f"--{name} and {in_words(args, other)} exclude each other; leave one of them out"

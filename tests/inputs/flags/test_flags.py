@@ -56,8 +56,6 @@ def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
     [
         ["--compare_to", "x"],
         ["--seeds", "2", "--resume_from_checkpoint", "x/checkpoint-1"],
-        ["--early_stopping_patience", "3"],
-        ["--average_last", "3", "--load_best_model_at_end"],
         ["--metric_for_best_model", "x"],
         ["--seeds", "2", "--push_to_hub", "--hub_model_id", "a/b"],
     ],

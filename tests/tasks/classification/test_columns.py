@@ -8,7 +8,7 @@ from functools import partial
 import pandas
 import pytest
 
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor
@@ -289,7 +289,7 @@ NAMED = {
 
 def test_flags_name_every_column_and_the_delimiter(tmp_path):
     path = own(tmp_path, SHEET, "own.csv")
-    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["mail"], **NAMED))
+    data = load_data(glue_arguments(train_file=path, validation_file=path, **NAMED))
     train = data.splits["train"]
     assert (train.texts, train.index) == ((["good, film", "bad film", "the film"],), ["t1", "t2", "t3"])
     assert (train.weights, train.groups) == ([2.0, 0.5, 0.0], ["ann", "bob", "ann"])
@@ -347,7 +347,7 @@ def test_mistakes_in_the_other_columns_are_refused(tmp_path, change, expected):
     rows = SHEET.splitlines()
     sheet = "\n".join(row + end for row, end in zip(rows, (";none", ";0", ";0", ";0")))
     path = own(tmp_path, sheet.replace(change.get("old", "?"), change.get("new", "?")) + "\n", "own.csv")
-    assert expected in error(path, text_column=["mail"], label_column=None, **given)
+    assert expected in error(path, label_column=None, **given)
 
 
 def test_ids_of_data_to_predict_are_not_guessed(tmp_path):

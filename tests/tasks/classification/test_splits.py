@@ -144,17 +144,17 @@ def test_copies_on_both_sides_are_said(tmp_path):
     ("columns", "labels", "given"),
     [
         (("text",), ["a", "b"], {}),
-        (("text",), ["1.5", "2"], {}),
+        (("text",), ["1.5", "2.5"], {}),
         (("text",), ["a|b", "b"], {"label_separator": "|"}),
         (("sentence1", "sentence2"), ["a", "b"], {}),
     ],
 )
 def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns, labels, given):
-    """Rows 0 to 2 are one text, 3 and 4 are copies with one label, and 5 is the first text but for its case."""
+    """Rows 0 to 2 are one text, 3 and 4 are copies with one label, 5 is the first text but for its case; all twice."""
     texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
     rows = [",".join([text, *["same"] * (len(columns) - 1), labels[label]]) for text, label in zip(texts, first)]
-    path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows]) + "\n", "own.csv")
-    expected = f"warning: 3 of 6 rows have the text of another row but another label, the first: {path}:2; at most one"
+    path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows, *rows]) + "\n", "own.csv")
+    expected = f"warning: 6 of 12 rows have the text of another row but another label, the first: {path}:2; at most one"
     data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
     assert data.summary().count(expected) == 2  # of both splits
     (data,) = parts_of(path, validation_split=0.5, **given).values()
