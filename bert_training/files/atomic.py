@@ -226,7 +226,7 @@ def is_occupied(path: Path) -> bool:
     Raises:
         ValueError: it is the current folder, which a new one could not replace without pulling it from under the user.
     """
-    if path.resolve() == Path.cwd():
+    if os.path.realpath(path) == os.getcwd():  # Path.resolve fails at a link to itself
         raise UserError(f"{path} is the current folder, which would be replaced; name a folder in it")
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 

@@ -14,6 +14,7 @@ run_pretraining.py --corpus_dir reads the corpus.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -83,7 +84,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         help="processes of this command; default: the cores it may use",
     )
     args = parser.parse_args(argv)
-    if Path(args.output_dir).resolve() == Path.cwd():
+    if os.path.realpath(args.output_dir) == os.getcwd():
         parser.error("--output_dir is the current folder, which the corpus would replace; name a folder in it")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
