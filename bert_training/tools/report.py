@@ -7,7 +7,9 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
 of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
-With --by_class, a second table has the F1 of every class of your own data, and of every type of names.
+Metrics name their number of rows, and scores of test data are there where all runs have them. Each run is compared with
+the first one that was scored on the same rows: the difference, its paired interval, and McNemar's test.
+With --by_class, a further table has the F1 of every class of your own data, and of every type of names.
 Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
