@@ -279,7 +279,7 @@ def log_probes(
     scores = probes.score_probes(run, model, useful)
     if scores:
         run.log(event="probe", step=step, **scores)
-        run.say(f"step {step}: probes {in_words_of_probes(scores)}")
+        run.say(f"step {step}: probes {in_words_of_probes(scores, run.facts['probes'])}")
     return scores
 
 

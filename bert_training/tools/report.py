@@ -7,7 +7,9 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
 of a series, and the cell says how many there are. The folder of a series (--seeds) stands for all of its runs.
-With --by_class, a second table has the F1 of every class of your own data, and of every type of names.
+Metrics name their number of rows, and scores of test data are there where all runs have them. Each run is compared with
+the first one that was scored on the same rows: the difference, its paired interval, and McNemar's test.
+With --by_class, a further table has the F1 of every class of your own data, and of every type of names.
 Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
@@ -17,6 +19,7 @@ import json
 import math
 import re
 import statistics
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# Of the labels in the picture: the characters of a line, those for which there is room, and the inches of a letter.
+WRAPPED, USUAL, LETTER = 34, 18, (0.08, 0.18)
 TYPE_F1 = r"eval_.+_f1"  # the key of the F1 of a type of names, such as eval_LOC_f1
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
@@ -377,6 +382,13 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
         draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
+        # Room for long labels, without which constrained_layout leaves nothing of the axes.
+        lines = [label.get_text().split("\n") for label in axes[-1].get_yticklabels()]
+        longest, most = max(len(line) for label in lines for line in label), max(map(len, lines))
+        bars_high = sum(len(scores) + 0.7 for scores in bars.values())
+        wide, high = figure.get_size_inches()
+        wide += len(axes) * LETTER[0] * max(0, longest - USUAL)
+        figure.set_size_inches(wide, max(high, 1.2 + LETTER[1] * (most + 1) * bars_high / 1.7))
     save_figure(figure, path)
     return True
 
@@ -399,7 +411,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
             undefined = len(scores[label]) - len(known)
             text = f"{mean:.1f}" + (f", {undefined} undefined" if undefined else "") if known else "undefined"
             axis.annotate(
-                f"{text}  {names[label]}",
+                textwrap.fill(f"{text}  {names[label]}", WRAPPED),
                 (max(mean, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
@@ -409,7 +421,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
             )
             place += 1
         centres.append((first + place - 1) / 2)
-        rows.append(f"{task}\n{metric}")
+        rows.append("\n".join([textwrap.fill(task, WRAPPED), *metric.split(", ", 1)]))
         place += 0.7
     style_axis(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")
