@@ -364,20 +364,17 @@ def fine_tuning_rate(record: dict) -> str:
     rows, losses = [], []
     rates = sorted({float(rate) for row in record.values() for rate in row["scores"]})
     for row in sorted(record.values(), key=lambda row: (row["task"], row["rows"], row["width"])):
-        means = {float(rate): 100 * statistics.mean(scores) for rate, scores in row["scores"].items() if scores}
-        seeds = sorted({len(scores) for scores in row["scores"].values()})
+        seeds = min(map(len, row["scores"].values()))  # of an unfinished row, those that all rates have
+        means = {float(rate): 100 * statistics.mean(scores[:seeds]) for rate, scores in row["scores"].items()}
         name = [f"{RATE_TASKS[row['task']]}, {row['rows']:,} rows", str(row["width"])]
-        rows.append(
-            [*name, " to ".join(map(str, seeds)), *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)]
-        )
-        known = sorted(means)
+        rows.append([*name, str(seeds), *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)])
         losses.append([*name])
+        known = sorted(means)
         for rule in RULES.values():
             rate = rule(row["width"])
             loss = max(means.values()) - np.interp(np.log(rate), np.log(known), [means[one] for one in known])
-            losses[-1].append(
-                "" if rate > 1.2 * known[-1] else f"over {loss:.1f}" if rate < known[0] else f"{loss:.1f}"
-            )
+            measured = "over " * (rate < known[0]) + f"{loss:.1f}"
+            losses[-1].append(measured if rate < 1.2 * known[-1] else "")
     heads = [f"{rate:g}".replace("e-0", "e-") for rate in rates]
     table = markdown(("task", "width", "seeds", *heads), rows)
     return table + "\n" + markdown(("points below the best rate", "width", *RULES), losses)
