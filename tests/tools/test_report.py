@@ -9,7 +9,7 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from bert_training.cards.metrics import percent_factor
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks import seeds
 from bert_training.tasks.scored_rows import compare_rows, metric_of, read_rows, write_rows
 from bert_training.tools import report
