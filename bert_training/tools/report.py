@@ -389,6 +389,10 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
         wide, high = figure.get_size_inches()
         wide += len(axes) * LETTER[0] * max(0, longest - USUAL)
         figure.set_size_inches(wide, max(high, 1.2 + LETTER[1] * (most + 1) * bars_high / 1.7))
+        if len(axes) == 1:  # constrained_layout gives up where labels are wider than the bars
+            left = min(0.5, 1.3 * LETTER[0] * longest / wide)
+            figure.set_layout_engine("none")
+            axes[0].set_position((left, 0.12, 0.97 - left, 0.76))
     save_figure(figure, path)
     return True
 
