@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sklearn import metrics as sklearn_metrics
 
 from bert_training.cards.metrics import percent_factor
@@ -396,7 +397,7 @@ def test_the_picture_of_a_student_and_its_teacher_shows_all_labels(finished, tmp
     monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
     report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
     (figure,) = drawn
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     axis, box = figure.axes[-1], figure.bbox
     labels = [label.get_window_extent() for label in axis.get_yticklabels()]
     for text in (*axis.get_yticklabels(), *axis.texts, axis._left_title):
