@@ -233,9 +233,8 @@ def differences(runs: list[FinishedRun]) -> list[str]:
 
 def given_by(run: FinishedRun, rows: list[dict], prefix: str, metric: str) -> Metric | None:
     """A metric of some of the rows; None unless all of them give the result that the run recorded."""
-    found = metric_of(rows, metric, positive_of((run.facts.get("data") or {}).get("task")))
     recorded = run.results.get(prefix + metric)
-    if found is None or recorded is None:
+    if recorded is None or not (found := metric_of(rows, metric, positive_of((run.facts["data"] or {}).get("task")))):
         return None
     again = found(np.arange(len(rows)))
     return found if math.isclose(again, percent_factor(run.results) * recorded, abs_tol=0.01) else None
