@@ -369,6 +369,14 @@ def test_runs_on_the_same_rows_are_compared_with_the_first_one(scored, tmp_path)
     assert not paired(first, again, other)
 
 
+def test_rows_that_have_changed_since_the_run_are_refused(finished_runs, tmp_path):
+    place = shutil.copytree(finished_runs["run_glue"], tmp_path / "run")
+    path = place / "scored_validation.jsonl"
+    path.write_text(path.read_text().replace('"answer": "x"', '"answer": "y"') + "\n")
+    with pytest.raises(ValueError, match=r"scored_validation\.jsonl: damaged or edited"):
+        paired(str(place))
+
+
 def test_rows_through_a_link_out_of_the_folder_are_not_read(scored, tmp_path):
     folder = scored("first", validation=[True])
     (tmp_path / "first/scored_validation.jsonl").rename(tmp_path / "mine")
