@@ -103,7 +103,7 @@ def test_the_toy_task_trains_a_model(tmp_path, pretrained, monkeypatch, capsys, 
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     assert model.config.id2label == {0: "short", 1: "long"} and model.config.fine_tuning["script"] == "toy_task.py"
     assert "that tells long lines from short ones, fine-tuned" in (folder / "README.md").read_text()
-    assert "| length | accuracy |" in report.tables(report.read_finished_runs(folder))
+    assert "| length | accuracy, 16 rows |" in report.tables(report.read_finished_runs(folder))
     lines = [finding.line() for finding in findings_of(folder, evaluate=True)]
     assert not [line for line in lines if line.startswith("differs")]
     assert "computed again by toy_task.py" in "".join(lines)
