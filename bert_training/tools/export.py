@@ -363,6 +363,8 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
             print(f"no validation data{reason}: only the outputs for built-in sentences are compared", flush=True)
         problems, rows = score_files(model, validation, draft, record, args.max_drop, batches)
         measure(model, draft, record, rows)
+        if count := record["rows"]:
+            print(f"scored on {count:,} rows; --max_drop {args.max_drop:g}{beside_a_row(args.max_drop, count)}")
         if args.format == "openvino":
             shutil.rmtree(draft / "onnx")
         print(table(record), flush=True)
@@ -393,6 +395,7 @@ def scored_again(folder: Path, record: Mapping[str, Any], run: Path, given: Sequ
     Raises:
         ValueError: the model or its data is not at hand, or a package is missing that computes the files.
     """
+    transformers.logging.disable_progress_bar()
     check_installed(record["opset"])
     if record["format"] == "openvino":
         check_openvino(False)
@@ -511,10 +514,9 @@ def score_files(
     problems, rows = [], model.rows()
     before = None if validation.missing else validation.evaluate(None)
     if before:
-        rows, count = before.rows, len(before.answers)
-        record |= {"metric": before.metric, "rows": count}
+        rows = before.rows
+        record |= {"metric": before.metric, "rows": len(before.answers)}
         record["torch"]["scores"] = before.scores
-        print(f"scored on {count:,} rows; --max_drop {max_drop:g}{beside_a_row(max_drop, count)}", flush=True)
     for name in names:
         facts, problem = judge(model, validation, folder / name, before, max_drop)
         if problem and name in (SMALL, OPENVINO[1]) and batches:

@@ -228,9 +228,8 @@ def differences(runs: list[FinishedRun]) -> list[str]:
 
 def given_by(run: FinishedRun, rows: list[dict], prefix: str, metric: str) -> Metric | None:
     """A metric of some of the rows; None unless all of them give the result that the run recorded."""
-    found = metric_of(rows, metric, positive_of((run.facts.get("data") or {}).get("task")))
     recorded = run.results.get(prefix + metric)
-    if found is None or recorded is None:
+    if recorded is None or not (found := metric_of(rows, metric, positive_of((run.facts["data"] or {}).get("task")))):
         return None
     again = found(np.arange(len(rows)))
     return found if math.isclose(again, percent_factor(run.results) * recorded, abs_tol=0.01) else None
@@ -389,10 +388,6 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
         wide, high = figure.get_size_inches()
         wide += len(axes) * LETTER[0] * max(0, longest - USUAL)
         figure.set_size_inches(wide, max(high, 1.2 + LETTER[1] * (most + 1) * bars_high / 1.7))
-        if len(axes) == 1:  # constrained_layout gives up where labels are wider than the bars
-            left = min(0.5, 1.3 * LETTER[0] * longest / wide)
-            figure.set_layout_engine("none")
-            axes[0].set_position((left, 0.12, 0.97 - left, 0.76))
     save_figure(figure, path)
     return True
 

@@ -19,7 +19,7 @@ from bert_training.engine.errors import report_errors
 from bert_training.tasks import fine_tuning
 from bert_training.tasks.classification import submission
 from tests.helpers.glue_runs import train
-from tests.helpers.records import events
+from tests.helpers.records import events, results_of_rows
 from tests.helpers.repository import ROOT
 from tests.helpers.script_checks import fast_paths_are_on
 from tests.helpers.torchrun import torchrun
@@ -66,6 +66,8 @@ def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, caps
     folder = tmp_path / "run"
     results = train(folder, pretrained, files, task, "--max_steps=1", "--do_predict")
     assert set(results) == EXPECTED[task] | ALWAYS
+    scores = {name for name, value in results.items() if name in EXPECTED[task] and value is not None}
+    assert results_of_rows(folder) == {name for name in scores if not name.endswith("loss")}
     assert all(value is None or math.isfinite(value) for value in results.values())
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = list(config["id2label"].values())

@@ -17,6 +17,7 @@ from bert_training.tasks import fine_tuning
 from bert_training.tools import ask
 from tests.helpers.finished_folders import findings_of, forge
 from tests.helpers.model_folders import edit_json, save_model
+from tests.helpers.records import results_of_rows
 from tests.helpers.same_runs import check_same
 from tests.helpers.script_checks import stopped_after_saving
 from tests.helpers.torchrun import torchrun
@@ -84,6 +85,8 @@ def test_scores_and_predictions_are_those_of_a_plain_pipeline_with_the_stored_th
     assert (config.problem_type, tuple(config.id2label.values())) == ("multi_label_classification", NAMES)
     assert results["eval_f1_micro"] > 0.8 and len(thresholds) == 3
     assert scores(results, "test_") == scores(results)
+    names = ("f1_macro", "f1_micro", "subset_accuracy")
+    assert results_of_rows(trained) == {f"{split}_{name}" for split in ("eval", "test") for name in names}
     rows = list(map(json.loads, Path(data).read_text().splitlines()))
     classify = pipeline("text-classification", model=str(trained), top_k=None)
     labels, cells = predicted(trained), (trained / "custom.tsv").read_text().splitlines()[1:]

@@ -16,7 +16,7 @@ from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import entities, span_scores
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.finished_folders import findings_of
-from tests.helpers.records import events, read
+from tests.helpers.records import events, read, results_of_rows
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
     control_and_accumulation_have_the_same_losses,
@@ -137,6 +137,7 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     run_ner.main([*flags(checkpoint, files, tmp_path / "run", "--load_best_model_at_end"), *more])
     results = read(tmp_path / "run", "all_results.json")
     assert {"eval_accuracy", "eval_f1_macro", "eval_PER_f1", "eval_other_number"} <= results.keys()
+    assert "eval_f1_macro" in results_of_rows(tmp_path / "run")
     assert not {"eval_f1", "eval_precision"} & results.keys()
     (span,) = (tmp_path / "run" / "test_spans.jsonl").read_text().splitlines()
     assert [one["text"] for one in json.loads(span)["spans"]] == "the king walked , and the old city .".split()
