@@ -102,7 +102,7 @@ def evaluate(folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], g
     """
     flags = evaluation_flags(run) | data_flags(run, results, given) | ONE_STEP
     if SCRIPTS[run["script"]].pretrains:
-        flags |= {"eval_steps": 0, "peak_tflops": 1}
+        flags |= {"eval_steps": 0}
         if run["flags"].get("phases"):  # the last phase decides on the length of the evaluation
             flags["max_seq_length"] = phases_of(run["flags"])[-1].length
     flags |= {"model_name_or_path": str(folder.resolve()), "output_dir": str(out)}
