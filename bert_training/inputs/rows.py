@@ -1,0 +1,287 @@
+"""Rows of a table, a JSON file, a Parquet file or a data set of the Hub, as a ``datasets.Dataset`` of named columns.
+
+A script says which columns it reads, and gets a data set in which they have the names that it gave them:
+
+    read_rows("mails.csv", [Column("text", ("body",)), Column("label", ("label",))])
+    # Dataset({features: ["text", "label"], num_rows: 1100}), all cells as strings
+
+Nothing is guessed: a column has the name that a flag gives, or one of the few that the script knows. Strings stay
+strings ("NA" and "007" are what they are), and no row is mended or dropped:
+
+- ``.csv`` has a header, and cells that may be quoted; a row with too many or too few cells is an error. ``--delimiter``
+  names another separator than the comma.
+- ``.tsv`` is never quoted, as the files of GLUE, in which a field may begin with a quotation mark that never closes.
+- ``.jsonl`` has one object a line; ``.json`` has that, a list of objects, or an object with one such list.
+- ``.parquet``, and a data set of the Hub, or a folder of ``datasets``, have rows already.
+
+Every file may be packed (.gz, .xz, .bz2, .zst). pyarrow and ``datasets`` are imported when rows are read, because most
+commands end before that.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bert_training.files.compressed_files import kind_of, open_packed
+from tokenization.errors import UserError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}  # with their names for --delimiter
+
+
+class Column(NamedTuple):
+    """A column that a script reads.
+
+    Attributes:
+        role: its name in the data set that is returned.
+        names: what it may be called in the source; the first that is there is read.
+        flag: the flag that names another; "" if there is none.
+        needed: whether it must be there, with a value in every row. Otherwise a cell may be null.
+        lists: whether a cell may be a list.
+    """
+
+    role: str
+    names: tuple[str, ...]
+    flag: str = ""
+    needed: bool = True
+    lists: bool = False
+
+
+class Layout(NamedTuple):
+    """How a file differs from others of its kind.
+
+    Attributes:
+        delimiter: what separates the cells of a .csv.
+        header: the names of the columns of a .tsv without a header line (CoLA).
+        broken_rows: how many rows with a wrong number of cells may be left out (QQP).
+    """
+
+    delimiter: str = ","
+    header: tuple[str, ...] = ()
+    broken_rows: int = 0
+
+
+AS_USUAL = Layout()
+
+
+class Rows(NamedTuple):
+    """What was read.
+
+    Attributes:
+        data: the columns, called by their roles; one that need not be there may be absent.
+        names: what they are called in the source.
+        broken: the numbers of the rows that were left out, from 1 for the first line of the file.
+    """
+
+    data: "Dataset"
+    names: dict[str, str]
+    broken: list[int]
+
+
+def read_rows(source: str | Path, columns: Sequence[Column], layout: Layout = AS_USUAL) -> Rows:
+    """The rows of a file.
+
+    Raises:
+        UserError: the file cannot be read, or lacks a column or a cell; the message names the file and the row.
+    """
+    kind, place, broken = kind_of(source).lower(), str(source), list[int]()
+    if kind not in KINDS:
+        raise UserError(f"{place}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
+    with open_packed(source) as file:
+        content = file.read()
+    if kind == ".parquet":
+        table, names = _parquet(place, content, columns)
+    elif kind in (".csv", ".tsv"):
+        table, names = _cells(place, content, columns, layout, broken)
+    else:
+        objects = json_rows(place, content)
+        names = chosen([*dict.fromkeys(name for row in objects for name in row)], columns, place)
+        table = {name: [row.get(name) for row in objects] for name in names.values()}
+    return Rows(_by_roles(table, names, columns, place), names, broken)
+
+
+def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:
+    """The rows of a split of the Hub. The class of a ``ClassLabel`` is its name; one that is hidden, as -1, is null."""
+    names = chosen(rows.column_names, columns, source)
+    table: dict[str, Any] = {}
+    for name in names.values():
+        feature = rows.features[name]
+        classes = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
+        values = rows[name][:] if classes else rows.with_format("arrow")[:][name]
+        table[name] = [_class_name(value, classes) for value in values] if classes else values
+    return Rows(_by_roles(table, names, columns, source), names, [])
+
+
+def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dict[str, str]:
+    """The name of each role's column in a header, of those that are there. UserError names all that are missing."""
+    found = {column.role: name for column in columns for name in reversed(column.names) if name in header}
+    if twice := [name for name in found.values() if list(header).count(name) > 1]:
+        raise UserError(f"{source}: the column {twice[0]!r} is there twice; rename one")
+    wanted = "; ".join(
+        " or ".join(map(repr, column.names)) + (f" (name another with {column.flag})" if column.flag else "")
+        for column in columns
+        if column.needed and column.role not in found
+    )
+    if wanted:
+        raise UserError(f"{source}: expected a column {wanted}; got {', '.join(map(repr, header))[:400]}")
+    return found
+
+
+def _by_roles(table: Any, names: dict[str, str], columns: Sequence[Column], source: str) -> "Dataset":
+    """A data set of strings, or lists of strings, from columns that are lists or those of an Arrow table."""
+    import pyarrow
+    from datasets import Dataset
+
+    there = [column for column in columns if column.role in names]
+    found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
+    if not len(found):
+        raise UserError(f"{source}: expected rows, got none")
+    return Dataset(found)
+
+
+def _as_text(values: Any, column: Column, source: str) -> Any:
+    """The cells of a column as an Arrow array of strings, or of lists of strings. UserError names the row."""
+    import pyarrow
+
+    if not isinstance(values, pyarrow.ChunkedArray) or not pyarrow.types.is_string(values.type):
+        rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
+        spelled = [_spelled(value, column, f"{source}, row {number}") for number, value in enumerate(rows, 1)]
+        lists = any(isinstance(value, list) for value in spelled)
+        if lists and (single := [value for value in spelled if isinstance(value, str)]):
+            raise UserError(f"{source}: expected lists in all rows of {column.role!r}, got {single[0]!r:.60} in one")
+        values = pyarrow.array(spelled, pyarrow.list_(pyarrow.string()) if lists else pyarrow.string())
+    if column.needed and values.null_count:
+        row = values.is_null().to_pylist().index(True) + 1
+        raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
+    return values
+
+
+def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
+    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, list) and column.lists:
+        return ["" if (cell := _spelled(one, column, place)) is None else str(cell) for one in value]
+    wanted = "a word, a number or a list of them" if column.lists else "text"
+    raise UserError(
+        f"{place}: expected {wanted} as {column.role}, got {value!r:.80}; correct it, or name another column"
+    )
+
+
+def _class_name(value: Any, names: Sequence[str]) -> Any:
+    """The name of a class, or of each class of a list; None for a hidden one."""
+    if isinstance(value, list):
+        return [_class_name(one, names) for one in value]
+    return None if value is None or value < 0 else names[value]
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def _cells(
+    source: str, content: bytes, columns: Sequence[Column], layout: Layout, broken: list[int]
+) -> tuple[Any, dict[str, str]]:
+    """The columns of a .csv or a .tsv; every cell is a string, also an empty one."""
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
+    quoted = kind_of(source).lower() == ".csv"
+    delimiter = layout.delimiter if quoted else "\t"
+    header = _header(source, content, delimiter, quoted)
+    own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
+    found = chosen(own_header or header, columns, source)
+
+    def leave_out(row: Any) -> str:
+        broken.append(row.number)
+        return "skip" if len(broken) <= layout.broken_rows else "error"
+
+    try:
+        table = arrow_csv.read_csv(
+            io.BytesIO(content),
+            # One block and one thread, so that an error has the number of its row.
+            arrow_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=own_header),
+            arrow_csv.ParseOptions(
+                delimiter=delimiter,
+                quote_char='"' if quoted else False,
+                newlines_in_values=quoted,
+                invalid_row_handler=leave_out if layout.broken_rows else None,
+            ),
+            arrow_csv.ConvertOptions(
+                include_columns=[*found.values()],
+                column_types=dict.fromkeys(found.values(), pyarrow.string()),
+                strings_can_be_null=False,
+            ),
+        )
+    except pyarrow.ArrowInvalid as error:
+        remedy = "a cell with the separator or a line end needs quotes" if quoted else "a .tsv is never quoted"
+        raise UserError(f"{source}: {str(error)[:400]}; correct it ({remedy}; the encoding is UTF-8)") from None
+    return table, found
+
+
+def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
+    """The names of the columns; UserError if the only name is several, with the separator of another kind of file."""
+    lines = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="")
+    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    header = next(reader, [])
+    if not header:
+        raise UserError(f"{source}: expected a header line, got an empty file or line")
+    other = next((mark for mark in SEPARATORS if mark != delimiter and mark in header[0]), None)
+    if len(header) > 1 or other is None:
+        return header
+    raise UserError(
+        f"{source}: expected columns separated by {SEPARATORS[delimiter]}s, got {header[0]!r:.80}; give --delimiter "
+        f"{SEPARATORS[other]} and name the file .csv, or save the table with {SEPARATORS[delimiter]}s"
+    )
+
+
+def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, dict[str, str]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(content))
+        found = chosen(file.schema_arrow.names, columns, source)
+        return file.read([*found.values()]), found
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
+
+
+def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
+    """The objects of a .json or .jsonl: a list of them, an object with one such list, or one object a line.
+
+    Raises:
+        UserError: it is none of these; with the line.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            found = [_loaded(line, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    except ValueError as error:  # of the encoding, or of a line
+        raise UserError(f"{source}: expected JSON in UTF-8, got: {error}; correct the file") from None
+    if isinstance(found, dict):
+        lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+        found = lists[0] if len(lists) == 1 else [found]
+    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
+        if not isinstance(row, dict):
+            raise UserError(f"{source}, row {number}: expected a JSON object with fields, got {row!r:.80}; correct it")
+    return list(found)
+
+
+def _loaded(line: str, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {number}: {error.msg} at column {error.colno}") from None
