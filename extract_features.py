@@ -26,6 +26,12 @@ and -13 stands for the embeddings. With --model_impl transformers, the network o
 import sys
 from pathlib import Path
 
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+
+if __name__ == "__main__":
+    check_command_line(FeatureArguments)  # mistakes are said before torch is loaded
+
 import torch
 import transformers
 from tqdm import tqdm
@@ -35,8 +41,6 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release, sweep
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.pretrained import checkpoint_config, chosen_tokenizer

@@ -5,7 +5,7 @@ With no data flags, on built-in pairs from the documentation of this Python (doe
 
     python run_glue.py --model_name_or_path runs/first --output_dir runs/pair
 
-A task of GLUE from the official files, or without --data_dir from the Hub (for the GLUE server, --write_submission):
+A task of GLUE from the official files, or without --data_dir from the Hub (for the GLUE server, --do_predict):
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
@@ -15,8 +15,8 @@ text. One file is enough (--folds 5 instead is a cross-validation):
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_split 0.1 --output_dir runs/own
 
-Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
-search over learning rates. If the command is stopped, start it again, and it continues:
+Five runs and their statistics, here with transformers' network as a control. If the command is stopped, start it again,
+and it continues:
 
     python run_glue.py --model_impl transformers --model_name_or_path runs/mini --task_name mrpc \
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
@@ -24,12 +24,19 @@ search over learning rates. If the command is stopped, start it again, and it co
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
 For random weights, give --config_name mini --tokenizer_name runs/mini. docs/classify.md explains the rest.
 A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
-A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
+A network that was pre-trained with --objective ltr needs --label_token last, or bilstm.
 """
 
 import functools
 import sys
 from typing import Any
+
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(GlueArguments, defaults_of_model)  # mistakes are said before torch is loaded
 
 import numpy as np
 import torch
@@ -43,8 +50,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
@@ -71,9 +76,9 @@ from bert_training.tasks.fine_tuning import (
     finish,
     save_folder,
 )
-from bert_training.tasks.loss_weights import loss_arguments, smoothing_warnings
+from bert_training.tasks.loss_weights import loss_arguments
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
@@ -134,7 +139,7 @@ def run_one(
 
     def prepare(network: PreTrainedModel) -> None:
         if args.long_texts == "windows":
-            pool_windows(network, args.window_pooling)
+            pool_windows(network)
 
     prepare(model)
     if "train" in data.splits:
@@ -151,12 +156,10 @@ def run_one(
         return by_class.with_chosen(results, metric), logits
 
     train = labelled_texts.weighted_features(data, features)
-    if train and args.label_token == "last":
+    if train and args.label_token in LAST_TOKEN:
         train = with_labels_at_the_end(train)
-    for line in smoothing_warnings(args, data.class_weights):
-        run.say(line)
-    arguments = loss_arguments(args, data.class_weights, data.task.several_labels)
-    lesson = give_lesson(run, teacher, model, train, args.label_token == "last", prepare)
+    arguments = loss_arguments(data.class_weights, data.task.several_labels)
+    lesson = give_lesson(run, teacher, model, train, args.label_token in LAST_TOKEN, prepare)
     tuned = tune(run, model, origin, train, evaluated, metric, arguments, lesson)
     temperature = tuned.results.get(f"eval_{TEMPERATURE}", stored)
     # In a run that is resumed, the best evaluation may be one of before the flag was given, or left out.
@@ -168,6 +171,8 @@ def run_one(
     tuned.results.update(write_predictions(run, tuned, data, features, temperature, thresholds))
     if thresholds and tuned.trained:
         store_thresholds(model.config, thresholds)
+    for line in data.second_look(tuned.results, tuned.outcome, args.learning_rate) if tuned.trained else ():
+        run.say(line)
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results
@@ -181,7 +186,7 @@ def build_network(
     From the last token, the network optionally reads it through a BiLSTM.
     """
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
-    if args.bilstm_on_top:
+    if args.label_token == "bilstm":
         encoder = choose_encoder(args, modeling_bert_repro.BertModel)
         return build_task_network(
             run,
@@ -197,7 +202,7 @@ def build_network(
 
 def network_class(args: GlueArguments) -> type[PreTrainedModel]:
     """The class of the network that the flags ask for."""
-    if args.bilstm_on_top:
+    if args.label_token == "bilstm":
         return BertBiLSTMForTokenClassification
     if args.label_token == "last":
         return modeling_bert_repro.BertForTokenClassification
@@ -207,7 +212,7 @@ def network_class(args: GlueArguments) -> type[PreTrainedModel]:
 def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
     """The logits (rows, classes) and, if the rows have labels, the mean loss."""
     size = run.args.per_device_eval_batch_size
-    if run.args.label_token == "last":
+    if run.args.label_token in LAST_TOKEN:
         return with_logits_at_the_end(predict(run, model, with_labels_at_the_end(rows), size, per_token=True))
     return predict(run, model, rows, size)
 
@@ -290,13 +295,16 @@ def write_predictions(
             results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
-            wrong = submission.problem_of_file(path) if run.args.write_submission else None
+            wrong = submission.problem_of_file(path) if path.name in submission.TEST_ROWS else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(by_class.shown(results))
     if data.own and run.is_main:
         for path in labelled_texts.write_own(run.output_dir, data, logits, temperature, thresholds):
             run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
+    for split, scores in logits.items():
+        if run.is_main and data.splits[split].labels is not None:
+            write_rows(run.output_dir, split, labelled_texts.scored_rows(data, split, scores, thresholds))
     if thresholds:
         say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
         return results

@@ -37,6 +37,13 @@ places in test_spans.jsonl.
 import sys
 from typing import NamedTuple
 
+from bert_training.inputs.flags.fine_tuning import NerArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(NerArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -49,11 +56,10 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import NerArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import loss_weights
+from bert_training.tasks.classification.trained_for import store_facts
 from bert_training.tasks.fine_tuning import (
     Tune,
     build_task_network,
@@ -64,10 +70,11 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.ner import tagged_text
-from bert_training.tasks.ner.raw_text import write_spans
+from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
+from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
@@ -93,8 +100,10 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     check_output_dir(args)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
+    if names := config_labels(config):
+        config = with_labels(config, with_types(names))
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
-    data = load_data(args, config_labels(config))
+    data = load_data(args, config_labels(config), stored_cutting(config))
     check_vocabulary(data, tokenizer)
     loss_weights.check_flags(args, "train" in data.splits)
     head = modeling_bert_repro.BertForTokenClassification
@@ -124,6 +133,8 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args)
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
+    if "train" in data.splits:
+        store_facts(model.config, words=vars(data.cutting))
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
     run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
@@ -131,16 +142,14 @@ def run_one(
     for line in (
         *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
         *remarks,
-        *loss_weights.smoothing_warnings(args, data.class_weights),
     ):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tagged | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    arguments = loss_weights.loss_arguments(args, data.class_weights)
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
-    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, arguments, lesson)
+    tuned = tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     tagged = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, found in tagged.items():
@@ -148,6 +157,8 @@ def run_one(
             tagged_text.write_predictions(path, data.splits[split], found.tags)
             places = path.with_suffix(".jsonl"), data.splits[split]
             tagged_text.write_probabilities(*places, found.tags, found.probabilities, data.label_names)
+            if data.splits[split].tagged:
+                write_rows(run.output_dir, split, tagged_text.scored_rows(data.splits[split], found.tags))
             if data.splits[split].facts.get("raw_text"):
                 write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
     save_folder(run, tuned, tokenizer, data.name)

@@ -35,6 +35,12 @@ At the end the output folder contains model, tokenizer, model card, curves, run.
 import sys
 from functools import partial
 
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+
+if __name__ == "__main__":
+    check_command_line(PretrainingArguments)  # mistakes are said before torch is loaded
+
 import torch
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -47,23 +53,20 @@ from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
 from bert_training.engine.finished import is_finished, report_finished, upload_finished
-from bert_training.engine.invariance import demand_float32, verify_invariance
 from bert_training.engine.launch import start_run
 from bert_training.engine.loop import Step, training_steps
-from bert_training.engine.muon import check_muon, create_muon
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
+from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput
-from bert_training.files.atomic import make_folder, new_folder, remove_folder
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.phases import Phase, phase_at, phases_in_words
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.recipes import in_words
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.files.atomic import make_folder, new_folder
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words
+from bert_training.inputs.flags.recipes import in_words
+from bert_training.networks.pretrained import carry_modules, load_tokenizer
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora, build_corpora
 from bert_training.pretraining.corpus import unigram_entropy
@@ -97,12 +100,10 @@ def main(argv: list[str] | None = None) -> None:
     if is_finished(args):
         report_finished(args)
         return
+    check_output_dir(args)
+    begun = check_early(args)  # before start_run, so that a mistake leaves no output folder behind
     run = start_run(args)
-    if args.verify_invariance:
-        demand_float32(run)
-
     announce_recipe(run)
-    begun = check_early(args)
     probed = probes.read_tables(args.probe)
     probes.check_unchanged(probed, begun)
     text = checked_text(run)
@@ -129,15 +130,14 @@ def main(argv: list[str] | None = None) -> None:
 
     speed = Throughput(run, model.config, total_steps)
     origin = learn_from_teacher(run, model, modeling_bert_repro.BertForMaskedLM, origin)
-    optimizer = make_optimizer(run, model)
-    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = prepare(run, model, optimizer)
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
     if run.is_main:
         save_tokenizer(run, tokenizer, model)
-    if args.verify_invariance:
-        verify_invariance(run, model, optimizer, streams[phases.index(phase_at(phases, done + 1))])
+        carry_modules(args.model_name_or_path, run.output_dir)
     if done == 0:
         run.log(event="corpus", unigram_entropy=unigram_entropy(corpora.train, mean_shares(vars(args))))
         if counted:
@@ -187,24 +187,18 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         return extended_tokenizer(run, text)
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
-    # Without newer flags, the name is that of earlier versions, whose vocabularies a resumed run needs.
-    case = "uncased" if args.lower_case else "cased"
-    case += {None: "", True: "-stripped", False: "-accented"}[args.strip_accents]
-    limit = "" if args.limit_alphabet is None else f"{args.limit_alphabet}-"
-    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{limit}{text.checksum}"
+    case = "uncased" if args.do_lower_case else "cased"
+    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} rows")
         lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
         make_folder(folder.parent)
-        remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
             train_wordpiece(
                 lines,
                 args.vocab_size,
                 output_dir=draft,
-                do_lower_case=args.lower_case,
-                strip_accents=args.strip_accents,
-                limit_alphabet=args.limit_alphabet,
+                do_lower_case=args.do_lower_case,
                 count=text.word_counter(),
             )
     return AutoTokenizer.from_pretrained(folder)
@@ -214,16 +208,6 @@ def network_class(args: PretrainingArguments) -> type[PreTrainedModel]:
     """The class of the network that the objective trains."""
     found: type[PreTrainedModel] = getattr(modeling_bert_repro, objective_of(vars(args)).network)
     return found
-
-
-def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> torch.optim.Optimizer:
-    """The optimiser of --optimizer."""
-    args = run.args
-    if args.optimizer == "muon":
-        check_muon(run)
-        return create_muon(model, args.learning_rate, args.muon_learning_rate, args.weight_decay)
-    own = args.embedding_learning_rate
-    return create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer, embedding_learning_rate=own)
 
 
 def record_origin(
@@ -295,7 +279,7 @@ def log_probes(
     scores = probes.score_probes(run, model, useful)
     if scores:
         run.log(event="probe", step=step, **scores)
-        run.say(f"step {step}: probes {in_words_of_probes(scores)}")
+        run.say(f"step {step}: probes {in_words_of_probes(scores, run.facts['probes'])}")
     return scores
 
 

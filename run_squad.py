@@ -34,6 +34,13 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(SquadArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -45,11 +52,9 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.files.links import refuse_links
-from bert_training.flags.fine_tuning import SquadArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
 from bert_training.tasks.squad.answers import Answers, aligner, find_answers
 from bert_training.tasks.squad.answers_page import write_page
@@ -59,7 +64,6 @@ from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from bert_training.tasks.squad.window_cache import shared_windows
 from bert_training.tasks.squad.windows import Windows, check_lengths
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
@@ -77,7 +81,6 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         return
     check_output_dir(args)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
-    refuse_links(Path(cache))
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -125,6 +128,7 @@ def run_one(
     tuned = tune(run, model, origin, features.get("train"), evaluated, metric, lesson=lesson)
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
+        write_rows(run.output_dir, "validation", tuned.outcome.scored_rows(questions))
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if new := data.splits.get("test"):
         if training and args.version_2_with_negative and not threshold:
@@ -138,6 +142,8 @@ def run_one(
         if run.is_main:
             answers.write(run.output_dir, "test_")
             answers.write_lines(run.output_dir / "test_answers.jsonl")
+            if data.scored_test:
+                write_rows(run.output_dir, "test", answers.scored_rows(new))
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
     save_folder(run, tuned, tokenizer, data.name)

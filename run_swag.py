@@ -24,6 +24,13 @@ For validation and --test_file, <split>_predictions.csv contains the chosen endi
 
 import sys
 
+from bert_training.inputs.flags.fine_tuning import SwagArguments
+from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.stored_flags import defaults_of_model
+
+if __name__ == "__main__":
+    check_command_line(SwagArguments, defaults_of_model)  # mistakes are said before torch is loaded
+
 import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedTokenizerBase
@@ -35,8 +42,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import SwagArguments
-from bert_training.flags.parsing import parse_arguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import swag
 from bert_training.tasks.cut_texts import report_cut
@@ -48,8 +53,8 @@ from bert_training.tasks.fine_tuning import (
     predictions_of_splits,
     save_folder,
 )
+from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.stored_flags import defaults_of_model
 from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 
@@ -99,6 +104,8 @@ def run_one(
     if run.is_main:
         for split, logits in logits_by_split.items():
             swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
+            if data.splits[split].labels:
+                write_rows(run.output_dir, split, swag.scored_rows(data.splits[split], logits))
     save_folder(run, tuned, tokenizer, data.name)
     finish(run, tuned)
     return tuned.results

@@ -43,7 +43,6 @@ setup(
         "train": [
             "accelerate>=1.10,<2",
             "datasets>=4,<6",
-            "evaluate>=0.4.6,<1",
             "filelock>=4.2.4,<5",  # the first that leaves what a file of that name holds
             "fsspec>=2024.2",
             "google-crc32c>=1.6",
@@ -68,12 +67,6 @@ setup(
         "openvino": [
             "nncf>=3.2",
             "openvino>=2026.0",
-        ],
-        # The former name of "export".
-        "onnx": [
-            "onnx>=1.17",
-            "onnxruntime>=1.20",
-            "onnxscript>=0.5",
         ],
         # The page of `bert-repro app`, which needs the packages of "train" as well.
         "app": [

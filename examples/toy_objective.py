@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the checkout is found without being installed
 
 import run_pretraining
-from bert_training.flags.objectives import OBJECTIVES, Objective, PairTask
+from bert_training.inputs.flags.objectives import OBJECTIVES, Objective, PairTask
 from bert_training.pretraining.segments import PLANNERS, EpochPlan, plan_packed
 
 

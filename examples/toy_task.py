@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the checkout is fo
 
 import run_glue as glue
 from bert_training.files.hashing import sha256
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Columns, Examples, Task
 
 Arguments = make_dataclass("Arguments", [], bases=(glue.GlueArguments,))

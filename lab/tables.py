@@ -18,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import scipy.stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bert_training.inputs.flags.recipes import scaled_rate
 from lab import run_tables
 from lab.benchmarks.markdown import markdown
 
@@ -352,6 +354,32 @@ def controls(record: dict) -> str:
     return markdown(("task", "control", "seeds", "score, per cent", "difference, seed by seed", "p"), rows, 2)
 
 
+RATE_TASKS = {"sst2": "SST-2, accuracy", "intents": "20 intents, macro F1", "names": "WNUT 2017, F1"}
+RULES = {f"exponent {power:g}": partial(lambda power, width: 5e-5 * (768 / width) ** power, power)
+         for power in (0, 1, 1.5, 2)} | {"the default": partial(scaled_rate, 5e-5)}  # fmt: skip
+
+
+def fine_tuning_rate(record: dict) -> str:
+    """The tables of fine_tuning_rate.json: mean scores by rate, and what rules lose against the best rate."""
+    rows, losses = [], []
+    rates = sorted({float(rate) for row in record.values() for rate in row["scores"]})
+    for row in sorted(record.values(), key=lambda row: (row["task"], row["rows"], row["width"])):
+        seeds = min(map(len, row["scores"].values()))  # of an unfinished row, those that all rates have
+        means = {float(rate): 100 * statistics.mean(scores[:seeds]) for rate, scores in row["scores"].items()}
+        name = [f"{RATE_TASKS[row['task']]}, {row['rows']:,} rows", str(row["width"])]
+        rows.append([*name, str(seeds), *(f"{means[rate]:.1f}" if rate in means else "" for rate in rates)])
+        losses.append([*name])
+        known = sorted(means)
+        for rule in RULES.values():
+            rate = rule(row["width"])
+            loss = max(means.values()) - np.interp(np.log(rate), np.log(known), [means[one] for one in known])
+            measured = "over " * (rate < known[0]) + f"{loss:.1f}"
+            losses[-1].append(measured if rate < 1.2 * known[-1] else "")
+    heads = [f"{rate:g}".replace("e-0", "e-") for rate in rates]
+    table = markdown(("task", "width", "seeds", *heads), rows)
+    return table + "\n" + markdown(("points below the best rate", "width", *RULES), losses)
+
+
 METRICS = {
     "eval_loss": "loss, nats",
     "eval_mlm_loss": "loss of masked words, nats",
@@ -608,6 +636,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "faults": faults,
     "squad": squad,
     "controls": controls,
+    "fine_tuning_rate": fine_tuning_rate,
     "two_types": two_types,
     "beginnings": beginnings,
     "exported": exported,

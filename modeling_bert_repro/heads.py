@@ -69,7 +69,6 @@ class BertForSequenceClassification(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         loss_weights: Tensor | None = None,
-        smoothing: float = 0.0,
         class_weights: Tensor | None = None,
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
@@ -81,8 +80,6 @@ class BertForSequenceClassification(BertPreTrainedModel):
 
         Args:
             labels, loss_weights, class_weights: those of ``classification_loss``.
-            smoothing: its ``label_smoothing``. transformers' Trainer takes every argument with "label" in its name for
-                one that a batch must have.
         """
         outputs = self.bert(
             input_ids,
@@ -100,7 +97,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         if labels is not None:
             if self.config.problem_type is None:
                 self.config.problem_type = find_problem_type(self.num_labels, labels)
-            problem, options = self.config.problem_type, (loss_weights, smoothing, class_weights)
+            problem, options = self.config.problem_type, (loss_weights, class_weights)
             loss = classification_loss(logits, labels, problem, num_items_in_batch, *options)
         return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
@@ -127,8 +124,6 @@ class BertForTokenClassification(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         loss_weights: Tensor | None = None,
-        smoothing: float = 0.0,
-        class_weights: Tensor | None = None,
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
@@ -137,7 +132,6 @@ class BertForTokenClassification(BertPreTrainedModel):
         Args:
             labels: (B, L), class ids or -100.
             loss_weights: (B, L), by which the losses of the tokens are multiplied.
-            smoothing, class_weights: ``label_smoothing`` and ``class_weights`` of ``cross_entropy``.
         """
         outputs = self.bert(
             input_ids,
@@ -153,7 +147,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if labels is not None:
-            loss = token_loss(logits, labels, num_items_in_batch, loss_weights, smoothing, class_weights)
+            loss = token_loss(logits, labels, num_items_in_batch, loss_weights)
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 

@@ -87,39 +87,20 @@ def cross_entropy(
     count: Count = None,
     ignored: int = IGNORED,
     weights: Tensor | None = None,
-    label_smoothing: float = 0.0,
-    class_weights: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy, summed over the labelled items and divided by a count.
 
-    Label smoothing gives the share e of an item to all C classes alike. With class weights w this is torch's rule: an
-    item of class y with a weight r of its own has the loss
-
-        r ((1 - e) w[y] (-log p[y]) + e/C sum over all classes c of w[c] (-log p[c]))
-
-    but the count contains only r w[y], so that the mean is ``F.cross_entropy(logits, labels, w, label_smoothing=e)``.
+    If the weight of an item of class y is w[y], the mean is ``F.cross_entropy(logits, labels, w)``.
 
     Args:
         logits: (items, C).
         labels: (items,), class ids or ``ignored``.
         count: the default is the number of labelled items or, with weights, the sum of their weights.
         ignored: the label of items without a label.
-        weights: (items,), by which the losses of the items are multiplied: r w[y]. An item with 0 counts for nothing.
-        label_smoothing: e.
-        class_weights: (C,), the w that ``weights`` already contains; without ``weights``, these are w[y].
+        weights: (items,), by which the losses of the items are multiplied. An item with 0 counts for nothing.
     """
-    if weights is not None or label_smoothing or class_weights is not None:
-        labels, of_class = labels.long(), None if class_weights is None else class_weights.to(logits.device)
-        if weights is None and of_class is not None:
-            scores, share = at_least_float32(logits), label_smoothing
-            total = F.cross_entropy(
-                scores, labels, of_class.to(scores), ignore_index=ignored, reduction="sum", label_smoothing=share
-            )
-            if count is None:
-                count = (of_class[labels.where(labels != ignored, 0)] * (labels != ignored)).sum()
-            return per_item(total, count)
-        losses = _smoothed(at_least_float32(logits), labels, ignored, label_smoothing, of_class)
-        weights = torch.ones_like(losses) if weights is None else weights
+    if weights is not None:
+        losses = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="none")
         return per_item((losses * weights).sum(), (weights * (labels != ignored)).sum() if count is None else count)
     if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
@@ -128,27 +109,10 @@ def cross_entropy(
     return per_item(total, (labels != ignored).sum() if count is None else count)
 
 
-def token_loss(
-    logits: Tensor,
-    labels: Tensor,
-    count: Count = None,
-    weights: Tensor | None = None,
-    label_smoothing: float = 0.0,
-    class_weights: Tensor | None = None,
-) -> Tensor:
+def token_loss(logits: Tensor, labels: Tensor, count: Count = None, weights: Tensor | None = None) -> Tensor:
     """``cross_entropy`` of all tokens: logits (B, L, C), labels and weights (B, L)."""
     flat = None if weights is None else weights.flatten()
-    return cross_entropy(logits.flatten(0, 1), labels.flatten(), count, IGNORED, flat, label_smoothing, class_weights)
-
-
-def _smoothed(logits: Tensor, labels: Tensor, ignored: int, share: float, of_class: Tensor | None) -> Tensor:
-    """The losses (items,) of items whose weight is 1: those of torch divided by the weights of the items' classes."""
-    if not share or of_class is None:
-        return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", label_smoothing=share)
-    of_class = of_class.to(logits.dtype)
-    losses = F.cross_entropy(logits, labels, of_class, ignore_index=ignored, reduction="none", label_smoothing=share)
-    own = of_class[labels.where(labels != ignored, 0)]
-    return losses / own.where(own != 0, 1)  # an item whose weight is 0 counts for nothing
+    return cross_entropy(logits.flatten(0, 1), labels.flatten(), count, IGNORED, flat)
 
 
 def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:
@@ -165,7 +129,6 @@ def classification_loss(
     problem_type: str,
     count: Count = None,
     weights: Tensor | None = None,
-    label_smoothing: float = 0.0,
     class_weights: Tensor | None = None,
 ) -> Tensor:
     """Loss of BertForSequenceClassification for logits (B, C).
@@ -179,15 +142,16 @@ def classification_loss(
         count: the number by which the summed loss is divided. Default: ``labels.numel()``; for class ids, the number
             of labels other than -100; with weights, the sum of the weights of all labels.
         weights: (B,), by which the losses of the sequences are multiplied.
-        label_smoothing: for class ids only, see ``cross_entropy``.
-        class_weights: (C,). For class ids see ``cross_entropy``; in binary cross-entropy they multiply the loss of
-            the labels that are 1 (torch's ``pos_weight``), and the count does not contain them.
+        class_weights: (C,), of several labels only: they multiply the loss of the labels that are 1 (torch's
+            ``pos_weight``), and the count does not contain them.
 
     Raises:
         ValueError: another problem_type was given, or the labels do not match the logits or the other arguments.
     """
+    if class_weights is not None and problem_type != "multi_label_classification":
+        raise ValueError(f"expected no class_weights, which {problem_type} cannot use; give loss_weights")
     if problem_type == "single_label_classification":
-        return cross_entropy(logits, labels.view(-1), count, IGNORED, weights, label_smoothing, class_weights)
+        return cross_entropy(logits, labels.view(-1), count, IGNORED, weights)
     elementwise: dict[str, Callable[..., Tensor]] = {
         "regression": F.mse_loss,
         "multi_label_classification": F.binary_cross_entropy_with_logits,
@@ -200,8 +164,6 @@ def classification_loss(
             f"expected a label for each logit, {tuple(logits.shape)}, got labels {tuple(labels.shape)}: "
             f"{problem_type} needs config.num_labels values for every sequence"
         )
-    if label_smoothing or (class_weights is not None and problem_type == "regression"):
-        raise ValueError(f"expected neither label_smoothing nor class_weights that {problem_type} cannot use")
     logits = at_least_float32(logits)
     options = {} if class_weights is None else {"pos_weight": class_weights.to(logits)}
     labels = labels.to(logits.dtype).view_as(logits)

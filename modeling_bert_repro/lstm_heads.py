@@ -99,8 +99,6 @@ class TokenClassifier(BertWithLSTM):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         loss_weights: Tensor | None = None,
-        smoothing: float = 0.0,
-        class_weights: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """The logits (B, L, C) and, with labels, the loss.
@@ -109,13 +107,13 @@ class TokenClassifier(BertWithLSTM):
             input_ids, attention_mask, token_type_ids: (B, L), with padding on the right.
             labels: (B, L), the number of a class or -100 for a token without a label.
             num_items_in_batch: what the sum of the losses is divided by; None stands for the number of labels.
-            loss_weights, smoothing, class_weights: as in ``BertForTokenClassification``.
+            loss_weights: as in ``BertForTokenClassification``.
             kwargs: are ignored.
         """
         logits = self.classifier(self.lstm_outputs(input_ids, attention_mask, token_type_ids))
         loss = None
         if labels is not None:
-            loss = token_loss(logits, labels, num_items_in_batch, loss_weights, smoothing, class_weights)
+            loss = token_loss(logits, labels, num_items_in_batch, loss_weights)
         return TokenClassifierOutput(loss=loss, logits=logits)
 
 

@@ -130,14 +130,18 @@ def forget_calls(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
 
 
 def save_tokenizer_files(
-    tokenizer: transformers.PreTrainedTokenizerBase, folder: str | os.PathLike[str], positions: int
+    tokenizer: transformers.PreTrainedTokenizerBase, folder: str | os.PathLike[str], positions: int, segments: int = 2
 ) -> None:
-    """Write the files of a tokenizer, with vocab.txt, for a network with this many positions.
+    """Write the files of a tokenizer, with vocab.txt, for a network with this many positions and segments.
 
-    They hold no truncation and no padding, and ``truncation=True`` cuts to what the network can read.
+    They hold no truncation and no padding, and ``truncation=True`` cuts to what the network can read. Segments are
+    returned if the network has several.
     """
     forget_calls(tokenizer)
     tokenizer.model_max_length = positions
+    if ("token_type_ids" in tokenizer.model_input_names) != (segments > 1):
+        names = ["input_ids", *["token_type_ids"] * (segments > 1), "attention_mask"]
+        tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
     tokenizer.save_pretrained(folder)
     write_vocab(tokenizer, folder)
 

@@ -17,13 +17,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers.models import WordPiece
 
 from .coverage import MAX_WORD_LENGTH
 from .errors import UserError
-from .train_wordpiece import count_words
+from .train_wordpiece import ENOUGH, count_words
 from .wordpiece import BLANKS, _numbered_lines
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 # Google's vocabularies have such rows, which its documentation advises to fill with words of one's own.
 UNUSED = re.compile(r"[\[<]unused[ _-]?\d+[\]>]", re.IGNORECASE)
-FEWEST = 2  # a chosen piece occurs at least so often
+FEWEST = 2  # a chosen piece occurs at least so often, in ENOUGH documents if there are so many
+# The longest piece: BERT's own have up to 18 characters, and longer names, such as those of chemistry, are two pieces.
+# A longer word of ASCII offers no piece, because it is a formula, a sequence or an address.
+LONGEST = 30
 MOST_WORDS = 200_000  # the most frequent words that the tokenizer splits; pieces are chosen from these
 SHOWN = 20
 
@@ -103,6 +107,13 @@ class Extended(NamedTuple):
         return f"occurs {count:,} times, " if count and not new.saved else f"saves {new.saved:,}, "
 
 
+class Words(NamedTuple):
+    """The words of a text with their counts, and the numbers of the first ENOUGH documents that have each of them."""
+
+    counts: Counter[str]
+    documents: dict[str, tuple[int, ...]]
+
+
 class WordList(NamedTuple):
     """The new pieces that a list names, and one remark on each line that is left out or read in another way."""
 
@@ -112,14 +123,14 @@ class WordList(NamedTuple):
 
 def extend_vocabulary(
     tokenizer: "PreTrainedTokenizerBase",
-    texts: Iterable[str] | Mapping[str, int] | None,
+    texts: Iterable[str | None] | Words | None,
     new: int | Sequence[str],
 ) -> Extended:
     """Extend a tokenizer, which stays as it is itself.
 
     Args:
-        texts: the text on which pieces are saved, or its words with their counts (``count_mixed_words``); None if a
-            list is given and nothing is to be counted.
+        texts: the text on which pieces are saved, with None at the end of each document, or its words
+            (``count_mixed_words``); None if a list is given and nothing is to be counted.
         new: how many pieces to choose, or the pieces (``read_words``).
 
     Raises:
@@ -127,17 +138,16 @@ def extend_vocabulary(
     """
     rules = _rules(tokenizer)
     known = set(wordpieces(tokenizer))
-    if texts is None:
-        assert not isinstance(new, int)
-        words: Counter[str] = Counter()
-    elif isinstance(texts, Mapping):
-        words = Counter(texts)
+    documents: dict[str, tuple[int, ...]] = {}
+    if isinstance(texts, Words):
+        words, documents = texts
     else:
-        words = count_words(texts, *rules)
+        words = count_words(texts or (), *rules, documents)
     before = _pieces_of(words, known).total()
     saved: dict[str, int | None]
     if isinstance(new, int):
-        saved = dict(choose_pieces(words, known, new, tokenizer.get_vocab()))
+        assert texts is not None
+        saved = dict(choose_pieces(words, known, new, tokenizer.get_vocab(), documents))
     else:
         saved = _measure(words, known, new)
     if texts is None:
@@ -153,20 +163,21 @@ def extend_vocabulary(
 
 
 def count_mixed_words(
-    tokenizer: "PreTrainedTokenizerBase", sources: Iterable[Iterable[str]], shares: Sequence[float]
-) -> Counter[str]:
-    """The words of a text of which each source has its share, with their counts.
+    tokenizer: "PreTrainedTokenizerBase", sources: Iterable[Iterable[str | None]], shares: Sequence[float]
+) -> Words:
+    """The words of a text of which each source has its share.
 
     Only counts are made smaller: those of the source that is read most often, for its size, stay. So a word that occurs
     once has a count of at most 1.
     """
-    counts = [count_words(texts, *_rules(tokenizer)) for texts in sources]
+    documents: dict[str, tuple[int, ...]] = {}
+    counts = [count_words(texts, *_rules(tokenizer), documents) for texts in sources]
     rates = [share / max(1, words.total()) for words, share in zip(counts, shares, strict=True)]
     mixed: dict[str, float] = {}
     for words, rate in zip(counts, rates):
         for word, count in words.items():
             mixed[word] = mixed.get(word, 0.0) + count * (rate / max(rates))
-    return Counter({word: whole for word, count in mixed.items() if (whole := round(count))})
+    return Words(Counter({word: whole for word, count in mixed.items() if (whole := round(count))}), documents)
 
 
 def check_extendable(tokenizer: "PreTrainedTokenizerBase") -> None:
@@ -245,7 +256,11 @@ def remarks_in_lines(remarks: Sequence[str]) -> list[str]:
 
 
 def choose_pieces(
-    words: Mapping[str, int], known: Collection[str], number: int, taken: Collection[str] = ()
+    words: Mapping[str, int],
+    known: Collection[str],
+    number: int,
+    taken: Collection[str] = (),
+    documents: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> list[tuple[str, int]]:
     """The pieces that save the most, and how many pieces each of them saves.
 
@@ -257,11 +272,13 @@ def choose_pieces(
         known: the pieces of the vocabulary.
         number: how many pieces to choose.
         taken: texts that have a row already and are no candidates, such as tokens that were added.
+        documents: see ``Words``; without them, a piece may be of one document.
 
     Raises:
         ValueError: the text offers fewer.
     """
     text = _Segmented(words, set(known))
+    fewest = ENOUGH if len({one for seen in documents.values() for one in seen}) >= ENOUGH else 0
     chosen: list[tuple[str, int]] = []
     heap = [_entry(piece, score) for piece, score in text.scores.items()]
     heapq.heapify(heap)
@@ -272,7 +289,8 @@ def choose_pieces(
         affected = text.affected(piece)
         saved = sum(text.counts[word] * (len(text.pieces[word]) - len(now)) for word, now in affected)
         occurrences = sum(text.counts[word] * now.count(piece) for word, now in affected)
-        if saved < FEWEST or occurrences < FEWEST or piece in taken:
+        seen = {one for word, _ in affected for one in documents.get(text.words[word], ())}
+        if saved < FEWEST or occurrences < FEWEST or len(seen) < fewest or piece in taken:
             del text.scores[piece]
         elif saved < -score:  # somewhere it ends inside of another piece
             text.scores[piece] = saved
@@ -282,15 +300,12 @@ def choose_pieces(
             for changed in text.take(piece, affected):
                 if score := text.scores.get(changed, 0):
                     heapq.heappush(heap, _entry(changed, score))
-    if not chosen:
-        raise UserError(
-            f"expected text that offers {number:,} new pieces, but none of the words and word parts that the tokenizer "
-            f"splits occurs {FEWEST} times or more; leave the vocabulary as it is, or give more text"
-        )
     if len(chosen) < number:
+        remedy = f"ask for at most {len(chosen):,}" if chosen else "leave the vocabulary as it is"
         raise UserError(
-            f"expected text that offers {number:,} new pieces, but only {len(chosen):,} words and word parts that the "
-            f"tokenizer splits occur {FEWEST} times or more; ask for at most {len(chosen):,}, or give more text"
+            f"expected text that offers {number:,} new pieces, but only {len(chosen):,} words and word parts of up to "
+            f"{LONGEST} characters that the tokenizer splits occur {FEWEST} times or more"
+            f"{f', in {fewest} documents' * bool(fewest)}; {remedy}, or give more text"
         )
     return chosen
 
@@ -362,11 +377,15 @@ class _Segmented:
 
     def _count(self, number: int, sign: int) -> set[str]:
         pieces, count = self.pieces[number], self.counts[number] * sign
-        changed = set()
+        changed: set[str] = set()
+        if len(self.words[number]) > LONGEST and self.words[number].isascii():
+            return changed
         for first in range(len(pieces) - 1):
             candidate = pieces[first]
             for last in range(first + 1, len(pieces)):
                 candidate += pieces[last].removeprefix("##")
+                if len(candidate.removeprefix("##")) > LONGEST:
+                    break
                 score = self.scores.get(candidate, 0) + count * (last - first)
                 if score > 0:
                     self.scores[candidate] = score

@@ -37,6 +37,7 @@ GOOGLE_LAYOUT_FROM = 1000
 ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
+ENOUGH = 3  # documents of a word whose numbers are kept; a word in so many is no noise of one of them
 
 CountsWords = Callable[[bool, bool | None, bool], Counter[str]]
 
@@ -189,7 +190,7 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
 
 
 def _refuse_files(texts: object) -> None:
-    """Raise ValueError for the paths of files, which earlier versions read."""
+    """Raise ValueError for the paths of files, whose letters would become a vocabulary."""
     several = isinstance(texts, list | tuple) and texts and all(map(_is_file, texts))
     if several or isinstance(texts, str | os.PathLike):
         raise UserError(
@@ -203,10 +204,11 @@ def _is_file(text: object) -> bool:
 
 
 def count_words(
-    texts: Iterable[str],
+    texts: Iterable[str | None],
     do_lower_case: bool = True,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
+    documents: dict[str, tuple[int, ...]] | None = None,
 ) -> Counter[str]:
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
@@ -215,6 +217,8 @@ def count_words(
 
     Args:
         strip_accents: None means the value of ``do_lower_case``.
+        documents: gets the numbers of the first ``ENOUGH`` documents of each word, which None in ``texts`` ends. Words
+            that it has already are of earlier documents.
 
     Raises:
         ValueError: a text is no string or has a lone surrogate.
@@ -225,14 +229,34 @@ def count_words(
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
+    present: set[str] = set()  # the strings of the present document
+    found: dict[str, tuple[int, ...]] = {}  # the documents of strings
+    enough: set[str] = set()
+    document = 1 + max((seen[-1] for seen in (documents or {}).values()), default=0)
+
+    def end_document() -> None:
+        for string in present - enough:
+            found[string] = (*found.get(string, ()), document)
+            if len(found[string]) == ENOUGH:
+                enough.add(string)
+        present.clear()
 
     def fold() -> None:
+        end_document()
         for string, count in raw.items():
             for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string)):
                 words[word] += count
+                if documents is not None:
+                    documents[word] = tuple(sorted({*documents.get(word, ()), *found[string]})[:ENOUGH])
         raw.clear()
+        found.clear()
+        enough.clear()
 
     for number, text in enumerate(texts, 1):
+        if text is None and documents is not None:
+            end_document()
+            document += 1
+            continue
         if not isinstance(text, str):
             raise UserError(f"text {number}: expected a string, got {type(text).__name__}")
         try:
@@ -242,7 +266,10 @@ def count_words(
                 f"text {number}: expected characters, got the lone surrogate {text[error.start]!r} at {error.start}"
             ) from error
         # str.split() without a separator would also split at control characters, which the normaliser deletes.
-        raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
+        strings = text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" ")
+        raw.update(strings)
+        if documents is not None:
+            present.update(strings)
         if len(raw) > RAW_LIMIT:
             fold()
     fold()
@@ -319,10 +346,3 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
             yield " ".join(pending)
             pending = []
     yield " ".join(pending)
-
-
-if __name__ == "__main__":  # the command's former name, until version 0.3
-    from bert_training.__main__ import main
-
-    print("python -m tokenization.train_wordpiece is now called bert-repro vocabulary", file=sys.stderr)
-    sys.exit(main(["vocabulary", *sys.argv[1:]]))

@@ -15,13 +15,13 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from .errors import UserError
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
 BLANKS = " \t\r\n\v\f"  # what is stripped from a line of a vocabulary
-LARGEST = 1 << 26  # bytes of a vocabulary; those of multilingual models have 1 to 6 million
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -190,7 +190,7 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     a line, because a piece may consist of another white space, such as U+2028, which ends no line either.
 
     Raises:
-        ValueError: the file is missing, empty, too large or no text in UTF-8, or a piece is empty or repeated.
+        ValueError: the file is missing, empty or no text in UTF-8, or a piece is empty or repeated.
     """
     vocab: dict[str, int] = {}
     empty = 0
@@ -216,12 +216,9 @@ def _numbered_lines(vocab_file: str | os.PathLike[str]) -> Iterator[tuple[int, s
     if not os.path.isfile(vocab_file):
         raise UserError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     try:
-        with open(vocab_file, "rb") as file:
-            content = file.read(LARGEST + 1)
+        content = Path(vocab_file).read_bytes()
     except OSError as error:
         raise UserError(f"{vocab_file}: cannot be read: {error.strerror}; check the path") from None
-    if len(content) > LARGEST:
-        raise UserError(f"{vocab_file}: expected a vocabulary of at most {LARGEST:,} bytes, got more; give another one")
     for number, raw in enumerate(io.BytesIO(content), 1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")

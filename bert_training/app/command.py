@@ -15,8 +15,8 @@ import transformers
 from bert_training.app.folder import open_folder
 from bert_training.app.server import free_port
 from bert_training.app.space import write_space
-from bert_training.flags.app import AppArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.app import AppArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from tokenization.errors import UserError
 
 

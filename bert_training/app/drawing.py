@@ -36,6 +36,12 @@ def hint(sentence: str) -> str:
     return f'<p class="hint">{escape(sentence)}</p>'
 
 
+def not_read(*lost: int) -> str:
+    """A remark if a part of what was read was left out: so many pieces, of each of several pairs."""
+    most = f"{'' if min(lost) == max(lost) else 'up to '}{max(lost):,}"
+    return hint(f"Pieces that were not read, as in the training: {most}.") if any(lost) else ""
+
+
 def percent(share: float) -> str:
     """A probability in per cent; small ones are not rounded to 0, nor large ones to 100."""
     if 0 < share < 0.001:
@@ -44,7 +50,7 @@ def percent(share: float) -> str:
 
 
 def bars(guesses: Sequence[Guess]) -> str:
-    """Texts with their probabilities as bars."""
+    """Texts with their probabilities as bars, and a remark if a part of what was read was left out."""
     lines = [
         f'<div class="bar{" first" if _is_marked(guess, number) else ""}"><span class="what">{_mark(guess)}'
         f"{escape(guess.text)}</span>"
@@ -52,7 +58,7 @@ def bars(guesses: Sequence[Guess]) -> str:
         f'<span class="share">{percent(guess.probability)}</span></div>'
         for number, guess in enumerate(guesses)
     ]
-    return f'<div class="bars">{"".join(lines)}</div>'
+    return f'<div class="bars">{"".join(lines)}</div>{not_read(*(guess.lost for guess in guesses))}'
 
 
 def labels(guesses: Sequence[Guess]) -> str:
@@ -111,7 +117,8 @@ def _chips(guesses: Iterable[Guess]) -> str:
 
 def score(guess: Guess) -> str:
     """The score of a regression."""
-    return f'<div class="score"><b>{guess.probability:.2f}</b><span>{escape(guess.text)}</span></div>'
+    value = f'<div class="score"><b>{guess.probability:.2f}</b><span>{escape(guess.text)}</span></div>'
+    return value + not_read(guess.lost)
 
 
 # --- answers and names -----------------------------------------------------------------------------------
@@ -134,7 +141,7 @@ def reply(found: Reply, context: str) -> str:
         f'<h4>Best spans</h4><div class="scroll tall"><table class="plain"><thead><tr><th>span</th>'
         f"<th class=number>probability among these</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
-    return f'{head}<div class="text">{text}</div>{_odds(found)}{table if rows else ""}'
+    return f'{head}<div class="text">{text}</div>{not_read(found.lost)}{_odds(found)}{table if rows else ""}'
 
 
 def _odds(found: Reply) -> str:

@@ -106,7 +106,7 @@ def load_exported(folder: Path, architecture: str, config: PretrainedConfig, bac
 def _onnx(path: Path) -> tuple[set[str], Compute]:
     from bert_training.tools.onnx_files import OnnxFile
 
-    file = OnnxFile(path)  # several threads may call it
+    file = OnnxFile(path, side_by_side=False)  # opened once: a service does not follow what becomes of the file
     return set(file.outputs), file
 
 

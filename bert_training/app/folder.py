@@ -7,7 +7,7 @@ class or one of this project's own, chosen by the name in ``config.json``; weigh
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.app.exported import TORCH, load_exported
 from bert_training.files.json_files import read_object
-from bert_training.flags import objectives
+from bert_training.inputs.flags import objectives
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
@@ -72,6 +73,7 @@ class OpenedModel:
         checkpoints: (step, folder) of every checkpoint of its pre-training that the folder still has, in order.
         builtin: it was trained on the documentation that Python installations carry.
         objective: of its pre-training, a key of ``OBJECTIVES``; the usual one if the folder does not say.
+        refuses_long_texts: a text that was cut in the training is refused here.
     """
 
     folder: Path
@@ -84,6 +86,7 @@ class OpenedModel:
     checkpoints: tuple[tuple[int, Path], ...] = ()
     builtin: bool = False
     objective: str = objectives.DEFAULT
+    refuses_long_texts: bool = False
 
     @cached_property
     def text_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -93,7 +96,8 @@ class OpenedModel:
     @cached_property
     def reading(self) -> Reading:
         """How the texts of a classifier are read."""
-        return Reading.of_model(self.model.config)
+        reading = Reading.of_model(self.model.config)
+        return replace(reading, label_token="last") if self.at_the_end else reading
 
     @cached_property
     def judge(self) -> Callable[[np.ndarray], Verdict]:
@@ -146,7 +150,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
     if CLASSES in abilities:
         judge_of(model.config)  # refuses several scores
     stored = stored_facts(model.config)  # a folder may have come without run.json
-    last = "last" in (run["flags"].get("label_token"), stored.get("label_token"))
+    last = not {run["flags"].get("label_token"), stored.get("label_token")}.isdisjoint(LAST_TOKEN)
     texts = run.get("texts_per_example", stored.get("texts_per_example"))
     at_the_end = last and abilities == (NAMES,)
     if at_the_end:

@@ -4,7 +4,7 @@ Every function takes an opened model and texts, and raises ValueError with a sen
 too long, or not a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,13 @@ from bert_training.app.folder import MASKED, NEXT_PIECE, OpenedModel, load_model
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.pretraining.segments import IS_NEXT
-from bert_training.tasks.classification.last_token import with_logits_at_the_end
-from bert_training.tasks.classification.long_texts import text_logits
+from bert_training.tasks.classification.long_texts import read_texts, text_logits
 from bert_training.tasks.classification.verdicts import Verdict, class_names
+from bert_training.tasks.cut_texts import encode_cut
 from bert_training.tasks.feature_extraction import Row as FeatureRow
 from bert_training.tasks.feature_extraction import extract, pool
-from bert_training.tasks.ner.metrics import entities
-from bert_training.tasks.ner.raw_text import around_chinese_characters
+from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
+from bert_training.tasks.ner.schemes import plain_labels, with_types
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
@@ -45,12 +45,14 @@ class Guess:
     Attributes:
         given: of a model that gives a text several labels, whether the probability reaches the threshold of the label.
         threshold: that threshold.
+        lost: how many tokens of what was read for it were left out, as in the training.
     """
 
     text: str
     probability: float
     given: bool | None = None
     threshold: float | None = None
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Reply:
     Attributes:
         entries: the n best spans, best first; with a threshold, one of them has the text "".
         null_odds, threshold: None for a model that always answers.
+        lost: how many tokens of the question were not read.
     """
 
     answer: str
@@ -77,6 +80,7 @@ class Reply:
     entries: list[dict[str, Any]]
     null_odds: float | None
     threshold: float | None
+    lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,13 @@ def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool =
     return row
 
 
+def checked_loss(opened: OpenedModel, length: int, lost: int, name: str = "The text") -> int:
+    """How many of the tokens are not read, as in the training. Raises ValueError if such texts are refused."""
+    if lost and opened.refuses_long_texts:
+        raise UserError(f"{name} has {length:,} pieces, of which this model would not read {lost:,}; shorten it.")
+    return lost
+
+
 @torch.inference_mode()
 def outputs_of(model: PreTrainedModel, rows: Sequence[dict[str, list[int]]], pad: int, **options: Any) -> Any:
     """The outputs for a batch of rows."""
@@ -282,11 +293,11 @@ def next_sentence(opened: OpenedModel, first: str, candidates: str | tuple[str, 
     lines = check_lines(candidates, "The sentences that may follow", 1)
     outputs = outputs_of(opened.model, [row_of(opened, first, line) for line in lines], opened.tokenizer.pad_token_id)
     logits = outputs["seq_relationship_logits"] if "seq_relationship_logits" in outputs else outputs["logits"]
-    return _ranked(lines, _probabilities(logits)[:, IS_NEXT].tolist())
+    return _ranked(map(Guess, lines, _probabilities(logits)[:, IS_NEXT].tolist()))
 
 
-def _ranked(texts: Sequence[str], shares: Sequence[float]) -> list[Guess]:
-    return sorted((Guess(text, share) for text, share in zip(texts, shares)), key=lambda guess: -guess.probability)
+def _ranked(guesses: Iterable[Guess]) -> list[Guess]:
+    return sorted(guesses, key=lambda guess: -guess.probability)
 
 
 # --- fine-tuned heads ------------------------------------------------------------------------------------
@@ -300,16 +311,19 @@ def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[
     """
     said = verdict(opened, text, second).ranked()
     if said.score is not None:
-        return [Guess(said.names[0], said.score)]
+        return [Guess(said.names[0], said.score, lost=said.lost)]
     shares = said.shares.tolist()
     if said.thresholds is None:
-        return [Guess(name, share) for name, share in zip(said.names, shares, strict=True)]
-    return [Guess(*one) for one in zip(said.names, shares, said.given, said.thresholds, strict=True)]
+        return [Guess(name, share, lost=said.lost) for name, share in zip(said.names, shares, strict=True)]
+    found = zip(said.names, shares, said.given, said.thresholds, strict=True)
+    return [Guess(*one, lost=said.lost) for one in found]
 
 
 def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Verdict:
-    """What a model says of a text or a pair, with the names in their order."""
-    return opened.judge(_logits_of_labels(opened, checked_texts(opened, text, second))[0].numpy())
+    """What a model says of a text or a pair, read as in the training, with the names in their order."""
+    columns = [[text] for text in checked_texts(opened, text, second)]
+    logits, read = text_logits(opened.model, opened.text_tokenizer, columns, opened.reading)
+    return opened.judge(logits[0])._replace(lost=checked_loss(opened, read.lengths[0], read.lost[0]))
 
 
 def checked_texts(opened: OpenedModel, text: str, second: str | None) -> list[str]:
@@ -323,95 +337,68 @@ def checked_texts(opened: OpenedModel, text: str, second: str | None) -> list[st
 
 
 def labels_row(opened: OpenedModel, text: str, second: str | None) -> dict[str, list[int]]:
-    """The row of a text or a pair for a classifier that reads it as a whole."""
-    return row_of(opened, *checked_texts(opened, text, second))
+    """The row of a text or a pair for a classifier that has one for each, and how many tokens are ``lost``."""
+    columns = [[text] for text in checked_texts(opened, text, second)]
+    read = read_texts(columns, opened.text_tokenizer, opened.reading)
+    lost = checked_loss(opened, read.lengths[0], read.lost[0])
+    return {"input_ids": read.input_ids[0][0], "token_type_ids": read.token_type_ids[0][0], "lost": [lost]}
 
 
 def how_long_texts_are_read(opened: OpenedModel) -> str:
-    """A sentence for the page, with a space before it; "" if long texts are refused."""
-    reading = opened.reading
-    longest = f" Of a text of more than {reading.max_seq_length} pieces,"
-    if reading.in_windows:
-        return f"{longest} overlapping windows are read, and what they say is pooled."
-    return f"{longest} the beginning and the end are read." if reading.long_texts == "head_tail" else ""
-
-
-def _logits_of_labels(opened: OpenedModel, texts: Sequence[str]) -> torch.Tensor:
-    """The logits (1, C) of a text or a pair. What a plain cut, or the last window, would lose is refused."""
-    reading = opened.reading
-    if reading.long_texts == "cut":
-        logits = outputs_of(opened.model, [row_of(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
-        if opened.at_the_end:
-            return torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
-        return logits
-    found, read = text_logits(opened.model, opened.tokenizer, [[text] for text in texts], reading)
-    if reading.in_windows and read.lost[0]:
-        raise UserError(
-            f"The text has {read.lengths[0]:,} pieces with the special tokens, and this model reads at most the "
-            f"{read.lengths[0] - read.lost[0]:,} in its first {reading.max_windows} windows; shorten it."
-        )
-    return torch.from_numpy(found)
+    """A sentence for the page, with a space before it."""
+    ways = {
+        "cut": "the beginning is read",
+        "head_tail": "the beginning and the end are read",
+        "windows": "overlapping windows are read, and what they say is pooled",
+    }
+    return f" Of a text of more than {opened.reading.max_seq_length} pieces, {ways[opened.reading.long_texts]}."
 
 
 def choose(opened: OpenedModel, context: str, endings: str | tuple[str, ...]) -> list[Guess]:
     """The endings, one on each line, with the probability that each is the right one."""
     check_text(context, "The beginning")
     lines = check_lines(endings, "The endings", 2)
-    rows = [row_of(opened, context, line) for line in lines]
-    columns = {name: [np.array(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
-    batch = Features(columns, opened.tokenizer.pad_token_id).collate(range(len(rows)))
+    rows, lengths = encode_cut(opened.text_tokenizer, [[context] * len(lines), lines], opened.longest)
+    lost = [checked_loss(opened, length, max(0, length - opened.longest)) for length in lengths]
+    batch = Features(rows, opened.tokenizer.pad_token_id).collate(range(len(lines)))
     with torch.no_grad():
         logits = opened.model(**{name: tensor[None] for name, tensor in batch.items()})["logits"]
-    return _ranked(lines, _probabilities(logits)[0].tolist())
+    guesses = zip(lines, _probabilities(logits)[0].tolist(), lost)
+    return _ranked(Guess(line, share, lost=count) for line, share, count in guesses)
 
 
 def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     """The answer to a question about a context of any number of windows."""
     asked = Question("question", check_text(question, "The question"), check_text(context, "The text"))
     length, most = len(_ids(opened, question)), stored_settings(opened.model.config)["max_query_length"]
-    if length > most:
-        raise UserError(f"The question has {length:,} pieces, and this model reads at most {most:,}; shorten it.")
+    lost = checked_loss(opened, length, max(0, length - most), "The question")
     answers = ask(opened.model, opened.tokenizer, [asked])
     entries, text = answers.nbest[asked.id], answers.predictions[asked.id]
     best = next((entry for entry in entries if entry["text"] == text), {"start": 0, "end": 0})
     odds, threshold = answers.null_odds.get(asked.id), stored_threshold(opened.model.config)
     assert odds is None or threshold is None or gives_no_answer(odds, threshold) == (text == "")
-    return Reply(text, best["start"], best["end"], entries, odds, threshold)
-
-
-def _words_of(opened: OpenedModel, text: str) -> list[tuple[str, tuple[int, int]]]:
-    """The words of a text and their places. Chinese characters are split by the normaliser, which would move places."""
-    backend = opened.tokenizer.backend_tokenizer
-    words = [(word, span) for word, span in backend.pre_tokenizer.pre_tokenize_str(text) if word.strip()]
-    if not getattr(backend.normalizer, "handle_chinese_chars", False):
-        return words
-    parts = [part for _, (begin, end) in words for part in around_chinese_characters(text, begin, end)]
-    return [(text[begin:end], (begin, end)) for begin, end in parts]
+    return Reply(text, best["start"], best["end"], entries, odds, threshold, lost)
 
 
 def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
-    """The names in a text, with their kinds; the words are those into which the tokenizer splits it first."""
+    """The names in a text, with their kinds; it is cut into words as the training data was."""
     check_text(text, "The text")
-    words = _words_of(opened, text)
-    if not words:
+    spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
+    if not spans:
         raise UserError("The text has no words.")
-    split = Split("the text", [Sentence([word for word, _ in words], None, 0, "the text")])
+    split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
-    labels = tuple(class_names(opened.model.config))
+    labels = with_types(class_names(opened.model.config))
     features = rows.features(split, labels, opened.tokenizer.pad_token_id)
     logits = predict_alone(opened.model, features, 8, opened.model.device)["logits"]
     (tags,) = find_tags(split, rows, logits, labels)
-    shares = np.empty(len(words))
+    shares = np.empty(len(spans))
     for numbers, positions, row in zip(rows.words, rows.positions, logits):
         shares[numbers] = _probabilities(torch.from_numpy(row[positions])).max(-1).values.numpy()
-    try:
-        found = entities(tags)
-    except ValueError:  # the classes of this model are no names with B- and I-: every word other than O counts
-        found = [(tag, place, place + 1) for place, tag in enumerate(tags) if tag != "O"]
-    spans = [span for _, span in words]
     return [
         TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
-        for kind, first, after in found
+        for kind, first, after in spans_of_words(tags, plain_labels(labels))
+        if kind != "O"
     ]
 
 

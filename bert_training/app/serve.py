@@ -27,7 +27,7 @@ import transformers
 
 from bert_training.app.exported import BACKENDS, TORCH
 from bert_training.app.folder import OpenedModel, open_folder
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 from tokenization.errors import UserError
 
@@ -127,6 +127,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--max_queue", type=int, default=256, help="Texts that may wait; a request beyond them gets status 503."
     )
+    parser.add_argument(
+        "--refuse_long_texts",
+        action="store_true",
+        help="Refuse, with status 422, a text that is not read whole. Without this it is read as in the training, and "
+        "tokens_not_read in the answer says how many tokens that leaves out.",
+    )
     args = parser.parse_args(argv)
     ranges = {"port": (0, 65535), "workers": (1, 64), "batch_size": (1, 64), "max_wait_ms": (0, 1000)}
     for name, (least, most) in (ranges | {"max_queue": (1, 100_000)}).items():
@@ -168,6 +174,7 @@ def _serve(
         args.folder, hosts, args.batch_size, args.max_wait_ms / 1000, args.max_queue, args.workers, threads
     )
     settings = dataclasses.replace(settings, backend=args.backend, dtype=args.dtype, side_by_side=side_by_side)
+    settings = dataclasses.replace(settings, refuse_long_texts=args.refuse_long_texts)
     config = server_config(settings, factory=True, workers=args.workers)
     if args.workers > 1:
         Workers(config, [listener]).run()

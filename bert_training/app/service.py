@@ -3,7 +3,7 @@
 import html
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -49,6 +49,7 @@ class Settings:
         side_by_side: whether each thread computes a batch of its own, see ``reads_single_rows``; otherwise all threads
             compute one batch together. It is known before the folder is opened, because a session of onnxruntime keeps
             the number of threads that it was made with.
+        refuse_long_texts: as of ``OpenedModel``.
     """
 
     folder: str
@@ -61,6 +62,7 @@ class Settings:
     backend: str = TORCH
     dtype: str = FLOAT32
     side_by_side: bool = True
+    refuse_long_texts: bool = False
 
     def __call__(self) -> App:
         """The application, made in the process that serves it."""
@@ -68,7 +70,8 @@ class Settings:
         transformers.utils.logging.disable_progress_bar()
         # Of batches side by side, each has one thread: two threads together do less than twice as much.
         torch.set_num_threads(1 if self.batch_size > 1 and self.side_by_side else self.threads)
-        return make_service(open_folder(self.folder, self.backend, self.dtype), self)
+        opened = open_folder(self.folder, self.backend, self.dtype)
+        return make_service(replace(opened, refuses_long_texts=self.refuse_long_texts), self)
 
 
 def make_service(opened: OpenedModel, settings: Settings) -> Limits:

@@ -27,14 +27,14 @@ class Single:
     Attributes:
         letters: of the text; its pieces are about as many times fewer as those of the other texts.
         row: from the opened model to the ids; raises ValueError if the text is refused.
-        answer: the answer, from the opened model, the outputs of a batch, the number of the text in it and its length.
+        answer: the answer, from the opened model, the outputs of a batch, the number of the text in it and its row.
         options: arguments of the network; only texts with the same ones share a batch.
         encoder_alone: whether the head is left out; texts with the same options agree on that.
     """
 
     letters: int
     row: Callable[[OpenedModel], Row]
-    answer: Callable[[OpenedModel, Any, int, int], Any]
+    answer: Callable[[OpenedModel, Any, int, Row], Any]
     options: tuple[tuple[str, Any], ...] = ()
     encoder_alone: bool = False
 
@@ -114,7 +114,7 @@ class Batches:
         else:
             for number, one in enumerate(rows):
                 try:
-                    answer = one.single.answer(opened, outputs, number, len(one.row["input_ids"]))
+                    answer = one.single.answer(opened, outputs, number, one.row)
                 except BaseException as error:
                     answer = error
                 found.append((one.answer, answer))

@@ -11,12 +11,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from bert_training.app.service_log import Log
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-try:  # the faster parser, if it is installed
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
-except ImportError:
-    from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol  # type: ignore[assignment]
+from bert_training.app.service_log import Log
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -35,7 +32,6 @@ class Response(NamedTuple):
 Post = Callable[[Mapping[bytes, bytes], bytes], Awaitable[Response]]
 
 LARGEST_BODY = 2**20  # bytes
-LARGEST_HEAD = 2**16
 BODY_SECONDS = 10.0  # from the end of the headers to that of the body
 IDLE_SECONDS = 5.0  # without a complete request, after which a connection is closed; it may take twice as long
 ANSWER_SECONDS = 120.0  # for a request and its answer, after which the connection is closed
@@ -50,6 +46,7 @@ connection: close\r
 \r
 {"error": "too many connections are open"}\n"""
 BROKEN = "this is a mistake of the service; its log says more"
+ENDING = "the service is ending, and the answer was not ready in time"
 PATHS = ("/predict", "/embed", "/health", "/metrics", "/docs", "/openapi.json")
 
 
@@ -133,6 +130,10 @@ class Limits:
                     status = GONE
             else:
                 await self.app(scope, _given(body, receive), noting)
+        except asyncio.CancelledError:  # by uvicorn, after SIGTERM and its patience with what had begun
+            if status:
+                raise
+            await _refuse(noting, 503, ENDING)
         except Exception as error:  # the service lives, and what went wrong is logged without the text
             self.log.write(event="error", error=type(error).__name__, at=_place(error))
             if not status:
@@ -231,8 +232,8 @@ def _place(error: BaseException) -> str:
     return place
 
 
-class TimedProtocol(Protocol):
-    """Uvicorn's protocol, which waits for the headers and for a reader of the answer as long as it takes, with an end.
+class TimedProtocol(H11Protocol):
+    """Uvicorn's protocol with h11, the one of its parsers that limits headers, and an end to all waiting.
 
     Every ``IDLE_SECONDS`` a connection is looked at: one that has no complete request, and had none the last time, is
     closed; so is one whose request or answer takes longer than ``ANSWER_SECONDS``.
@@ -241,22 +242,12 @@ class TimedProtocol(Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
         super().connection_made(transport)
-        self._unread = 0  # bytes since the last answer, of which no request has come
         self._last: Any = None  # the cycle, and whether it has ended, at the last look
         self._since = self.loop.time()
         self._clock = self.loop.call_later(IDLE_SECONDS, self._look)
         if len(self.connections) > CONNECTIONS:  # uvicorn's own limit would refuse the requests of all others, too
             transport.write(CROWDED)
             transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        """Read on, but no endless headers: one of the two parsers knows no limit to them."""
-        before = self.cycle
-        super().data_received(data)
-        waits = self.cycle is before and (before is None or before.response_complete)
-        self._unread = self._unread + len(data) if waits else 0
-        if self._unread > LARGEST_HEAD:
-            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""

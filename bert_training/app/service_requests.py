@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from bert_training.app import readings
 from bert_training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
-from bert_training.app.service_batches import Single
+from bert_training.app.service_batches import Row, Single
 from bert_training.app.service_readers import Reading
-from bert_training.tasks.classification.verdicts import DIGITS, Verdict
+from bert_training.tasks.classification.verdicts import DIGITS, Verdict, not_read
 
 TEXTS = 64  # of a request
 
@@ -123,9 +123,10 @@ def _classes(opened: OpenedModel, text: str, second: str | None) -> dict[str, An
     return _said(readings.verdict(opened, text, second))
 
 
-def _classes_of(opened: OpenedModel, outputs: Any, number: int, length: int) -> dict[str, Any]:
-    logits = outputs["logits"][number, length - 1] if opened.at_the_end else outputs["logits"][number]
-    return _said(opened.judge(logits.float().numpy()))
+def _classes_of(opened: OpenedModel, outputs: Any, number: int, row: Row) -> dict[str, Any]:
+    logits = outputs["logits"][number]
+    logits = logits[len(row["input_ids"]) - 1] if opened.at_the_end else logits
+    return _said(opened.judge(logits.float().numpy())._replace(lost=row["lost"][0]))
 
 
 def _said(verdict: Verdict) -> dict[str, Any]:
@@ -167,6 +168,7 @@ def _answer(opened: OpenedModel, question: str, context: str) -> dict[str, Any]:
     reply = readings.answer(opened, question, context)
     score = next((entry["probability"] for entry in reply.entries if entry["text"] == reply.answer), 0.0)
     said = {"answer": reply.answer, "score": round(score, DIGITS), "start": reply.start, "end": reply.end}
+    said |= not_read(reply.lost)
     return said if reply.null_odds is None else said | {"null_odds": reply.null_odds, "threshold": reply.threshold}
 
 
@@ -244,8 +246,8 @@ def _vector(opened: OpenedModel, text: str) -> dict[str, Any]:
     return _rounded(readings.vector(opened, text))
 
 
-def _vector_of(opened: OpenedModel, outputs: Any, number: int, length: int) -> dict[str, Any]:
-    return _rounded(outputs["hidden_states"][-1][number, :length].float().numpy().mean(axis=0))
+def _vector_of(opened: OpenedModel, outputs: Any, number: int, row: Row) -> dict[str, Any]:
+    return _rounded(outputs["hidden_states"][-1][number, : len(row["input_ids"])].float().numpy().mean(axis=0))
 
 
 def _rounded(vector: np.ndarray) -> dict[str, Any]:
@@ -253,7 +255,9 @@ def _rounded(vector: np.ndarray) -> dict[str, Any]:
 
 
 def _guesses(found: list[readings.Guess]) -> list[dict[str, Any]]:
-    return [{"text": guess.text, "probability": round(guess.probability, DIGITS)} for guess in found]
+    return [
+        {"text": guess.text, "probability": round(guess.probability, DIGITS)} | not_read(guess.lost) for guess in found
+    ]
 
 
 BODIES: dict[str, type[Asked]] = {

@@ -10,6 +10,7 @@ from typing import Any
 from bert_training.cards.confusion import most_confused, picture_of, read_confusion
 from bert_training.cards.markdown import plain
 from bert_training.cards.model_usage import cuts_long_pairs, reads_long_texts
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 
 BY_CLASS = "_by_class"
 MOST_ROWS = 30  # of the table; of more classes those with the lowest F1
@@ -78,7 +79,7 @@ def calibration_section(metrics: Mapping[str, Any], run: Mapping[str, Any], temp
     """
     flags, pair = run["flags"], run.get("texts_per_example") == 2
     text = repr({"text": "a text", "text_pair": "another"} if pair else "a text")
-    program = AT_THE_END if flags.get("label_token") == "last" else WITH_PIPELINE
+    program = AT_THE_END if flags.get("label_token") in LAST_TOKEN else WITH_PIPELINE
     if reads_long_texts(run):
         program = OF_LONG_TEXTS
     program = program.format(text=text, length=flags.get("max_seq_length"), temperature=temperature)

@@ -20,7 +20,7 @@ from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
-from bert_training.files.records import check_unchanged, read_events, read_record, well_formed
+from bert_training.files.records import check_unchanged, read_events, read_record
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # a run does without matplotlib
@@ -125,8 +125,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     facts = folder / "run.json"
     reference = None
     if facts.is_file():
-        with well_formed(facts):
-            reference = comparable(read_record(facts, "copy the folder again"), entropy)
+        reference = comparable(read_record(facts, "copy the folder again"), entropy)
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)

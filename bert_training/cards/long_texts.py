@@ -4,23 +4,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_training.cards.markdown import plain
-from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
+from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of, stride_of
 
 
 def how_texts_were_read(run: dict[str, Any]) -> Iterator[str]:
     """A line that says how long texts are read, and one for each split in which tokens were lost.
 
     Args:
-        run: the content of run.json; older versions counted the texts, but not their tokens.
+        run: the content of run.json.
     """
     flags, counts = run["flags"], run.get("cut_at_max_seq_length") or {}
     how, length = flags.get("long_texts"), flags.get("max_seq_length")
     if how == "windows":
         yield (
             f"Texts of more than {length} tokens are read in windows of that length, each of which begins "
-            f"{flags['doc_stride']} tokens after the one before it, at most {flags['max_windows']} of a text. The "
-            f"logits of a text are the {'maximum' if flags['window_pooling'] == 'max' else 'mean'} of those of its "
-            "windows, in training and afterwards."
+            f"{stride_of(length - SPECIAL_TOKENS)} tokens after the one before it, at most {flags['max_windows']} of a "
+            "text. The logits of a text are the mean of those of its windows, in training and afterwards."
         )
     elif how == "head_tail":
         room = length - SPECIAL_TOKENS

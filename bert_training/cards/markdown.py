@@ -2,9 +2,9 @@
 
 import re
 
-# A tag, a cell's end, code and a link begin with these. Others, such as * and _, can only change how a text looks, and
-# names often have them.
-MARKUP = re.compile(r"[<|`\[\]]")
+# A tag, a cell's end, code and a link begin with these, and a backslash undoes the one that is put before them. Others,
+# such as * and _, can only change how a text looks, and names often have them.
+MARKUP = re.compile(r"[\\<|`\[\]]|&(?=#?\w+;)")
 BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bert_training.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.objectives import OBJECTIVES
 
 
 @dataclass(frozen=True)

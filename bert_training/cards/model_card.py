@@ -28,10 +28,11 @@ from bert_training.files.atomic import write_text
 from bert_training.files.json_files import read_object
 from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.records import read_events
-from bert_training.flags.natures import CARD
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.scripts import SCRIPTS, Script, flags_with
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
+from bert_training.inputs.flags.natures import CARD
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.scripts import SCRIPTS, Script, flags_with
 from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"
@@ -55,7 +56,6 @@ class Card:
         title: the name of the folder.
         model: the name that opens the model.
         held_out: the data that the metrics were measured on, in words; by default the held-out part of `datasets`.
-        before: the card that the folder has, if any; for `published`.
     """
 
     folder: Path
@@ -65,10 +65,9 @@ class Card:
     title: str
     model: str
     held_out: str | None = None
-    before: str = ""
 
     def __post_init__(self) -> None:
-        self.run = published(self.run, self.before)
+        self.run = published(self.run)
         self.title = without_folders(self.title)
         self.datasets = [published_name(name, self.run[HUB_NAMES]) for name in self.datasets]
         self.held_out = self.held_out and published_name(self.held_out, self.run[HUB_NAMES])
@@ -167,7 +166,7 @@ def metadata(card: Card) -> ModelCardData:
     flags, metrics, script, on_hub = card.flags, card.metrics, card.script, card.run[HUB_NAMES]
     tag: str | None = script.pipeline
     tags = ["bert", script.pipeline, *(["pre-training"] if script.pretrains else [])]
-    if flags.get("label_token") == "last":  # the folder is a token classifier's
+    if flags.get("label_token") in LAST_TOKEN:  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
     if objective_of(flags).left_to_right:
         tag, tags = None, ["bert", "left-to-right"]
@@ -239,6 +238,11 @@ def data_used(card: Card) -> str:
         lines.append(f"Weights of the classes in the training loss: {named}.")
     if scheme := tag_scheme(run):
         lines.append(tags_explained(scheme))
+        if cut := run["data"]["splits"].get("train", {}).get("words_with_punctuation"):
+            lines.append(
+                f"Of the training words, {cut:,} hold punctuation or Chinese characters, where pipelines cut them and "
+                "may find other names; `bert-repro serve`, its page and `run_ner.py --test_file` leave them whole."
+            )
     lines += how_texts_were_read(card.run)
     lines += teacher_lines(card.run)
     if card.builtin:
@@ -343,8 +347,6 @@ def limits(card: Card) -> str:
         when = "after the last step"
         if best is not None:
             when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
-        if averaged := metrics.get("averaged_evaluations"):
-            when = f"with the mean of the weights at the last {averaged} evaluations"
         if card.not_evaluated and tested:
             lines.append(f"It was trained without validation data. The results were measured on test data, {when}.")
         elif card.not_evaluated:

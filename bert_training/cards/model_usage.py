@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_training.flags.fine_tuning import GlueArguments, SquadArguments
-from bert_training.flags.long_texts import SPECIAL_TOKENS, head_of
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.scripts import SCRIPTS
-
-# For records of older versions, which do not say how many texts an example has.
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments, SquadArguments
+from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of, stride_of
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.scripts import SCRIPTS
 
 # An upload puts the name on the Hub into the line of model_name (bert_training/files/publishing.py).
 PIPELINE = """from transformers import pipeline
@@ -41,7 +38,7 @@ ids, room, step = tokenizer({text}, add_special_tokens=False)["input_ids"], {roo
 parts = [ids[start : start + room] for start in range(0, max(1, len(ids) - room + step), step)]
 windows = [[tokenizer.cls_token_id, *part, tokenizer.sep_token_id] for part in parts[:{most}]]
 with torch.no_grad():
-    logits = model(**tokenizer.pad({{"input_ids": windows}}, return_tensors="pt")).logits.{pool}(0)
+    logits = model(**tokenizer.pad({{"input_ids": windows}}, return_tensors="pt")).logits.mean(0)
 {result}
 """
 CLASSIFY_HEAD_TAIL = """ids = tokenizer({text})["input_ids"]
@@ -117,7 +114,11 @@ class Example:
     @property
     def options(self) -> str:
         """What opens a class that only this project has."""
-        own_class = self.flags.get("feature_based") or self.flags.get("bilstm_on_top")
+        own_class = (
+            self.flags.get("feature_based")
+            or self.flags.get("bilstm_on_top")
+            or self.flags.get("label_token") == "bilstm"
+        )
         return ", trust_remote_code=True" if own_class else ""
 
     def with_pipeline(self, variable: str, task: str, options: str, rest: str, **values: object) -> str:
@@ -153,10 +154,10 @@ def classify(example: Example) -> str:
     flags, run, length = example.flags, example.run, example.length
     task = flags.get("task_name") or example.datasets[0]
     pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-    single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
+    single = run.get("texts_per_example") == 1
     if reads_long_texts(run):
         return classify_long(example, flags["long_texts"], repr(pair["text"]))
-    if flags.get("label_token") == "last":
+    if flags.get("label_token") in LAST_TOKEN:
         texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
         return example.with_network("AutoModelForTokenClassification", CLASSIFY_AT_THE_END, text=texts, length=length)
     options = ', function_to_apply="none"' if task == "stsb" else ""
@@ -191,7 +192,7 @@ def cuts_long_pairs(run: Mapping[str, Any]) -> bool:
 def classify_long(example: Example, how: str, text: str) -> str:
     """The class of a text that may be longer than the model reads at once."""
     flags, facts, length = example.flags, example.run["data"], example.length
-    last = flags.get("label_token") == "last"
+    last = flags.get("label_token") in LAST_TOKEN
     auto = "AutoModelForTokenClassification" if last else "AutoModelForSequenceClassification"
     result = "print(model.config.id2label[int(logits.argmax())])"
     if facts.get("several_labels"):
@@ -203,8 +204,8 @@ def classify_long(example: Example, how: str, text: str) -> str:
         result = "print(float(logits))"
     values: dict[str, object] = {"text": text, "length": length, "result": result}
     if how == "windows":
-        values |= {"room": length - SPECIAL_TOKENS, "stride": flags["doc_stride"], "most": flags["max_windows"]}
-        values["pool"] = "amax" if flags["window_pooling"] == "max" else "mean"
+        room = length - SPECIAL_TOKENS
+        values |= {"room": room, "stride": stride_of(room), "most": flags["max_windows"]}
         return example.with_network(auto, CLASSIFY_WINDOWS, "import torch\n", **values)
     head = head_of(length - SPECIAL_TOKENS)
     values |= {"head": head, "tail": length - SPECIAL_TOKENS - head, "row": "[0, -1]" if last else "[0]"}

@@ -49,25 +49,39 @@ def probe_table(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mappin
     first = min(steps[0] for steps, _ in curves.values())
     last = max(steps[-1] for steps, _ in curves.values())
 
-    def cell(value: float, step: int, usual: int) -> str:
+    def cell(value: float, rows: int, step: int, usual: int) -> str:
         """A score; with its step if the probe was added later, or left out, when the run was resumed."""
-        return f"{value:.1%}" + (f" (step {step:,})" if step != usual else "")
+        return with_error(value, rows) + (f" (step {step:,})" if step != usual else "")
 
     rows = []
     for label, (steps, values) in curves.items():
         facts = probes.get(label.rpartition(", ")[0], {})
         frequent = facts.get("most_frequent_class")
         by_chance = f"{frequent:.1%}" if isinstance(frequent, int | float) else ""
-        scores = f"{cell(values[0], steps[0], first)} | {cell(values[-1], steps[-1], last)}"
+        held_out = facts.get("held_out", 0)
+        scores = f"{cell(values[0], held_out, steps[0], first)} | {cell(values[-1], held_out, steps[-1], last)}"
         rows.append(f"| {plain(label)} | {scores} | {by_chance} |")
-    what = "accuracy of a logistic regression on frozen vectors"
+    what = "accuracy of a logistic regression on frozen vectors, ± its standard error"
     head = f"| {what} | step {first:,} | step {last:,} | most frequent class |"
     return "\n".join([head, "|---|---|---|---|", *rows])
 
 
-def in_words(results: Mapping[str, Any]) -> str:
-    """The scores in one line: "law, cls 71.0%; law, mean 74.5%"."""
-    return "; ".join(f"{label} {value:.1%}" for key, value in results.items() if (label := label_of(key)))
+def in_words(results: Mapping[str, Any], probes: Mapping[str, Mapping[str, Any]]) -> str:
+    """The scores in one line: "law, cls 71.0% ± 3.2%; law, mean 74.5% ± 3.1%"; for ``probes`` see ``probe_table``."""
+    scores = ((label, value) for key, value in results.items() if (label := label_of(key)))
+    return "; ".join(
+        f"{label} {with_error(value, probes[label.rpartition(', ')[0]]['held_out'])}" for label, value in scores
+    )
+
+
+def standard_error(accuracy: float, rows: int) -> float:
+    """That of an accuracy on so many rows."""
+    return math.sqrt(accuracy * (1 - accuracy) / rows)
+
+
+def with_error(accuracy: float, rows: int) -> str:
+    """An accuracy with its standard error, if the number of rows is known."""
+    return f"{accuracy:.1%}" + (f" ± {standard_error(accuracy, rows):.1%}" if rows else "")
 
 
 def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -92,7 +106,7 @@ def not_more_useful(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Ma
         if not values:  # a probe that was added when the run was resumed
             continue
         before, now = max(found[0] for found in values), max(found[-1] for found in values)
-        risen = before + math.sqrt(before * (1 - before) / facts["held_out"])
+        risen = before + standard_error(before, facts["held_out"])
         if now > risen:
             return None
         if risen >= 1:  # too good at first for any score to be higher

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.phases import phases_of, with_steps
 
 FILE = Path(__file__).with_name("reference_curves.json")
 # The settings that must be equal for two curves to be comparable step by step.

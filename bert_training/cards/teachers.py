@@ -15,7 +15,5 @@ def teacher_lines(run: dict[str, Any]) -> list[str]:
     if not flags.get("teacher") or not isinstance(weights, dict):
         return []
     files = ", ".join(f"{file}, SHA-256 {digest}" for file, digest in weights.items())
-    parts = [f"weight {flags['teacher_weight']:g}", f"temperature {flags['teacher_temperature']:g}"]
-    if flags.get("teacher_hidden_weight") is not None:
-        parts.append(f"weight of the hidden states {flags['teacher_hidden_weight']:g}")
-    return [f"Teacher: {code(flags['teacher'])} ({files}), whose predictions were learnt as well: {', '.join(parts)}."]
+    weight = f"weight {flags['teacher_weight']:g}"
+    return [f"Teacher: {code(flags['teacher'])} ({files}), whose predictions were learnt as well: {weight}."]

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
 from bert_training.engine.signals import only_parent_ends_me
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
@@ -71,7 +71,6 @@ class Features:
         self.columns = columns
         self.pad_token_id = pad_token_id
         self.seed = seed
-        self.group = 0
         self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
         self._order_epoch: int | None = None  # the epoch whose order is in _order
         self._order = np.empty(0, dtype=np.int64)
@@ -79,15 +78,10 @@ class Features:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def shuffled(self, seed: int, group: int = 0) -> "Features":
-        """The same rows, not copied, in the order of another seed.
-
-        Args:
-            seed: seed of the order.
-            group: rows per optimiser step to group by length (``group_by_length``); 0 does not group.
-        """
+    def shuffled(self, seed: int) -> "Features":
+        """The same rows, not copied, in the order of another seed."""
         other = copy.copy(self)
-        other.seed, other.group, other._order_epoch = seed, group, None
+        other.seed, other._order_epoch = seed, None
         return other
 
     def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
@@ -128,10 +122,7 @@ class Features:
     def _epoch(self, epoch: int) -> np.ndarray:
         if self._order_epoch != epoch:
             rng = np.random.default_rng([self.seed, epoch])
-            order = rng.permutation(len(self))
-            if self.group:
-                order = group_by_length(order, self.lengths, self.group, epoch, rng)
-            self._order_epoch, self._order = epoch, order
+            self._order_epoch, self._order = epoch, rng.permutation(len(self))
         return self._order
 
 
@@ -150,29 +141,6 @@ def one_example(batch: dict[str, torch.Tensor], number: int) -> dict[str, torch.
     per_window = ("input_ids", "token_type_ids", "attention_mask")
     assert all(len(batch[name]) == total for name in per_window)
     return {name: tensor[windows if name in per_window else rows] for name, tensor in batch.items()}
-
-
-def group_by_length(
-    order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
-
-    The rows of every ``STEPS_SORTED_TOGETHER`` steps are sorted by length and cut into steps, and all steps of the
-    epoch are shuffled. Rows of steps that straddle two epochs stay in place.
-
-    Args:
-        order: (N,) the row numbers of a shuffled epoch.
-        lengths: (N,) lengths of the rows.
-        size: rows of an optimiser step, over all processes and micro-batches.
-        epoch: from 0; it decides where in the epoch the first complete step begins.
-    """
-    head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
-    tail = len(order) - (len(order) - head) % size
-    starts = range(head, tail, STEPS_SORTED_TOGETHER * size)
-    stretches = [order[start : min(start + STEPS_SORTED_TOGETHER * size, tail)] for start in starts]
-    by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
-    steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
-    return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
 def steps_for(args: SharedArguments, epoch_fraction: float) -> int:

@@ -1,22 +1,23 @@
 """The best evaluation of a run: its weights are kept, and training may stop early if no better one follows.
 
-``metrics.jsonl`` is the only record of the evaluations; a resumed run removes from it what came after its checkpoint.
-The best weights are in ``checkpoint-best-<step>`` until the run has finished; they are written and checked like
-checkpoints.
+The evaluations are part of the state of the training, which checkpoints preserve. The best weights are in
+``checkpoint-best-<step>`` until the run has finished; they are written and checked like checkpoints.
 """
 
 import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
-from bert_training.engine.checkpoint import newest_checkpoint_named, read_weights
+from bert_training.engine.checkpoint import WEIGHTS, newest_checkpoint_named
 from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from bert_training.engine.run import Run
 from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from tokenization.errors import UserError
 
 LOWER_IS_BETTER = ("loss", "_ece")
@@ -28,50 +29,36 @@ class Best:
 
     Args:
         metric: key of the results. Higher values are better, except for a loss.
+        evaluations: (step, results) of each evaluation so far; ``add`` appends to it.
     """
 
-    def __init__(self, run: Run[FineTuningArguments], metric: str):
+    def __init__(self, run: Run[FineTuningArguments], metric: str, evaluations: list[tuple[int, dict[str, Any]]]):
         self.run = run
         self.metric = metric
         self.wanted = run.args.load_best_model_at_end
-        self.evaluations: list[tuple[int, dict]] = []
+        self.evaluations = evaluations
 
-    def go_on(self, events: list[dict]) -> None:
-        """Take over the evaluations before the checkpoint from which the run resumes. All processes call it.
+    def go_on(self) -> None:
+        """Check and fetch the weights of the best evaluation before the checkpoint from which the run resumes.
+
+        All processes call it.
 
         Raises:
-            ValueError: an evaluation lacks the metric, or the weights of the best one cannot be used.
+            ValueError: the weights cannot be used.
         """
-        evaluations = [event for event in events if event.pop("event") == "eval"]
-        for event in evaluations:
-            if not isinstance(event.get(self.metric), int | float | None) or self.metric not in event:
-                raise UserError(
-                    f"the metrics.jsonl of the run that is continued: expected a number as {self.metric} of step "
-                    f"{event['step']}, by which the best weights are chosen; give the --metric_for_best_model that the "
-                    "run began with, or resume without --load_best_model_at_end"
-                )
-        self.evaluations = [(event.pop("step"), event) for event in evaluations]
+        if not self.wanted:
+            return
         self.run.only_main(self._fetch)
         self._check_weights()
 
-    def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
-        """Keep the weights if these results are the best so far; return whether to stop training early.
-
-        That is the case after ``--early_stopping_patience`` evaluations without an improvement. All processes call it.
-        """
+    def add(self, step: int, results: dict, model: torch.nn.Module) -> None:
+        """Keep the weights if these results are the best so far. All processes call it."""
+        if results:
+            self.evaluations.append((step, results))
         if not self.wanted:
-            return False
-        self.evaluations.append((step, results))
+            return
         if self.step == step:
             self._save(step, model)
-        since = [number for number, _ in self.evaluations].index(self.step) + 1
-        patience = self.run.args.early_stopping_patience
-        over = bool(patience) and len(self.evaluations) - since >= patience
-        if over:
-            self.run.say(
-                f"stopping early: the last {patience} evaluations were not better than that of step {self.step}"
-            )
-        return over
 
     @property
     def step(self) -> int:
@@ -85,7 +72,7 @@ class Best:
     def restore(self, model: torch.nn.Module) -> dict:
         """Load the best weights into the model; returns their results."""
         self._check_weights()
-        weights = read_weights(self._folder(self.step))
+        weights = load_file(self._folder(self.step) / WEIGHTS)
         if is_sharded(model):
             load_full_weights(model, weights)
         else:

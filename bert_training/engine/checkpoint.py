@@ -3,9 +3,11 @@
 A checkpoint is written to ``checkpoint-<step>.incomplete``, given a ``manifest.json`` (SHA-256 of every file), synced
 and renamed to ``checkpoint-<step>`` (``bert_training/files/atomic.py``), so that a folder of that name is complete. It
 contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
+
+A resumed run continues from its checkpoint alone. ``metrics.jsonl`` is cut to the length that it had when the
+checkpoint was written, so that no event is lost or doubled; nothing in it is read.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -20,18 +22,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.errors import is_out_of_memory
 from bert_training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, finite
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
-from bert_training.files.atomic import damage, remove_folder
-from bert_training.files.disk_errors import DiskError, explained
-from bert_training.files.hashing import checksums, sha256
-from bert_training.files.pickled_weights import check_pickle
-from bert_training.files.records import event_lines, read_events
-from bert_training.files.weights_header import name_of_today
-from bert_training.flags.natures import EVALUATION, FIXED, FREE
-from bert_training.flags.scripts import chooses_best, flags_with
-from bert_training.flags.shared import SharedArguments
+from bert_training.files.atomic import DiskError, damage, remove_folder
+from bert_training.files.hashing import checksums
+from bert_training.files.records import FORMAT, check_format
+from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
+from bert_training.inputs.flags.scripts import chooses_best, flags_with
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
@@ -52,8 +51,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
-        DiskError: it could not be written, for example because the disk is full. The draft has been removed; the
-            earlier checkpoints are unharmed.
+        OSError: it could not be written. The draft has been removed; the earlier checkpoints are unharmed.
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
@@ -61,6 +59,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     if run.is_main:
         scaler, origin = run.accelerator.scaler, state.origin
         saved = {
+            "format": FORMAT,
             "step": step,
             "total_steps": state.total_steps,
             "batches": _batches_of(run, origin),
@@ -70,17 +69,16 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
-            "metrics_sha256": _begun_sha256(run.output_dir / "metrics.jsonl"),
+            "evaluations": json.loads(json.dumps(finite(state.evaluations))),  # plain numbers, for weights_only
             "optimizer": moments,
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
         }
-        if state.average:
-            saved["average"] = state.average.state_dict()
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
-            torch.save(saved, draft / "training_state.pt")
+            with open(draft / "training_state.pt", "wb") as file:
+                torch.save(saved, file)  # given a path, it would lose the system's reason of an error
             if saved["metrics_bytes"]:
                 atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
         _drop_old(run, step)
@@ -100,35 +98,12 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
         return None
     if asked != "auto":
         return named_checkpoint(asked)
-    newest = None
     for folder in reversed(_checkpoints(run.output_dir)):
         problem = damage(folder, FILES)
-        if problem is None and _was_left(run, folder):
-            newest = newest or folder
-            problem = "metrics.jsonl lacks records from before it, as if the run had gone on from an earlier one since"
         if problem is None:
             return folder
         run.say(f"ignoring {folder.name}: {problem}")
-    if newest:
-        run.say(f"metrics.jsonl fits no checkpoint, so {newest.name} is taken all the same")
-    return newest
-
-
-def _was_left(run: Run[SharedArguments], folder: Path) -> bool:
-    """Whether ``metrics.jsonl`` lacks records from before the checkpoint: one that was named cuts later ones off."""
-    try:
-        check_pickle(folder / "training_state.pt")
-        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True, mmap=True)
-        path, then = run.output_dir / "metrics.jsonl", saved["metrics_bytes"]
-        if _size(path) < then:
-            return True
-        earlier = [other for other in _checkpoints(run.output_dir) if _step(other) < _step(folder)]
-        if saved.get("metrics_sha256") in (None, _begun_sha256(path, then)) or not earlier:
-            return False
-        # Other records: somebody has edited them, or the run has gone on from an earlier checkpoint, and saved since.
-        return max(map(_written, earlier)) > _written(folder)
-    except Exception:  # ``load_checkpoint`` says what is wrong with it
-        return False
+    return None
 
 
 def named_checkpoint(folder: str) -> Path:
@@ -143,12 +118,12 @@ def load_checkpoint(
     run: Run[SharedArguments],
     folder: Path,
     state: TrainingState,
-    take: Callable[[list[dict]], object] | None = None,
+    take: Callable[[], object] | None = None,
 ) -> int:
     """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Args:
-        take: is given the events from before the checkpoint. It may raise, in which case nothing has been removed.
+        take: is called when the state has been restored. It may raise, in which case no file has been changed.
 
     Raises:
         ValueError: the checkpoint was made with other flags or data, or contains another model.
@@ -157,10 +132,9 @@ def load_checkpoint(
     saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    if saved.get("sharded", False) != is_sharded(model):
+    if saved["sharded"] != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise UserError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
-    run.only_main(lambda: _check_metrics(run, folder, saved))
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
     else:
@@ -172,12 +146,11 @@ def load_checkpoint(
     state.scheduler.load_state_dict(saved["scheduler"])
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
-    vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
-    if state.average:
-        state.average.load_state_dict(saved["average"])
+    vars(state.totals).update(saved["totals"])
+    state.evaluations[:] = [(step, results) for step, results in saved["evaluations"]]
     if take:
-        take(_events_before(run, folder, saved))
-    run.only_main(lambda: _cut_records(run, folder, saved))
+        take()
+    run.only_main(lambda: _go_back(run, folder, saved))
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
 
@@ -190,9 +163,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """
     try:
         # weights_only: the file is a pickle, which could otherwise execute anything.
-        check_pickle(folder / "training_state.pt")
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-        weights = read_weights(folder)
+        weights = load_file(folder / WEIGHTS)
     except OSError:
         raise
     except Exception as error:  # the bytes of a damaged pickle can raise anything
@@ -202,26 +174,11 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         raise UserError(
             f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
         ) from None
-    if not isinstance(saved, dict):
-        raise UserError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
-    needed = ("step", "total_steps", "flags", "optimizer", "scheduler", "metrics_bytes")
-    if missing := [name for name in needed if name not in saved]:
-        raise UserError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
+    check_format(folder / "training_state.pt", saved)
     return saved, weights
 
 
-def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights in a checkpoint, by the names of the network.
-
-    Earlier versions saved them by the names of the checkpoint that the run began with, which may be older ones.
-    """
-    weights = load_file(folder / WEIGHTS)
-    old = {name: name_of_today(name) for name in weights}
-    # Where both names are there, the file is no checkpoint of ours, and the old name must be seen.
-    return {name if old[name] in weights else old[name]: tensor for name, tensor in weights.items()}
-
-
-def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[list[dict]], object] | None = None) -> int:
+def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[], object] | None = None) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
     When the checkpoint is accepted, or there is none, run.json is written.
@@ -253,7 +210,7 @@ def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[list
 def begin_anew(run: Run[SharedArguments]) -> None:
     """Remove the records and drafts of an earlier start that had not written a checkpoint. All processes call it."""
     if run.args.resume_from_checkpoint:
-        run.only_main(lambda: _cut(run.output_dir / "metrics.jsonl", 0))
+        run.only_main(lambda: (run.output_dir / "metrics.jsonl").unlink(missing_ok=True))
         if run.is_main:
             _drop_drafts(run)
 
@@ -264,8 +221,7 @@ def refuse_training(folder: Path) -> None:
     It would finish that run's folder without training, and overwrite its records.
     """
     records, trained = folder / "metrics.jsonl", [path.name for path in _checkpoints(folder)]
-    # Not parsed, because a process that was killed may have left half a line.
-    if records.exists() and any(b'"event": "train"' in line for line in event_lines(records)):
+    if records.exists() and b'"event": "train"' in records.read_bytes():
         trained.append(records.name)
     if trained:
         raise UserError(
@@ -278,7 +234,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
     Raises:
-        DiskError: they could not be written.
+        OSError: they could not be written.
     """
     run.accelerator.wait_for_everyone()
     weights = full_weights(run, model)
@@ -292,14 +248,14 @@ def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase
     """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
 
     Args:
-        model: the network, whose number of positions is the length to which the saved tokenizer cuts.
+        model: the network, which the saved tokenizer fits: it cuts to the positions, and gives no segments to one.
 
     Raises:
-        DiskError: it could not be written.
+        OSError: it could not be written.
     """
-    positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
+    config = run.accelerator.unwrap_model(model).config
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
 
 
 @contextmanager
@@ -307,10 +263,10 @@ def newest_checkpoint_named(run: Run[SharedArguments]) -> Iterator[None]:
     """Add to an error of the disk which checkpoint is the newest."""
     try:
         yield
-    except DiskError as error:
+    except OSError as error:
         checkpoints = _checkpoints(run.output_dir)
         newest = checkpoints[-1].name if checkpoints else "none"
-        raise DiskError(f"{error}. The newest checkpoint is {newest}", error.errno) from error
+        raise DiskError(f"{error}. The newest checkpoint is {newest}") from error
 
 
 def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
@@ -328,13 +284,10 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     origin = state.origin
     now = {"total_steps": state.total_steps, "batches": _batches_of(run, origin)}
     now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
-    # Older versions called the batches "global_batch_size".
-    batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
+    batches = saved["batches"]
     then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
-    if state.average and "average" in saved:
-        then["steps averaged"], now["steps averaged"] = str(saved["average"]["steps"]), str(state.average.steps)
     if chooses_best(run.args):  # among evaluations of the same kind
-        then |= saved.get("evaluation", {})  # older versions recorded none
+        then |= saved["evaluation"]
         now |= _evaluation(run)
     changed = [
         f"{name} {then[name]} -> {now.get(name)}" + (_arithmetic(run, batches) if name == "batches" else "")
@@ -345,11 +298,10 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         raise UserError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    # Older versions had no hash of some data from the Hub.
-    if saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, contents=False)):
+    if saved["data_sha256"] != checksums(origin.data):
         raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
+        if saved[name] != getattr(origin, name):
             raise UserError(f"{folder} belongs to a run {other}")
 
 
@@ -394,85 +346,33 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
         )
 
 
-def _records_of(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> tuple[Path, bool]:
-    """The metrics.jsonl with the records from before a checkpoint, and whether it really has them.
+def _go_back(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Let metrics.jsonl end with the records from before a checkpoint, which may be one of another run.
 
-    It is that of the output folder or, if that has others, the one beside the checkpoint of another run.
+    Later checkpoints of the run, which a user who names an earlier one leaves behind, are set aside: their records are
+    no longer there.
     """
-    own, beside = run.output_dir / "metrics.jsonl", folder.parent / "metrics.jsonl"
-    then, digest = saved["metrics_bytes"], saved.get("metrics_sha256")  # older ones have no hash
-    for path in (own, beside) if digest or _is_own(run, folder) else (beside, own):
-        if _size(path) >= then and digest in (None, _begun_sha256(path, then)):
-            return path, True
-    return own, False
-
-
-def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
-    """Say whether there still are the records from before the checkpoint; the training needs none of them.
-
-    Raises:
-        ValueError: a line of them cannot be read, at which the run would fail when it draws its curves.
-    """
-    path, whole = _records_of(run, folder, saved)
-    size, then = _size(path), saved["metrics_bytes"]
-    if size < then:
-        run.say(f"warning: {path} has lost records that were written before {folder.name}")
-    elif not whole:
-        run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
-    if path.exists():  # where a line ends in other records than those is not known
-        read_events(path, then if whole else -1)
-
-
-def _events_before(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> list[dict]:
-    """The events that ``metrics.jsonl`` holds once ``_cut_records`` has removed those after the checkpoint."""
-    path, whole = _records_of(run, folder, saved)
-    if not path.exists():
-        return []
-    if whole:
-        return read_events(path, saved["metrics_bytes"])
-    return [event for event in read_events(path) if _is_before(event, saved)]
-
-
-def _cut_records(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
-    """Let metrics.jsonl end with the records from before the checkpoint, which may be those of another run."""
-    own, (path, whole) = run.output_dir / "metrics.jsonl", _records_of(run, folder, saved)
-    if path != own:
-        with path.open("rb") as source, atomic.whole_file(own) as draft:
-            draft.write_bytes(source.read(saved["metrics_bytes"]))
-    elif whole or not own.exists():
-        _cut(own, saved["metrics_bytes"])
-    else:  # how many bytes are from before the checkpoint is not known
-        kept = [line for line in event_lines(own) if _is_before(json.loads(line), saved)]
+    for later in _checkpoints(run.output_dir):
+        if _step(later) > saved["step"] and damage(later) is None:
+            aside = later.with_name(f"left-{later.name}")
+            remove_folder(aside)
+            later.rename(aside)
+            run.say(f"{later.name} is called {aside.name} from now on, as the run goes back to {folder.name}")
+    own, then = run.output_dir / "metrics.jsonl", saved["metrics_bytes"]
+    path = next((one for one in (folder.with_name(own.name), own) if _size(one) >= then), own)
+    records = path.read_bytes()[:then] if path.exists() else b""
+    kept = records[: records.rfind(b"\n") + 1]  # whole lines, whatever an editor has made of the file
+    if len(kept) < then:
+        run.say(f"warning: {own} has lost records that were written before {folder.name}")
+    if path != own or len(kept) < _size(own):
         with atomic.whole_file(own) as draft:
-            draft.write_bytes(b"".join(kept))
-
-
-def _is_before(event: dict, saved: dict[str, Any]) -> bool:
-    """Whether an event is from before a checkpoint, by its step; the last evaluation follows the last checkpoint."""
-    is_last = event["event"] != "train" and saved["step"] == saved["total_steps"]
-    step: int = event.get("step", 0)
-    return step < saved["step"] or (step == saved["step"] and not is_last)
-
-
-def _is_own(run: Run[SharedArguments], checkpoint: Path) -> bool:
-    """Whether a checkpoint lies in the output folder."""
-    return checkpoint.parent.samefile(run.output_dir)
-
-
-def _begun_sha256(path: Path, size: int = -1) -> str:
-    """The SHA-256 of the first ``size`` bytes of a file, or of all of them; a missing file is an empty one."""
-    return sha256(path, size) if path.exists() else hashlib.sha256().hexdigest()
-
-
-def _cut(metrics: Path, size: int) -> None:
-    if _size(metrics) > size:
-        atomic.cut(metrics, size)
+            draft.write_bytes(kept)
 
 
 def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Later checkpoints remain if they were damaged, or if the user named an earlier one; they are not counted.
+    Later checkpoints are damaged ones, which remain until the run reaches their steps again; they are not counted.
     """
     _drop_drafts(run)
     limit = run.args.save_total_limit
@@ -484,8 +384,7 @@ def _drop_old(run: Run[SharedArguments], step: int) -> None:
 
 def _drop_drafts(run: Run[SharedArguments]) -> None:
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
-        with explained(path, verb="removed", reads=False):
-            atomic.delete(path)
+        atomic.delete(path)
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:
@@ -494,12 +393,6 @@ def _checkpoints(output_dir: Path) -> list[Path]:
         return []
     found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(found, key=_step)
-
-
-def _written(folder: Path) -> float:
-    """When a checkpoint was written, in seconds; 0 for one that is not complete."""
-    path = folder / "training_state.pt"
-    return path.stat().st_mtime if path.is_file() else 0.0
 
 
 def _step(folder: Path) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_training.flags.phases import Phase, phase_at
+from bert_training.inputs.flags.phases import Phase, phase_at
 
 
 @dataclass(frozen=True)

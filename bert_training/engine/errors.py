@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import torch
 
-from bert_training.files.disk_errors import DiskError, with_remedy
+from bert_training.files.atomic import DiskError
 from bert_training.files.harmless_output import harmless_output
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 from tokenization.errors import UserError
 
 AUTO = "--resume_from_checkpoint auto"
@@ -70,7 +70,6 @@ def _status(main: Callable[[], None], without_memory: str) -> int:
     program = os.path.basename(sys.argv[0])
     resumes = f"{program.removesuffix('.py')}.py" in SCRIPTS
     try:
-        _check_arguments()
         main()
         sys.stdout.flush()  # here and not when Python ends, so that an error is one line
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -90,8 +89,7 @@ def _status(main: Callable[[], None], without_memory: str) -> int:
             remedy = LESS_MEMORY if resumes else without_memory
             text, status = f"error: out of memory ({_first_line(error)}); {remedy}", 1
         else:
-            shown = with_remedy(error) if isinstance(error, OSError) else error
-            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
             printing = isinstance(error, BrokenPipeError)
             if printing:
                 _print_no_more()
@@ -120,15 +118,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _check_arguments() -> None:
-    """Refuse file names that are not UTF-8, because run.json and the other records could not name them."""
-    for word in sys.argv[1:]:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
 
 
 def is_for_the_user(error: Exception) -> bool:

@@ -9,10 +9,10 @@ from bert_training.engine.output_folder import LOCK, is_main_process
 from bert_training.files.atomic import remove_folder
 from bert_training.files.hub_upload import upload
 from bert_training.files.locks import sweep
-from bert_training.files.records import read_record
-from bert_training.flags.natures import FREE
-from bert_training.flags.scripts import flags_with, script_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.files.records import check_format, read_record
+from bert_training.inputs.flags.natures import FREE
+from bert_training.inputs.flags.scripts import flags_with, script_of
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 
@@ -74,29 +74,27 @@ def remove_rest(folder: Path) -> None:
 def upload_finished(args: SharedArguments) -> None:
     """Upload the folder of the finished run if ``--push_to_hub`` asks for it; only the main process calls this."""
     if args.hub_repository:
-        upload(Path(args.output_dir), args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
+        upload(Path(args.output_dir), args.hub_repository, private=True, dry_run=False, say=print)
 
 
 def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
     """The flags that differ from those in a run.json, except those of nature FREE, each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with(FREE)}
-    # A flag that an older version did not know counts as unchanged.
-    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+    return [f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name]]
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """The content of ``run.json``.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or of another format.
     """
     facts = read_record(
         folder / "run.json",
         f"copy {folder} again, or repeat the run in another --output_dir",
         needs=("flags",),
     )
-    if not isinstance(facts["flags"], dict):
-        raise UserError(f"{folder / 'run.json'}: damaged (flags is {facts['flags']!r:.40}); copy {folder} again")
+    check_format(folder / "run.json", facts)
     return facts
 
 

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from bert_training.engine.run import Run
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 WHOLE_ON_CPU = StateDictOptions(full_state_dict=True, cpu_offload=True)
 

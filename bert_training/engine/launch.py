@@ -24,10 +24,10 @@ from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
-from bert_training.files.records import read_record
-from bert_training.flags.config_file import config_facts
-from bert_training.flags.scripts import script_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.files.records import FORMAT, read_record
+from bert_training.inputs.flags.config_file import config_facts
+from bert_training.inputs.flags.scripts import script_of
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
@@ -76,7 +76,7 @@ def start_run(args: Args) -> Run[Args]:
     keep_few_primitives(accelerator.mixed_precision)
     run = Run(args, accelerator)
     if repository := args.hub_repository:
-        run.only_main(lambda: check_access(repository, args.hub_dry_run))
+        run.only_main(lambda: check_access(repository, dry_run=False))
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, accelerator))
     if settled:
@@ -101,6 +101,7 @@ def _enter_output_dir(args: SharedArguments) -> None:
 def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
     """What is known at the start; of a resumed run also what its earlier starts wrote."""
     facts: dict[str, Any] = {
+        "format": FORMAT,
         "script": script_of(type(args)),
         "flags": dataclasses.asdict(args),
         **config_facts(args.config),

@@ -6,6 +6,7 @@ pass, and the model's heads divide by that count.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,11 +25,12 @@ from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import TrainingState
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
 # scale does not overflow because of the scale.
 LEAST_SCALE = 2.0**-14
+FIRST_STEPS = 20  # after so many, the time left is estimated
 # An attribute of a network whose loss is also divided by the number of real tokens, ``num_tokens_in_batch``.
 COUNTS_TOKENS = "counts_tokens"
 
@@ -99,7 +101,7 @@ def training_steps(
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
-        loss_arguments: further arguments of the model in training, such as ``smoothing``.
+        loss_arguments: further arguments of the model in training, such as ``class_weights``.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
@@ -111,6 +113,7 @@ def training_steps(
     with_tokens = getattr(accelerator.unwrap_model(model), COUNTS_TOKENS, False)
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
         started = time.perf_counter()
+        recent = deque[float](maxlen=FIRST_STEPS - 1)  # at first without step 1, which allocates memory and may compile
         stream, index = iter(batches), start_step
         upcoming = _fetched(stream)
         while upcoming is not None:
@@ -141,13 +144,30 @@ def training_steps(
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
             state.totals.steps += 1
             state.totals.loss += loss
-            state.totals.seconds += time.perf_counter() - started
+            recent.append(time.perf_counter() - started)
+            state.totals.seconds += recent[-1]
+            if index - start_step == FIRST_STEPS and index < state.total_steps:
+                _say_time_left(run, sum(recent) / len(recent), state.total_steps - index)
             yield Step(index, loss, grad_norm, lr, counts, parts=values)
             started = time.perf_counter()
             if stopping:
                 if isinstance(batches, Generator):
                     batches.close()
                 _stop(run, state, index)
+
+
+def _say_time_left(run: Run[SharedArguments], seconds_per_step: float, steps: int) -> None:
+    """Print how long the other steps will take, without evaluations."""
+    longer = "; phases of greater length take longer" if getattr(run.args, "phases", None) else ""
+    run.say(f"{_in_words(seconds_per_step * steps)} left for {steps:,} training steps{longer}")
+
+
+def _in_words(seconds: float) -> str:
+    """A rounded time such as "about 7 minutes", because an estimate should not look exact."""
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 1.5 * size:
+            return f"about {round(seconds / size)} {unit}s"
+    return f"about {max(1, round(seconds))} seconds" if seconds >= 1.5 else "about a second"
 
 
 def _stop(run: Run[SharedArguments], state: TrainingState, step: int) -> NoReturn:

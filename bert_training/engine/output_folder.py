@@ -1,16 +1,13 @@
 """The check of --output_dir before anything is written there, and the lock that keeps other runs out of it."""
 
-import os
 import re
 from pathlib import Path
 
 from accelerate.utils import get_int_from_env
 
 from bert_training.files.atomic import make_folder
-from bert_training.files.hub_datasets import is_saved_data_set
-from bert_training.files.links import guard, refuse_links
 from bert_training.files.locks import hold, release
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
 LOCK = ".lock"  # the name of the lock file
@@ -28,17 +25,12 @@ WRITTEN = (
 
 
 def check_output_dir(args: SharedArguments) -> None:
-    """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
+    """Raise ValueError if --output_dir holds something that this command would overwrite.
 
     Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
-    only if run.json is missing, because then there is no run to continue. From then on, nothing is written through a
-    link below the folder. ``refuse_data_sets`` comes first.
+    only if run.json is missing, because then there is no run to continue.
     """
-    refuse_data_sets(args)
     folder = Path(args.output_dir)
-    check_place(folder)
-    guard(folder)
-    refuse_links(folder / "metrics.jsonl")  # it is written in its place, but only when the run has begun
     present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     taken = [name for name in present if re.fullmatch("|".join(WRITTEN), name)]
     if (folder / "run.json").is_file():
@@ -53,18 +45,6 @@ def check_output_dir(args: SharedArguments) -> None:
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
-
-
-def refuse_data_sets(args: SharedArguments) -> None:
-    """Raise ValueError for a flag of one file, such as --train_file, that names a folder of ``save_to_disk``.
-
-    The lists of files of pre-training may name such folders.
-    """
-    for name, place in vars(args).items():
-        if name.endswith("_file") and isinstance(place, str) and place and is_saved_data_set(Path(place)):
-            raise UserError(
-                f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as --dataset_name"
-            )
 
 
 def is_main_process() -> bool:
@@ -85,7 +65,6 @@ def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
         ValueError: another process is at work there.
     """
     make_folder(Path(folder))
-    guard(folder)
     busy = f"--output_dir {folder}: another process is at work there; wait until it has ended, or give another folder"
     hold(Path(folder, LOCK), busy, wait)
 
@@ -93,18 +72,3 @@ def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
 def unlock_output_dir(folder: str | Path) -> None:
     """Let other processes into the folder, if this one has locked it."""
     release(Path(folder, LOCK))
-
-
-def check_place(folder: Path) -> None:
-    """Raise ValueError unless the folder can be made, or is there and files can be written into it."""
-    if os.path.islink(folder) and not os.path.exists(folder):
-        raise UserError(
-            f"--output_dir {folder} is a link to {os.readlink(folder)}, which is not there; make that folder, or give "
-            "another one"
-        )
-    there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
-    if not os.path.isdir(there):
-        what = "is a file" if there == folder else f"cannot be made, because {there} is a file"
-        raise UserError(f"--output_dir {folder} {what}; give a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"--output_dir {folder}: you may not write into {there}; give another folder")

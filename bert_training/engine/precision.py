@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import torch
 from accelerate import PartialState
@@ -19,9 +19,8 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.finished import read_facts
 from bert_training.engine.objects import broadcast_object_list
-from bert_training.flags.pretraining import CONFIG_SIZES
-from bert_training.flags.recipes import width_of
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.pretraining import network_width
+from bert_training.inputs.flags.shared import SharedArguments
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"
@@ -120,17 +119,12 @@ def advice(args: SharedArguments, precision: str) -> str | None:
 
 
 def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | None:
-    """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it.
-
-    Of several starts, it is the first one whose type is recorded: earlier versions did not record that of all.
-    """
+    """The type of the first start of the run in one of the folders, and the run.json there; None if no file says it."""
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
-            with contextlib.suppress(ValueError, AttributeError, TypeError):  # a damaged file has any form
+            with contextlib.suppress(ValueError):  # it is damaged
                 facts = read_facts(folder)
-                for start in (*facts.get("earlier", []), facts):
-                    if (recorded := start.get("mixed_precision")) in get_args(Precision):
-                        return cast("Precision", recorded), facts
+                return [*facts.get("earlier", []), facts][0]["mixed_precision"], facts
     return None
 
 
@@ -146,7 +140,7 @@ def _of_this_machine(args: SharedArguments) -> Settled:
         return Settled(
             "no", f"no (float32), because bfloat16 was not tried on {torch.accelerator.current_accelerator()}"
         )
-    width = _width(args)
+    width = network_width(vars(args))
     if width < NARROWEST:
         return Settled("no", f"no (float32), because a network of width {width} has little to gain")
     ratio = speed_ratio(width)
@@ -154,14 +148,6 @@ def _of_this_machine(args: SharedArguments) -> Settled:
     if ratio >= FASTER:
         return Settled("bf16", f"bf16: {products}", ratio)
     return Settled("no", f"no (float32): {products}, less than the {FASTER} times that pay", ratio)
-
-
-def _width(args: SharedArguments) -> int:
-    """The hidden size of the network, from the flags: nothing is loaded yet."""
-    if weights := getattr(args, "model_name_or_path", None):
-        return width_of(weights)
-    name = getattr(args, "config_name", None) or "mini"
-    return CONFIG_SIZES[name][1] if name in CONFIG_SIZES else width_of(name)
 
 
 def speed_ratio(width: int) -> float:

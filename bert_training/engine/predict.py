@@ -18,7 +18,7 @@ from bert_training.engine.divergence import check_outputs
 from bert_training.engine.loop import labelled_items
 from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 
 @torch.no_grad()

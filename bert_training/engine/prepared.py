@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.run import Run
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 
 def prepare(

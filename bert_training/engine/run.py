@@ -20,7 +20,7 @@ from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.output_folder import unlock_output_dir
 from bert_training.files.atomic import append_line, json_text, write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 
 Result = TypeVar("Result")
 # Covariant, so that the run of any script is accepted as a `Run[SharedArguments]`.

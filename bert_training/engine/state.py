@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from bert_training.engine.averaging import Average
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -36,7 +34,7 @@ class Totals:
     """Sums over the steps of the run, including those before it was resumed.
 
     Attributes:
-        steps: steps counted here; fewer than the model has taken if it was resumed from a checkpoint without totals.
+        steps: steps counted here.
         loss: the sum of the losses of the steps.
         seconds: the time of the steps, without evaluations and checkpoints.
     """
@@ -56,7 +54,7 @@ class TrainingState:
         total_steps: optimiser steps of the whole run.
         origin: what the run was started with.
         totals: sums over the steps done so far.
-        average: the mean of weights that the run keeps, if it does.
+        evaluations: (step, results) of each evaluation so far.
     """
 
     model: torch.nn.Module
@@ -65,4 +63,4 @@ class TrainingState:
     total_steps: int
     origin: Origin
     totals: Totals = field(default_factory=Totals)
-    average: Average | None = None
+    evaluations: list[tuple[int, dict[str, Any]]] = field(default_factory=list)

@@ -25,10 +25,9 @@ import torch
 
 from bert_training.engine.loop import Step
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 
 _MEASURED_SECONDS = 0.15
-FIRST_STEPS = 20  # the number of steps after which the time left is estimated
 
 
 def training_flops(config: Any, tokens: float, sequences: float, labels: float) -> float:
@@ -64,9 +63,8 @@ def measured_peak(device: torch.device, mixed_precision: str) -> float:
 
 
 def peak_of(run: Run[PretrainingArguments]) -> float:
-    """The peak FLOP/s of all processes together: `--peak_tflops` each, or else measured. All processes call it."""
-    stated = run.args.peak_tflops
-    own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
+    """The measured peak FLOP/s of all processes together, which all call it."""
+    own = measured_peak(run.device, run.accelerator.mixed_precision)
     if run.device.type == "cuda":  # the matrices must not count as memory of the training
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(run.device)
@@ -92,8 +90,7 @@ class Throughput:
         self.index = 0
 
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """Yield `steps` and time them; after FIRST_STEPS of them, print how long the others will take."""
-        first = _Work()
+        """Yield `steps` and time them."""
         while True:
             started = time.perf_counter()
             step = next(steps, None)
@@ -103,11 +100,6 @@ class Throughput:
             flops = training_flops(self.config, counts.tokens, counts.sequences, counts.items)
             work = _Work(1, time.perf_counter() - started, counts.tokens, flops, counts.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
-            first = first if first.steps else self.all  # slower than the others: it allocates memory and may compile
-            if self.all.steps == FIRST_STEPS and step.index < self.total_steps:
-                seconds = (self.all.seconds - first.seconds) / (FIRST_STEPS - 1) * (self.total_steps - step.index)
-                longer = "; phases of greater length take longer" if getattr(self.run.args, "phases", None) else ""
-                self.run.say(f"{_in_words(seconds)} left for {self.total_steps - step.index:,} training steps{longer}")
             yield step
 
     def record(self) -> dict[str, float]:
@@ -134,14 +126,6 @@ class Throughput:
             "peak_tflops": self.peak / 1e12,
             "peak_memory_gb": peak_memory_gb(self.device),
         }
-
-
-def _in_words(seconds: float) -> str:
-    """A rounded time such as "about 7 minutes", because an estimate should not look exact."""
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 1.5 * size:
-            return f"about {round(seconds / size)} {unit}s"
-    return f"about {max(1, round(seconds))} seconds" if seconds >= 1.5 else "about a second"
 
 
 @dataclass(frozen=True)

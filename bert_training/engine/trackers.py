@@ -5,17 +5,14 @@ own environment variables or log-in choose (``MLFLOW_TRACKING_URI``, ``TRACKIO_D
 of the output folder as the name of the run, and the flags, whose paths lose their folders as in an upload.
 """
 
-from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.tracking import TensorBoardTracker
 
 from bert_training.engine.run import Run
-from bert_training.files.links import refuse_links
 from bert_training.files.publishing import published
-from bert_training.flags.shared import SharedArguments
-from bert_training.flags.trackers import NONE
+from bert_training.inputs.flags.shared import NONE, SharedArguments
 from tokenization.errors import UserError
 
 TENSORBOARD = "tensorboard"
@@ -26,10 +23,9 @@ NAME_OF_RUN = {"wandb": "name", "trackio": "name", "mlflow": "run_name", "swanla
 
 
 def trackers_of(args: SharedArguments) -> dict[str, Any]:
-    """The options of ``Accelerator`` for --report_to; {} without trackers. Raises ValueError for a folder of links."""
+    """The options of ``Accelerator`` for --report_to; {} without trackers."""
     if args.report_to == [NONE]:
         return {}
-    refuse_links(Path(args.output_dir, FOLDER))
     chosen = [TensorBoardTracker(FOLDER, args.output_dir) if name == TENSORBOARD else name for name in args.report_to]
     return {"log_with": chosen, "project_dir": args.output_dir}
 

@@ -36,12 +36,9 @@ def load_arrays(path: Path, key: str, other: str) -> dict[str, np.ndarray]:
         other: what the file holds if it has another key, for the error message.
 
     Raises:
-        ValueError: the file has another ``key``, for example because it was renamed, or it claims to hold more than it
-            does.
+        ValueError: the file has another ``key``, for example because it was renamed.
     """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-        if sum(member.file_size for member in arrays.zip.infolist()) > path.stat().st_size:
-            raise UserError("it is packed, and these files are not")
         columns = dict(arrays)
     if str(columns.pop("key")) != key:
         raise UserError(f"it holds {other}")

@@ -13,39 +13,52 @@ the folder itself is synced. Therefore the content is synced before the rename, 
 | a line at the end of a file | ``append_line`` | all earlier lines, and possibly half of the new one |
 | some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
 
-A folder may come from somebody else, with a link to a file of yours under every name that is written. Therefore no
-function follows links below an output folder (bert_training/files/links.py). A draft is made where nothing is: a file
-has a random name and is opened with O_EXCL, and ``mkdir`` fails if there is something. A rename replaces a link. The
-few files that grow in their place are opened with ``open_own``.
+The drafts of files have random names and are opened only if nothing is there; a rename replaces a link. The few files
+that grow in their place are opened with ``open_own``, which follows none.
 
 This is written by hand, because libraries such as atomicwrites replace single files, but no folders.
 
-A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. An error of the
-disk becomes a ``DiskError`` (bert_training/files/disk_errors.py); the draft is removed, and the old content is still
-there.
+A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. After an error of
+the disk the draft is removed, and the old content is still there.
 """
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from bert_training.files.disk_errors import DiskError, explained
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_object
-from bert_training.files.links import no_follow, refuse_link, refuse_links
 from tokenization.errors import UserError
 
 # What a file system says whose folders cannot be synced, such as some shared folders of virtual machines.
 WITHOUT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
+
+
+class DiskError(OSError):
+    """Something could not be written; the text says what and why."""
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Name ``path`` in an error of the disk that names no file, as that of a full disk does. Others are left alone."""
+    try:
+        yield
+    except Exception as error:
+        # safetensors and tokenizers give the number in the text; torch loses the error of the file that it writes to.
+        cause = error.__context__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, OSError) and "(os error" not in str(cause):
+            raise
+        if isinstance(cause, DiskError | BrokenPipeError) or getattr(cause, "filename", None) is not None:
+            raise
+        raise DiskError(f"{path} could not be written ({getattr(cause, 'strerror', None) or cause})") from error
 
 
 def sync(path: Path) -> None:
@@ -64,55 +77,36 @@ def sync(path: Path) -> None:
 def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
     """Yield the path of an empty draft to write, which then replaces ``path``, or is removed if an error is raised.
 
-    What killed processes have left is removed.
-
     Args:
-        shared: other processes may write the same file at the same time.
+        shared: other processes may write the same file at the same time. Otherwise drafts that killed processes have
+            left are removed.
 
     Raises:
-        DiskError: the file could not be written.
-        ValueError: a folder of the path is a link below the output folder.
+        OSError: the file could not be written.
     """
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    with explained(path):
-        refuse_links(path.parent)
-        with _among_drafts(path) if shared else nullcontext():
-            if not shared:
-                _remove_drafts(path)
-            try:
-                os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
-                yield draft
-                sync(draft)
-                os.replace(draft, path)
-            except BaseException:
-                with contextlib.suppress(OSError):  # the first error says what is wrong
-                    draft.unlink()
-                raise
-            sync(path.parent)
-
-
-@contextmanager
-def _among_drafts(path: Path) -> Iterator[None]:
-    """Hold a lock of the folder in common with all who write drafts there, and remove drafts that nobody writes."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # another process writes, or the file system has no locks
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with written(path):
+        if not shared:
             _remove_drafts(path)
-        with contextlib.suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(folder)
+        try:
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            yield draft
+            sync(draft)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error says what is wrong
+                draft.unlink()
+            raise
+        sync(path.parent)
 
 
 def is_draft(name: str, target: str) -> bool:
-    """Whether a file has the name of a draft of the file ``target``; earlier versions gave it no random part."""
-    return re.fullmatch(rf"{re.escape(target)}(\.[0-9a-f]{{32}})?\.tmp", name) is not None
+    """Whether a file has the name of a draft of the file ``target``."""
+    return re.fullmatch(rf"{re.escape(target)}\.[0-9a-f]{{32}}\.tmp", name) is not None
 
 
 def _remove_drafts(path: Path) -> None:
-    """Remove the drafts of a file as far as possible; of a link only the link."""
+    """Remove the drafts of a file as far as possible."""
     with contextlib.suppress(OSError):  # no such folder, of which the writer has more to say
         for name in os.listdir(path.parent):
             if is_draft(name, path.name):
@@ -121,15 +115,8 @@ def _remove_drafts(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, unless it is there.
-
-    Raises:
-        DiskError: it could not be made.
-        ValueError: it or a folder above it is a link below the output folder.
-    """
-    with explained(path):
-        refuse_links(path)
-        path.mkdir(parents=True, exist_ok=True)
+    """Make a folder, and those above it, unless it is there."""
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -144,13 +131,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file.
-
-    Raises:
-        DiskError: it could not be written; the file is as it was before.
-        ValueError: see ``open_own``.
-    """
-    with explained(path):
+    """Append a line to a file. Raises OSError if it could not be written; then the file is as it was before."""
+    with written(path):
         size = path.stat().st_size if path.exists() else None
         try:
             with open_own(path, "ab") as file:
@@ -162,30 +144,14 @@ def append_line(path: Path, line: str) -> None:
 
 
 def cut(path: Path, size: int) -> None:
-    """Remove everything behind the first ``size`` bytes of a file. Raises as ``append_line`` does."""
-    with explained(path), open_own(path, "rb+") as file:
+    """Remove everything behind the first ``size`` bytes of a file."""
+    with written(path), open_own(path, "rb+") as file:
         file.truncate(size)
 
 
 def open_own(path: Path, mode: str) -> IO[Any]:
-    """Open a file that is written in its place, and is no link.
-
-    A file that has another name elsewhere (a hard link) is first replaced by a copy, so that the other one stays as it
-    is.
-
-    Args:
-        mode: one of a binary file.
-
-    Raises:
-        ValueError: the file, or a folder of its path below the output folder, is a link; or it is a pipe or a device.
-        OSError: it cannot be opened.
-    """
-    refuse_links(path.parent)
-    refuse_link(path)
-    if path.is_file() and path.stat().st_nlink > 1:
-        with whole_file(path) as draft:
-            shutil.copy(path, draft)
-    return open(path, mode, opener=no_follow)
+    """Open a file that is written in its place, in a binary mode. Raises OSError if it is a link."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
 
 
 def json_text(content: Any) -> str:
@@ -197,8 +163,7 @@ def json_text(content: Any) -> str:
 def _draft_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
     draft = path.with_name(f"{path.name}.incomplete")
-    with explained(path):
-        refuse_links(path.parent)
+    with written(path):
         with contextlib.suppress(OSError):
             delete(draft)  # left by a process that was killed
         try:
@@ -214,8 +179,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty draft folder to write in, which then becomes ``path``.
 
     Raises:
-        OSError: ``path`` exists and is not an empty folder.
-        DiskError: the folder could not be written.
+        OSError: ``path`` exists and is not an empty folder, or it could not be written.
     """
     with _draft_folder(path) as draft:
         yield draft
@@ -232,7 +196,7 @@ def sealed_folder(path: Path) -> Iterator[Path]:
     A ``manifest.json`` with the SHA-256 of every file is added, so that ``damage`` can tell whether it is undamaged.
 
     Raises:
-        DiskError: the folder could not be written; an older one is unharmed.
+        OSError: the folder could not be written; an older one is unharmed.
     """
     with _draft_folder(path) as draft:
         yield draft
@@ -262,21 +226,15 @@ def is_occupied(path: Path) -> bool:
     Raises:
         ValueError: it is the current folder, which a new one could not replace without pulling it from under the user.
     """
-    if path.resolve() == Path.cwd():
+    if os.path.realpath(path) == os.getcwd():  # Path.resolve fails at a link to itself
         raise UserError(f"{path} is the current folder, which would be replaced; name a folder in it")
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft.
-
-    Raises:
-        DiskError: it could not be removed.
-    """
-    with explained(path, verb="removed", reads=False):
-        refuse_links(path.parent)
-        if (old := _set_aside(path)) is not None:
-            delete(old)
+    """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft."""
+    if (old := _set_aside(path)) is not None:
+        delete(old)
 
 
 def delete(path: Path) -> None:
@@ -305,18 +263,13 @@ def files_into(folder: Path, name: str) -> Iterator[Path]:
     Each file is replaced in one step, but a process that is killed between two steps leaves old and new files.
 
     Raises:
-        DiskError: the files could not be written.
+        OSError: the files could not be written.
     """
     with _draft_folder(folder / name) as draft:
         yield draft
         for path in sorted(draft.iterdir()):
             sync(path)
             target = folder / path.name
-            if target.is_dir() and not target.is_symlink():
-                raise DiskError(
-                    f"{target}: a folder is in the place of a file that is to be written; remove it and start again",
-                    errno.EISDIR,
-                )
             os.replace(path, target)
         draft.rmdir()
         sync(folder)
@@ -332,7 +285,7 @@ def damage(folder: Path, needs: Collection[str] = ()) -> str | None:
         return "no such folder"
     manifest = folder / "manifest.json"
     if not manifest.is_file():
-        return "it has no manifest.json, so it was not written completely"
+        return "it has no manifest.json: not written completely, or another program's, which --model_name_or_path takes"
     try:
         expected = read_object(manifest)["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -21,8 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bert_training.files.atomic import make_folder, whole_file
-from bert_training.files.disk_errors import OF_WRITING, DiskError
+from bert_training.files.atomic import DiskError, make_folder, whole_file, written
 from bert_training.files.locks import hold, release
 from bert_training.files.text_paths import LEFT_OUT, Entry, check_kinds, is_pattern
 from tokenization.errors import UserError
@@ -49,7 +48,7 @@ def fetch_entry(entry: Entry) -> Entry:
     Raises:
         ValueError: the package for such URLs is missing; there is no such file, none is of a kind that is read, or one
             cannot be fetched.
-        DiskError: a copy could not be written.
+        OSError: a copy could not be written.
     """
     files, left_out = _fetched(entry.given)
     return Entry(entry.given, [*files], [*left_out])
@@ -159,7 +158,7 @@ def _copy(system: "AbstractFileSystem", url: str, name: str, info: dict[str, Any
 
 
 def _download(system: "AbstractFileSystem", name: str, draft: Path) -> int:
-    with system.open(name, "rb") as source, open(draft, "wb") as target:
+    with system.open(name, "rb") as source, written(draft), open(draft, "wb") as target:
         shutil.copyfileobj(source, target, _BLOCK)
         return target.tell()
 
@@ -173,8 +172,6 @@ def _explained(url: str, more: str = "") -> Iterator[None]:
     except FileNotFoundError:
         raise UserError(f"{url}: no such file; check the address") from None
     except Exception as error:  # the types are those of the libraries behind fsspec
-        if isinstance(error, OSError) and error.errno in OF_WRITING:
-            raise
         raise UserError(
             f"{url}: cannot be fetched ({_reason(error)}); check the address and your access{more}"
         ) from error

@@ -27,6 +27,12 @@ def harmless(text: str) -> str:
     return OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def say(text: str) -> None:
+    """Print a line once, whatever the number of processes."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, flush=True)
+
+
 class HarmlessStream:
     """A stream that shows the characters that a terminal obeys, and is the given stream in all other respects.
 

@@ -1,52 +1,29 @@
 """SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from.
 
 A finished run leaves ``hashes.json`` in its folder, with the SHA-256 of every file that it wrote there. Not covered are
-files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDERS``: checkpoints, which have a
-``manifest.json`` of their own, the records of the tracker, and whatever else, such as another run.
+files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDERS`` and ``MODULES``: checkpoints, which
+have a ``manifest.json`` of their own, the records of the tracker, and whatever else, such as another run.
 """
 
 import fnmatch
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.compressed_files import largest_file
-
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
-CHUNK = 2**18  # bytes
+MODULES = "[0-9]_[A-Z]*"  # the folders of sentence-transformers' modules, such as 1_Pooling
 # Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
 # folder, and unfinished drafts.
 NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
-def sha256(path: Path, size: int = -1) -> str:
-    """SHA-256, in hexadecimal, of as many bytes as a file says to have when it is opened.
-
-    Files of the system, such as some below /proc, say that they have none, and would be read without end.
-
-    Args:
-        size: of the first ``size`` bytes only; -1 for all.
-    """
-    found = hashlib.sha256()
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
-        left = os.fstat(file.fileno()).st_size
-        left = left if size < 0 else min(size, left)
-        while left and (part := file.read(min(left, CHUNK))):
-            found.update(part)
-            left -= len(part)
-    return found.hexdigest()
-
-
-def too_large(path: Path) -> bool:
-    """Whether a file, other than weights, is larger than this project ever leaves and reads one beside a run.
-
-    To hash it would take hours, if it has a hole of terabytes.
-    """
-    return path.suffix not in (".safetensors", ".bin", ".npz", ".npy", ".pt") and path.stat().st_size > largest_file()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest(content: Any) -> str:
@@ -54,17 +31,16 @@ def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def checksums(data: Any, contents: bool = True) -> list[str]:
+def checksums(data: Any) -> list[str]:
     """Every value with the key ``sha256`` in a nested description of data, in order.
 
-    Args:
-        contents: where there is no ``sha256``, take ``content_sha256``, that of rows of the Hub, which have no file.
+    Where there is no ``sha256``, that of rows of the Hub, which have no file, is taken: ``content_sha256``.
     """
     if isinstance(data, dict):
-        taken = "content_sha256" if contents and "sha256" not in data else "sha256"
-        parts = [[value] if key == taken else checksums(value, contents) for key, value in data.items()]
+        taken = "sha256" if "sha256" in data else "content_sha256"
+        parts = [[value] if key == taken else checksums(value) for key, value in data.items()]
     else:
-        parts = [checksums(value, contents) for value in data] if isinstance(data, list | tuple) else []
+        parts = [checksums(value) for value in data] if isinstance(data, list | tuple) else []
     return [checksum for part in parts for checksum in part]
 
 
@@ -75,6 +51,7 @@ def hashed_files(folder: Path, folders: Iterable[str] = FOLDERS) -> dict[str, Pa
         folders: the sub-folders to look into.
     """
     inside = [path for name in folders if (folder / name).is_dir() for path in (folder / name).rglob("*")]
+    inside += folder.glob(f"{MODULES}/*")
     files = {}
     for path in sorted([*folder.iterdir(), *inside]):
         parts = path.relative_to(folder).parts

@@ -27,11 +27,10 @@ from pathlib import Path
 from transformers.hf_argparser import string_to_bool
 
 from bert_training.files.atomic import json_text
-from bert_training.files.hashing import HASHES, hashes_record, sha256
+from bert_training.files.hashing import HASHES, MODULES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
-from bert_training.files.records import check_weights_unchanged, warn_of_changes
-from bert_training.files.small_files import read_small_text
+from bert_training.files.records import check_format, check_weights_unchanged, warn_of_changes
 from tokenization.errors import UserError
 
 FILES = (
@@ -40,6 +39,8 @@ FILES = (
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
     *("confusion.json", "confusion_*.png"),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *(f"{MODULES}/config.json", f"{MODULES}/model.safetensors"),
 )
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+\.(\w+)(?:\s|$)", re.MULTILINE)  # a module beside the one that imports it
 ATTEMPTS = 3
@@ -57,13 +58,7 @@ def files_to_upload(folder: Path) -> list[Path]:
     named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
     if not any(path.suffix == ".safetensors" for path in named):
         raise UserError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
-    files = sorted(named | set(_code(folder)))
-    if outside := [file for file in files if not _is_inside(folder, file)]:
-        raise UserError(
-            f"{outside[0]}: is a link out of the folder, and nothing outside it is uploaded; copy the folder with "
-            "cp -rL if you know what is in it"
-        )
-    return files
+    return sorted(named | set(_code(folder)))
 
 
 def _code(folder: Path) -> Iterator[Path]:
@@ -82,52 +77,47 @@ def _code(folder: Path) -> Iterator[Path]:
             continue
         seen.add(path)
         yield path
-        if _is_inside(folder, path):
-            waiting += IMPORTED.findall(read_small_text(path))
-
-
-def _is_inside(folder: Path, path: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+        waiting += IMPORTED.findall(path.read_text(encoding="utf-8"))
 
 
 def write_published(folder: Path, target: Path, repo_id: str) -> None:
     """Put the published form of a finished run into an empty folder: links to its files, and copies of some.
 
-    Left out is a model card of an older version if folders in it cannot be found. hashes.json has the hashes of the
-    copies; a file that is not what the run left keeps the hash that it should have, so that the change stays visible.
+    hashes.json has the hashes of the copies; a file that is not what the run left keeps the hash that it should have,
+    so that the change stays visible.
     """
     files = files_to_upload(folder)
     recorded = read_object(folder / HASHES)["sha256"] if folder / HASHES in files else {}
     hashes = {}
     for file in files:
-        content, draft = _published_text(file, repo_id), target / file.name
-        if file.name == HASHES or content == "":
+        name = file.relative_to(folder).as_posix()
+        content, draft = _published_text(file, repo_id), target / name
+        if name == HASHES:
             continue
+        draft.parent.mkdir(exist_ok=True)
         if content is None:
             draft.symlink_to(file.resolve())
         else:
             draft.write_text(content, encoding="utf-8")
-        if file.name in recorded:
-            intact = content is not None and sha256(file) == recorded[file.name]
-            hashes[file.name] = sha256(draft) if intact else recorded[file.name]
+        if name in recorded:
+            intact = content is not None and sha256(file) == recorded[name]
+            hashes[name] = sha256(draft) if intact else recorded[name]
     if recorded:
         draft = target / HASHES
         draft.write_text(json_text(hashes_record(hashes)), encoding="utf-8")
 
 
 def _published_text(file: Path, repo_id: str) -> str | None:
-    """The text that is uploaded in place of a file's own; None if that is uploaded as it is, "" if nothing is."""
+    """The text that is uploaded in place of a file's own; None if that is uploaded as it is."""
     if file.name in CONFIGS:
         content = read_json(file)
         shown = published_config(content)
         return None if shown == content else json_text(shown)
-    if file.name not in ("README.md", "run.json"):
-        return None
-    run, readme = read_object(file.parent / "run.json"), file.parent / "README.md"
-    card = read_small_text(readme) if readme.is_file() else ""
     if file.name == "run.json":
-        return json_text(published(run, card))
-    return published_card(card, run, repo_id) or ""
+        run = read_object(file)
+        check_format(file, run)
+        return json_text(published(run))
+    return published_card(file.read_text(encoding="utf-8"), repo_id) if file.name == "README.md" else None
 
 
 LATER = "; or drop --push_to_hub now, and upload the finished folder with bert-repro upload"
@@ -170,16 +160,14 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     """
     folder = Path(folder)
     check_weights_unchanged(folder)
-    names = {path.name for path in files_to_upload(folder) if path.suffix != ".safetensors"}
+    names = {path.relative_to(folder).as_posix() for path in files_to_upload(folder) if path.suffix != ".safetensors"}
     warn_of_changes(folder, sorted(names | {name for name in FILES if "*" not in name}), say)
     with tempfile.TemporaryDirectory() as place:
         write_published(folder, Path(place), repo_id)
-        files = sorted(Path(place).iterdir())
-        if "README.md" in names and not (Path(place) / "README.md").exists():
-            say(f"{folder / 'README.md'} stays here: an older version wrote it, with folders of this machine in it")
+        files = sorted(path for path in Path(place).rglob("*") if path.is_file())
         if dry_run:
             say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
-            _list(folder, files, say)
+            _list(folder, {file.relative_to(place).as_posix(): file for file in files}, say)
             return
         command = f"bert-repro upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
         remedy = f"; {folder} is complete, upload it then with {command}"
@@ -187,11 +175,11 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         _attempt(lambda: _commit(Path(place), len(files), repo_id, private, say), repo_id, remedy)
 
 
-def _list(folder: Path, files: list[Path], say: Callable[[str], None]) -> None:
-    for file in files:
-        changed = "" if file.is_symlink() or file.name == HASHES else ", without folders of this machine"
-        say(f"  {file.name}  {file.stat().st_size:,} bytes{changed}")
-    sent = {file.name for file in files}
+def _list(folder: Path, files: dict[str, Path], say: Callable[[str], None]) -> None:
+    for name, file in files.items():
+        changed = "" if file.is_symlink() or name == HASHES else ", without folders of this machine"
+        say(f"  {name}  {file.stat().st_size:,} bytes{changed}")
+    sent = {name.partition("/")[0] for name in files}
     left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
     say(f"stays here: {', '.join(left) or 'nothing'}")
 

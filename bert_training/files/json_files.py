@@ -1,33 +1,17 @@
-"""Read JSON of unknown origin: whatever is wrong with it, there is one kind of error.
+"""Read JSON. Of two fields with one name, ``json.loads`` keeps the last, so that an edited file could lose its rows."""
 
-``json.loads`` alone raises RecursionError for thousands of nested brackets and a bare ValueError for a number of
-thousands of digits, which callers forget. Of two fields with one name it silently keeps the last, so that an edited
-file could lose half of its rows.
-"""
-
-import contextlib
 import json
-import json.scanner
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.small_files import read_small_text
+from bert_training.files.compressed_files import read_text
 from tokenization.errors import UserError
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        ValueError: there is no such file, it is no JSON, is nested too deeply or is larger than a small file may be
-            (``small_files.py``); the message names file and line.
-    """
-    try:
-        text = read_small_text(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    return parse_file(path, text, "correct it, or copy or download it again")
+    """The content of a JSON file. Raises ValueError with file and line if there is none, or it is no JSON."""
+    return parse_file(path, read_text(path), "correct it, or copy or download it again")
 
 
 def parse_file(path: str | Path, text: str, remedy: str) -> Any:
@@ -55,22 +39,16 @@ def is_plain_name(name: object) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")
 
 
-class _Doubled(ValueError):
-    """A field occurs twice in one object; ``start`` is the place of the object's brace, if it is known."""
-
-    start: int | None = None
-
-
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         doubled = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise _Doubled(f"the field {doubled[:40]!r} occurs twice in one object")
+        raise ValueError(f"the field {doubled[:40]!r} occurs twice in one object")
     return fields
 
 
 def _constant(name: str) -> Any:
-    raise UserError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is no number of JSON")
 
 
 # json.loads would make a decoder for every text, which takes as long as decoding a line.
@@ -85,18 +63,13 @@ def parse_json(text: str, strict: bool = False) -> Any:
         strict: refuse NaN and Infinity, which Python writes although they are no JSON.
 
     Raises:
-        json.JSONDecodeError: it is not JSON, is nested too deeply, has a number that is too long, or an object has two
-            fields with one name.
+        json.JSONDecodeError: it is not JSON, or an object has two fields with one name.
     """
     try:
         return (_STRICT if strict else _DECODER).decode(text)
     except json.JSONDecodeError:
         raise
-    except RecursionError:
-        raise json.JSONDecodeError("it is nested too deeply", text, 0) from None
-    except _Doubled as error:
-        raise json.JSONDecodeError(str(error), text, _place_of_doubled(text)) from None
-    except ValueError as error:  # of int(), or of _constant
+    except (ValueError, RecursionError) as error:  # of the two functions above, int() of thousands of digits, a nest
         raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
 
 
@@ -110,9 +83,7 @@ def value_at(path: str | Path, text: str, place: int) -> tuple[Any, int]:
         return _STRICT.raw_decode(text, place)
     except json.JSONDecodeError as error:
         raise not_json(path, text, error.pos, error.msg) from None
-    except RecursionError:
-        raise not_json(path, text, place, "it is nested too deeply") from None
-    except ValueError as error:  # of _fields, of int(), or of _constant
+    except (ValueError, RecursionError) as error:
         raise not_json(path, text, place, str(error).partition(";")[0]) from None
 
 
@@ -120,25 +91,3 @@ def not_json(path: str | Path, text: str, place: int, problem: str) -> UserError
     """The error for a file that is no JSON from this place on."""
     line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
     return UserError(f"{path}:{line}: not valid JSON at column {column} ({problem}); correct the file")
-
-
-def _place_of_doubled(text: str) -> int:
-    """Where the object begins that has a field twice. Only json's slower decoder knows the places."""
-    decoder: Any = json.JSONDecoder(object_pairs_hook=_fields)
-    scanner: Any = json.scanner  # The types of Python's library do not know its slower function.
-    parse_object, place = decoder.parse_object, 0
-
-    def with_place(text_and_place: tuple[str, int], *options: Any) -> Any:
-        nonlocal place
-        try:
-            return parse_object(text_and_place, *options)
-        except _Doubled as error:
-            if error.start is None:
-                error.start = place = text_and_place[1] - 1
-            raise
-
-    decoder.parse_object = with_place
-    decoder.scan_once = scanner.py_make_scanner(decoder)
-    with contextlib.suppress(ValueError, RecursionError):
-        decoder.decode(text)
-    return place

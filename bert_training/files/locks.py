@@ -2,8 +2,7 @@
 
 A lock is a small file, which the system unlocks when the process that holds it ends, however it ends; a lock file that
 a killed process has left behind refuses nobody. A process that prepares batches lives for some seconds after a kill of
-the training process; filelock closes its copy of the file when it is forked, so that it does not keep the lock. Nor
-does filelock follow a link in place of the file, or empty what is there.
+the training process; filelock closes its copy of the file when it is forked, so that it does not keep the lock.
 
 What filelock does not do is done here: the file says who holds the lock, and is removed when the lock is released (its
 name begins with a dot, and like every hidden file it is no part of a run). On a file system without locks (some network
@@ -21,8 +20,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bert_training.files.disk_errors import explained
-from bert_training.files.links import no_follow, refuse_links
 from tokenization.errors import UserError
 
 # What the system says on a file system without locks.
@@ -40,18 +37,16 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
         wait: wait for the other process instead.
 
     Raises:
-        ValueError: another process holds the lock, or a folder of the path is a link below the output folder.
-        DiskError: the lock file could not be made.
+        ValueError: another process holds the lock.
+        OSError: the lock file could not be made.
     """
-    refuse_links(path.parent)
     path = path.parent.resolve() / path.name
     if path in _held and _held[path].is_locked:
         return
     # Without fallback_to_soft: a soft lock outlives its process.
     lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=_write_holder)
     try:
-        with explained(path):
-            lock.acquire(blocking=wait)
+        lock.acquire(blocking=wait)
     except Timeout:
         raise UserError(f"{busy}{_holder(path)}") from None
     except OSError as error:
@@ -103,14 +98,12 @@ def release_all() -> None:
 
 def _write_holder(file: int) -> None:
     with contextlib.suppress(OSError):  # a full disk; the lock holds without a name in it
-        if os.fstat(file).st_nlink == 1:  # otherwise the file has another name, and what it holds is not ours
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
 def _holder(path: Path) -> str:
     """What the file says of who holds the lock, in brackets, or nothing."""
-    with contextlib.suppress(OSError), open(path, "rb", opener=no_follow) as file:
-        if (said := file.read(200).decode(errors="replace").strip()) and said.isprintable():
-            return f" ({said})"
+    with contextlib.suppress(OSError):
+        return f" ({path.read_text(encoding='utf-8', errors='replace').strip()})"
     return ""

@@ -9,7 +9,6 @@ the run recorded when it began, and what WHOLE lists. The files of the run keep 
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import HFValidationError
@@ -31,8 +30,6 @@ WHOLE = (
 CONFIGS = ("config.json", "tokenizer_config.json")
 PATHS_IN_CONFIGS = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "special_tokens_map_file")
 MODEL_NAME = re.compile(r"^model_name = .*$", re.MULTILINE)  # in the example of a model card
-# A path that is spelled in the same way wherever it occurs.
-PLAIN = re.compile(r"[\w./~+-]+", re.ASCII)
 
 
 def without_folders(text: str) -> str:
@@ -57,18 +54,10 @@ def _is_repo_id(name: str) -> bool:
     return True
 
 
-def published(run: dict, card: str = "") -> dict:
-    """The content of a run.json as it may be published. To publish it again changes nothing.
-
-    Args:
-        card: the model card of the run. Older versions did not record the names on the Hub, but the metadata has them.
-    """
-    names = run.get(HUB_NAMES)
-    if not isinstance(names, list):
-        metadata = card.partition("\n---\n")[0]
-        names = [name for name in re.findall(r"^(?:base_model: |- )(\S+)$", metadata, re.M) if _is_repo_id(name)]
-    shown = _part("", dict(run), names, {f"--{name}" for name in run.get("flags", ())})
-    return {**shown, HUB_NAMES: names}
+def published(run: dict) -> dict:
+    """The content of a run.json as it may be published. To publish it again changes nothing."""
+    names = run.get(HUB_NAMES, [])
+    return {**_part("", run, names, {f"--{name}" for name in run.get("flags", ())}), HUB_NAMES: names}
 
 
 def published_name(name: str, names: Iterable[str]) -> str:
@@ -113,31 +102,6 @@ def published_config(content: Any) -> Any:
     return content | {name: without_folders(path) for name, path in paths.items()}
 
 
-def published_card(card: str, run: dict, repo_id: str) -> str | None:
-    """A model card whose example opens the model by its name on the Hub.
-
-    Returns:
-        None if an older version wrote the card, which left the folders in it, and one of them may be spelled in a way
-        that cannot be found.
-    """
-    if HUB_NAMES in run:  # the card was written without folders
-        return MODEL_NAME.sub(lambda _: f"model_name = {repo_id!r}", card, count=1)
-    flags, kept = run["flags"], set(_strings(published(run, card)))
-    words = [*_strings(flags), *(re.sub(r"^--[\w-]+=", "", word) for word in run.get("command", ()))]
-    card = card.replace(repr(str(Path(flags["output_dir"]))), repr(repo_id))
-    paths = {spelled for word in words if word not in kept for spelled in (word, str(Path(word)))}
-    if flags.get("dataset_name") in paths:  # the metadata of the card spelled it in a way of its own
-        return None
-    for path in sorted(paths, key=len, reverse=True):
-        if not PLAIN.fullmatch(path):
-            return None
-        card = card.replace(path, without_folders(path))
-    return card
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _strings(part)
+def published_card(card: str, repo_id: str) -> str:
+    """A model card whose example opens the model by its name on the Hub; the run has written it without folders."""
+    return MODEL_NAME.sub(lambda _: f"model_name = {repo_id!r}", card, count=1)

@@ -7,21 +7,17 @@ line. Nothing else in the folder is compared, apart from ``bert-repro verify``, 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
-from bert_training.files.compressed_files import largest, largest_file, open_regular
-from bert_training.files.hashing import HASHES, hashes_record, sha256, too_large
+from bert_training.files.compressed_files import read_text
+from bert_training.files.hashing import HASHES, hashes_record, sha256
 from bert_training.files.json_files import parse_json, read_object
-from bert_training.files.small_files import check_small
 from tokenization.errors import UserError
 
 RESULTS = "all_results.json"  # marks a finished run
-# What reading a record of unknown content may raise, because it is malformed or says something unexpected.
-MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+FORMAT = 1  # of run.json and of the state in a checkpoint
 
 
 def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str, Any]:
@@ -45,6 +41,15 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
     return content
 
 
+def check_format(path: Path, record: dict[str, Any]) -> None:
+    """Raise ValueError if a record was written in another format than this version's."""
+    if (found := record.get("format")) != FORMAT:
+        raise UserError(
+            f"{path}: expected a record of format {FORMAT}, got {'one without a format' if found is None else found}; "
+            "use the version of this project that wrote it, or start anew in another folder"
+        )
+
+
 def check_unchanged(path: Path) -> None:
     """Raise ValueError if a file is not the one that the finished run in its folder left there."""
     if changed_since_finished(path.parent, path.name):
@@ -65,12 +70,13 @@ def changed_since_finished(folder: Path, name: str) -> bool:
     """
     if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
         return False
-    digest = _finished_hashes(folder / HASHES).get(name)
+    digest = finished_hashes(folder / HASHES).get(name)
     path = folder / name
-    return digest is not None and (not path.is_file() or too_large(path) or sha256(path) != digest)
+    return digest is not None and (not path.is_file() or sha256(path) != digest)
 
 
-def _finished_hashes(path: Path) -> dict[str, str]:
+def finished_hashes(path: Path) -> dict[str, str]:
+    """The hashes in a ``hashes.json``, by the names of the files. Raises ValueError if it is damaged or edited."""
     try:
         record = read_object(path)
         hashes = record["sha256"]
@@ -110,87 +116,27 @@ def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], obj
             say(f"warning: {folder / name} {found}. If you have not changed it, copy the folder again")
 
 
-def read_events(path: Path, size: int = -1) -> list[dict]:
-    """The events of a metrics.jsonl in order.
-
-    Args:
-        size: read only the first ``size`` bytes; -1 for all.
+def read_events(path: Path) -> list[dict]:
+    """The events of a metrics.jsonl in order; a run may append to the file meanwhile.
 
     Raises:
-        ValueError: there is no such file, or a line is not a JSON object with an "event" and, if it is one of training
-            or evaluation, with a "step"; or as ``event_lines`` does.
+        ValueError: there is no such file, or a line is not a JSON object with an "event".
     """
     if not path.is_file():
         raise UserError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
-    for number, line in enumerate(event_lines(path, size), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         try:
-            event = parse_json(line.decode().strip())
-            problem = _problem_of_event(event)
-        except ValueError:  # not UTF-8, or no JSON
-            problem = "not one JSON object"
-        if problem:
+            event = parse_json(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict) or "event" not in event:
             raise UserError(
-                f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
-                f"({problem}); probably a write was interrupted; delete the line"
+                f'{path}:{number}: expected one JSON object with an "event", got {line[:60]!r}; probably a write was '
+                "interrupted; delete the line"
             )
         events.append(event)
     return events
-
-
-def event_lines(path: Path, size: int = -1) -> Iterator[bytes]:
-    """The lines of a metrics.jsonl, with their ends, which are those that the file has when it is opened.
-
-    A run may append to the file meanwhile. A million events, one for each step of a long pre-training, are 300 MB.
-
-    Args:
-        size: read only the first ``size`` bytes; -1 for all.
-
-    Raises:
-        ValueError: the file is too large, a line is too long, or it is no file.
-        OSError: it cannot be read.
-    """
-    with open_regular(path) as file:
-        found, most = os.fstat(file.fileno()).st_size, largest()
-        check_small(path, found, largest_file())
-        left = found if size < 0 else min(size, found)
-        while line := file.readline(min(left, most + 1)):
-            left -= len(line)
-            if len(line) > most:
-                raise UserError(f"{path}: expected lines of at most {most:,} bytes, got a longer one; copy it again")
-            yield line
-
-
-def _problem_of_event(event: Any) -> str:
-    """What is wrong with an event of a metrics.jsonl; "" if nothing is."""
-    kind = event.get("event") if isinstance(event, dict) else None
-    if not isinstance(kind, str):
-        return "it names no event"
-    if kind not in ("train", "eval"):
-        return ""
-    if type(event.get("step")) is not int:
-        return "its step is no whole number"
-    wrong = [name for name, value in event.items() if "loss" in name and type(value) not in (int, float, NoneType)]
-    return f"{wrong[0]} is no number" if wrong else ""
-
-
-@contextmanager
-def well_formed(place: Path) -> Iterator[None]:
-    """Turn an error about the form of a run's records into a sentence that names the folder or the file.
-
-    Raises:
-        ValueError: the records are not in the form that a run writes.
-    """
-    try:
-        yield
-    except MALFORMED as error:
-        if isinstance(error, ValueError) and str(place) in str(error):
-            raise  # a sentence of ours
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise UserError(
-            f"{place}: not in the form that a run writes ({reason}); copy it again. bert-repro verify with the "
-            "folder of the run says which of its files have changed"
-        ) from error
 
 
 def nearly_equal(one: Any, other: Any) -> bool:

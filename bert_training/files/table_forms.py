@@ -9,12 +9,11 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from bert_training.files.compressed_files import PACKED, open_packed, open_regular, read_text
+from bert_training.files.compressed_files import PACKED, open_packed, read_text
 from bert_training.files.json_files import not_json, value_at
 from bert_training.files.parquet_files import column_names, text_rows
-from bert_training.files.small_files import largest_small
 from tokenization.errors import UserError
 
 FORM = 'a list of objects such as [{"text": "...", "label": "..."}], or an object with one such list'
@@ -100,12 +99,11 @@ class ParquetTable:
 
     def __init__(self, path: Path):
         self.path = path
-        self.size = path.stat().st_size if path.is_file() else 0
         self.names = list(self._with_file(column_names))
 
     def values(self, column: str) -> list:
         """The values of a column as Python's objects."""
-        return self._with_file(lambda file: (row.as_py() for row in text_rows(self.path, file, self.size, column)))
+        return self._with_file(lambda file: (row.as_py() for row in text_rows(self.path, file, column)))
 
     def _with_file(self, read: Any) -> list:
         try:
@@ -113,23 +111,10 @@ class ParquetTable:
         except ImportError:
             raise UserError(f"{self.path}: parquet files need pyarrow: pip install pyarrow") from None
         try:
-            with self._open() as file:
+            with open_packed(self.path) as stream:
+                # Parquet is read from the end of the file, and each seek in a packed stream unpacks it again.
+                file = io.BytesIO(stream.read()) if self.path.suffix in PACKED else stream
                 return list(read(file))
         except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{self.path}: not a parquet file, or damaged: {reason}; write it again") from None
-
-    def _open(self) -> IO[bytes]:
-        if self.path.suffix not in PACKED:
-            try:
-                return open_regular(self.path)
-            except OSError as error:
-                raise UserError(f"{self.path}: cannot be read: {error.strerror}; check the path") from None
-        with open_packed(self.path) as stream:
-            content = stream.read(largest_small() + 1)
-        if len(content) > largest_small():
-            raise UserError(
-                f"{self.path}: a packed parquet file may have {largest_small():,} bytes; unpack it yourself"
-            )
-        self.size = len(content)
-        return io.BytesIO(content)

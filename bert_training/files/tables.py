@@ -6,12 +6,15 @@ GLUE's TSVs are not quoted: a field may begin with a quotation mark that never c
 CSV would silently merge rows. Therefore `.tsv` is split at tabs and at nothing else. Lines end at `\\n` only, because
 the texts contain U+2028 and U+0085, at which `str.splitlines` would split. The reader of
 pandas, which datasets uses, would read a row with too few fields as one with empty fields.
+
+Names of columns are compared in Unicode's form NFC, in which "é" is one character and not "e" and an accent.
 """
 
 import csv
 import json
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.harmless_output import say
 from bert_training.files.json_files import parse_json
 from bert_training.files.table_forms import ParquetTable, json_objects
 from tokenization.errors import UserError
@@ -78,7 +82,7 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
 
     A field that the first object lacks may be the text or the label of all others, so the header is known at the end.
     """
-    names: dict[str, str] = {}  # each name to itself, so that all rows share one
+    names: dict[str, str] = {}  # each name in NFC to its first spelling, which all rows share
     rows: list[tuple[int, list | dict]] = []
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -92,7 +96,7 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
                 "the line"
             ) from None
         rows.append((number, _object(row, names, f"{path}:{number}")))
-    yield rows[0][0] if rows else 1, [*names]
+    yield rows[0][0] if rows else 1, [*names.values()]
     yield from rows
 
 
@@ -104,8 +108,20 @@ def _json_rows(path: Path) -> Iterator[tuple[int, list | dict]]:
         return
     names: dict[str, str] = {}
     rows = [(number, _object(row, names, f"{path}:{number}")) for number, row in objects]
-    yield rows[0][0] if rows else 1, [*names]
+    yield rows[0][0] if rows else 1, [*names.values()]
     yield from rows
+
+
+SAID: list[str] = []
+
+
+def nfc(name: str) -> str:
+    """A name of a column or a label in the Unicode form in which names are compared. A change is said, once."""
+    composed = unicodedata.normalize("NFC", name)
+    if composed != name and not SAID:
+        SAID.append(composed)
+        say(f"{composed!r:.60} is there in another Unicode form; names of columns and labels are compared in NFC")
+    return composed
 
 
 def _object(row: Any, names: dict[str, str], place: str) -> dict:
@@ -118,7 +134,7 @@ def _object(row: Any, names: dict[str, str], place: str) -> dict:
         raise UserError(f"{place}: expected Unicode text, got half a surrogate pair {half!r}") from None
     if not isinstance(row, dict) or not row:
         raise UserError(f"{place}: expected a JSON object with fields, got {spelled[:60]!r}")
-    row = {names.setdefault(name, name): value for name, value in row.items()}
+    row = {names.setdefault(nfc(name), name): value for name, value in row.items()}
     if len(names) > MOST_COLUMNS:
         raise UserError(f"{place}: {_too_many('fields with different names', len(names))}")
     return row
@@ -187,7 +203,7 @@ def read_table(
     try:
         if kind in SEPARATORS:
             _check_separator(kind, delimiter, header, has_flag)
-        names = _chosen(header, choose)
+        names = _chosen([*map(nfc, header)], choose)
     except ValueError as error:
         raise UserError(f"{path}:{number}: {error}") from None
     table = _collect(path, rows, header, names, ragged_share, may_be_null, delimiter if kind == ".csv" else "")
@@ -228,10 +244,11 @@ def _found_delimiter(path: Path, usual: str) -> str:
 def _read_parquet(path: Path, choose: Callable[[list[str]], list[str]], may_be_null: tuple[str, ...]) -> Table:
     file = ParquetTable(path)
     try:
-        names = _chosen(file.names, choose)
+        names = _chosen([*map(nfc, file.names)], choose)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
-    table = Table(path, {name: file.values(name) for name in names}, [])
+    spelled = {nfc(name): name for name in file.names}
+    table = Table(path, {name: file.values(spelled[name]) for name in names}, [])
     table.lines = list(range(len(next(iter(table.columns.values()), []))))
     if not table.lines:
         raise UserError(f"{path}: expected rows, got none")
@@ -290,8 +307,8 @@ def _collect(
     may_be_null: tuple[str, ...],
     csv_delimiter: str,
 ) -> Table:
-    table = Table(path, {name: [] for name in names}, [])
-    kept = [(table.columns[name], header.index(name), name) for name in names]
+    table, positions = Table(path, {name: [] for name in names}, []), [*map(nfc, header)]
+    kept = [(table.columns[name], place, header[place]) for name in names for place in [positions.index(name)]]
     blank: list[int] = []
     ragged = ""
     for number, row in rows:
@@ -311,7 +328,7 @@ def _collect(
             continue
         for column, position, name in kept:
             value = row.get(name) if isinstance(row, dict) else row[position]
-            if value is None and name not in may_be_null:
+            if value is None and nfc(name) not in may_be_null:
                 raise UserError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
             column.append(value)
         table.lines.append(number)

@@ -7,6 +7,7 @@ from bert_training.files.compressed_files import PACKED, kind_of, open_packed
 
 KINDS = (".txt", ".jsonl", ".parquet", ".arrow")
 EXPECTED = ".txt, .jsonl or .parquet, or one of them as .xz, .gz, .bz2 or .zst, or .arrow of save_to_disk"
+PLACES = f"files ({EXPECTED}), folders, patterns in quotes ('news/**/*.txt'), URLs (s3://, hf://, ...)"
 # WikiExtractor gives its files no suffix (AA/wiki_00), whether they hold lines or JSON, but may pack them.
 _WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 

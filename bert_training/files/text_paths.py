@@ -12,9 +12,8 @@ The files of an entry are sorted by their names, folder by folder, character by 
 ``part-2``); the entries keep their order.
 
 No text is passed over in silence. Of a folder or a pattern, hidden files, the marks of Hadoop and Spark (``LEFT_OUT``)
-and empty files are left out, and a message says so; a file of another kind is an error. A link in a folder may lead to
-a file in the same folder only, because somebody else may have made it: one that leads out is an error, and one to a
-file that is read anyway, or to a folder, is left out with a message.
+and empty files are left out, and a message says so; a file of another kind is an error. A link to a file that is read
+anyway, or to a folder, is left out with a message.
 """
 
 import fnmatch
@@ -26,7 +25,6 @@ from pathlib import Path
 
 from bert_training.files.hub_datasets import is_saved_data_set
 from bert_training.files.json_files import is_plain_name, read_object
-from bert_training.files.links import check_read
 from bert_training.files.text_kinds import EXPECTED, has_text
 from tokenization.errors import UserError
 
@@ -67,8 +65,8 @@ def entries_of(given: Iterable[str | os.PathLike[str]]) -> list[Entry]:
     """What each entry stands for, in order.
 
     Raises:
-        ValueError: an entry stands for nothing, for a file that cannot be read or lies behind a link out of its
-            folder, or for a file that another entry stands for as well.
+        ValueError: an entry stands for nothing, for a file that cannot be read, or for a file that another entry
+            stands for as well.
     """
     entries = [expand(entry) for entry in given]
     seen: dict[str, Entry] = {}
@@ -124,20 +122,10 @@ def expand(given: str | os.PathLike[str]) -> Entry:
         from bert_training.files.fetched_texts import fetch_entry  # which most runs do not need
 
         return fetch_entry(entry)
-    entry = _expanded(entry)
-    for path in entry.files:
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{str(path)!a}: the name is not UTF-8, so no record could hold it; rename it") from None
-    return entry
-
-
-def _expanded(entry: Entry) -> Entry:
     given = entry.given
     path = Path(given)
     if entry.given and os.path.isdir(path):  # which raises no error for a name that is too long
-        _add_folder(path, path, entry)
+        _add_folder(path, entry)
     elif entry.given and os.path.lexists(path):
         entry.files.append(path)
         return entry
@@ -195,26 +183,23 @@ def saved_files(folder: Path) -> list[Path]:
     return files
 
 
-def _add_folder(top: Path, folder: Path, entry: Entry) -> None:
-    """Add the files in and below ``folder``; no link in it may lead out of ``top``."""
+def _add_folder(folder: Path, entry: Entry) -> None:
+    """Add the files in and below ``folder``."""
     if is_saved_data_set(folder):
         entry.files += saved_files(folder)
-        check_read(top, *entry.files)
         return
     for path in _listed(folder):
         if LEFT_OUT.fullmatch(path.name):
             entry.left_out.append(f"{path} (by its name)")
         elif path.is_symlink() and path.is_dir():
-            check_read(top, path)
             entry.left_out.append(f"{path} (a link to a folder)")
         elif path.is_dir():
-            _add_folder(top, path, entry)
+            _add_folder(path, entry)
         else:
-            _add_file(top, path, entry)
+            _add_file(path, entry)
 
 
-def _add_file(top: Path, path: Path, entry: Entry) -> None:
-    check_read(top, path)
+def _add_file(path: Path, entry: Entry) -> None:
     if path.is_file() and path.stat().st_size == 0:
         entry.left_out.append(f"{path} (empty)")
     else:
@@ -226,48 +211,46 @@ def _add_matches(entry: Entry) -> None:
     fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
     top = Path(*parts[:fixed])
     passed: dict[Path, str] = {}
-    matches = sorted(set(_matches(top, parts[fixed:], top, passed)), key=lambda path: path.parts)
+    matches = sorted(set(_matches(top, parts[fixed:], passed)), key=lambda path: path.parts)
     for path in matches:
         if LEFT_OUT.fullmatch(path.name) and path != top:
             entry.left_out.append(f"{path} (by its name)")
         elif not path.is_dir():
-            _add_file(top, path, entry)
+            _add_file(path, entry)
         elif not any(other in path.parents for other in matches if other.is_dir()):  # it is read with that folder
-            check_read(top, path)
-            _add_folder(top, path, entry)
+            _add_folder(path, entry)
     entry.files = sorted(dict.fromkeys(entry.files), key=lambda path: path.parts)
     read = {folder for path in entry.files for folder in path.parents}  # the rest of the pattern may name a folder
     entry.left_out += [f"{path} ({reason})" for path, reason in passed.items() if path not in read]
     entry.left_out = list(dict.fromkeys(entry.left_out))
 
 
-def _matches(folder: Path, parts: tuple[str, ...], top: Path, passed: dict[Path, str]) -> Iterator[Path]:
+def _matches(folder: Path, parts: tuple[str, ...], passed: dict[Path, str]) -> Iterator[Path]:
     """What matches a pattern below a folder. (``glob`` follows links to folders without end.)
 
-    The folders that ** passes over are added to ``passed``, with the reason; no link may lead out of ``top``.
+    The folders that ** passes over are added to ``passed``, with the reason.
     """
     if not parts:
         yield folder
         return
     first, rest = parts[0], parts[1:]
     if first == "**":
-        yield from _matches(folder, rest, top, passed)
+        yield from _matches(folder, rest, passed)
         for path in filter(Path.is_dir, _listed(folder)):
             if path.name.startswith("."):
                 passed[path] = "by its name"
             elif path.is_symlink():
-                check_read(top, path)
                 passed[path] = "a link to a folder"
             else:
-                yield from _matches(path, parts, top, passed)
+                yield from _matches(path, parts, passed)
     elif not is_pattern(first):
         if os.path.lexists(folder / first):
-            yield from _matches(folder / first, rest, top, passed)
+            yield from _matches(folder / first, rest, passed)
     elif folder.is_dir():
         for path in _listed(folder):
             hidden = path.name.startswith(".") and not first.startswith(".")
             if fnmatch.fnmatchcase(path.name, first) and not hidden and (not rest or path.is_dir()):
-                yield from _matches(path, rest, top, passed)
+                yield from _matches(path, rest, passed)
 
 
 def _leave_out_doubles(entry: Entry) -> None:

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.files.harmless_output import say
 from bert_training.files.json_files import read_object
-from bert_training.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
-from bert_training.flags.shared import SharedArguments
-from bert_training.networks.config_checks import accepted, check_claims
-from bert_training.networks.vocabularies import say
+from bert_training.files.tables import nfc
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
+from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.networks.config_checks import check_claims
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -45,7 +46,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
-    return accepted(path, lambda: BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields))
+    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
 
 
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:
@@ -78,10 +79,9 @@ def rounded_to(rows: int, pieces: int) -> int | None:
     return next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
 
 
-def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
+def set_switches(config: PretrainedConfig) -> None:
     """Set the switches that make this project's network faster (lab/notes/performance.md); they are never saved."""
-    unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
-    config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+    config.update({"unpad_inputs": "auto", "fast_dropout": True})
 
 
 def set_dropout(model: PreTrainedModel, rate: float) -> None:
@@ -91,8 +91,22 @@ def set_dropout(model: PreTrainedModel, rate: float) -> None:
             module.p = rate
 
 
+def keep_to_segments(model: PreTrainedModel) -> PreTrainedModel:
+    """Let a network that has only one segment read every token as that, whatever the tokenizer says of pairs."""
+    if model.config.type_vocab_size == 1:
+        for name, module in model.named_modules():
+            if name.endswith("token_type_embeddings"):
+                module.register_forward_pre_hook(_in_segment_0)
+    return model
+
+
+def _in_segment_0(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+    return (inputs[0].clamp(max=0),)  # not zeros, which would leave token_type_ids out of an exported graph
+
+
 def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
     """Apply --gradient_checkpointing and --torch_compile, which change results by rounding at most."""
+    keep_to_segments(model)  # new weights have not been through load_network
     if args.gradient_checkpointing:
         # transformers 5.23 deprecates the older name; 5.17 has only that one.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
@@ -105,7 +119,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     """Check that the network has embeddings for the tokenizer's ids and for the length, and no others.
 
     Args:
-        quiet: do not print that the network's rows are the tokenizer's rounded up.
+        quiet: do not print that the network's rows are the tokenizer's rounded up, or that it has one segment.
 
     Raises:
         ValueError: it has too few, or more than rounding up explains.
@@ -139,6 +153,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
             f"note: the model has {rows:,} embeddings and the tokenizer {pieces:,} pieces, which is right if they were "
             f"rounded up to a multiple of {multiple}; if rows were deleted from vocab.txt, restore them"
         )
+    if config.type_vocab_size == 1 and not quiet:
+        say("note: the model has one segment (type_vocab_size 1), so both texts of a pair are read as segment 0")
     check_length(config, max_seq_length)
 
 
@@ -147,12 +163,12 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
-            "give a smaller one"
+            f"give --max_seq_length {config.max_position_embeddings}, or less"
         )
 
 
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
-    """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
+    """The label names of a model's config, in NFC; None if they are transformers' placeholders (LABEL_0, ...)."""
     labels: dict = config.id2label or {}
     names: tuple[Any, ...] = tuple(labels.get(number) for number in range(len(labels)))
     if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
@@ -160,4 +176,4 @@ def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
             f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
             f"name of its own, got {str(labels)[:80]!r}; correct it"
         )
-    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else (*map(nfc, names),)

@@ -17,11 +17,11 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, is_labelled
-from bert_training.flags.shared import SharedArguments
-from bert_training.networks.configuration import set_switches
+from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.networks.configuration import keep_to_segments, set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
-OPTIONS = ("loss_weights", "smoothing", "class_weights")
+OPTIONS = ("loss_weights", "class_weights")
 Count = int | torch.Tensor
 
 
@@ -34,8 +34,8 @@ def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrain
         model: an instance of one of this project's classes.
     """
     if args.model_impl == "transformers":
-        return control_of(model, spans_over_padding=args.unpad_inputs == "false")
-    set_switches(model.config, args)
+        return control_of(model, spans_over_padding=False)
+    set_switches(model.config)
     return model
 
 
@@ -50,7 +50,7 @@ def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTr
     vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
     control = getattr(transformers, type(model).__name__)(config)
     control.load_state_dict(model.state_dict())
-    return with_exact_losses(control, spans_over_padding)
+    return with_exact_losses(keep_to_segments(control), spans_over_padding)
 
 
 def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
@@ -120,10 +120,9 @@ def _weighted_loss(
     labels: torch.Tensor,
     count: Count | None,
     loss_weights: torch.Tensor | None = None,
-    smoothing: float = 0.0,
     class_weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The weighted mean, written down with the target distribution of every item; see losses.py: cross_entropy.
+    """The weighted mean, written down for every item; see losses.py: cross_entropy.
 
     A count may be less than 1, because it is a sum of weights.
     """
@@ -137,11 +136,7 @@ def _weighted_loss(
     elif labels.is_floating_point():
         losses = (logits.squeeze(-1) - labels.float()) ** 2
     else:
-        classes = labels.where(labels != IGNORED, 0)
-        ratios = torch.ones_like(logits)
-        if class_weights is not None:
-            ratios = class_weights.to(logits) / class_weights.to(logits)[classes].unsqueeze(1)
-        target = (1 - smoothing) * F.one_hot(classes, logits.shape[1]) + smoothing * ratios / logits.shape[1]
+        target = F.one_hot(labels.where(labels != IGNORED, 0), logits.shape[1])
         losses = -(target * logits.log_softmax(1)).sum(1)
     divisor = torch.as_tensor(weights.sum() if count is None else count).to(weights)
     return (losses * weights).sum() / torch.where(divisor == 0, 1, divisor)

@@ -10,8 +10,8 @@ from the teacher's, without a temperature.
 
 Both terms are sums over the same items, divided by the same count, so that the loss is exact under accumulation
 (``bert_training/engine/loop.py``). What weighs an item (``loss_weights``: rows, and classes) weighs both of its terms.
-What concerns labels alone stays in the first: label smoothing, and weights of several labels, which would move the
-best answer away from the teacher's.
+Weights of several labels concern labels alone and stay in the first: they would move the best answer away from the
+teacher's.
 
 A network knows nothing of this: ``learn_from`` puts a function around its forward, as the control has one
 (``control.py``). It reads the teacher's outputs from the batch, and a batch without them has the plain loss.
@@ -28,9 +28,10 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import is_labelled
+from bert_training.files.harmless_output import say
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.pretrained import weights_tokenizer
-from bert_training.networks.vocabularies import check_same_rows, say
+from bert_training.networks.vocabularies import check_same_rows
 from tokenization.errors import UserError
 
 Tensors = Mapping[str, torch.Tensor]

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
+from transformers.utils import cached_file
 
 from bert_training.files.hashing import sha256
-from bert_training.files.pickled_weights import check_pickle
 from bert_training.files.records import check_weights_unchanged
 from bert_training.files.weights_header import files_of_index
-from bert_training.flags.scripts import opened_by
+from bert_training.inputs.flags.scripts import opened_by
+from bert_training.networks.configuration import keep_to_segments
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from tokenization.errors import UserError
@@ -67,8 +67,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         old = read_old_checkpoint(name)
         # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
         source, options = None, {"config": old.config, "state_dict": old.tensors} | options
-    else:
-        _check_pickles(name)
+    elif Path(name).is_dir():
+        _weight_files(name)  # an index names files beside it only
     try:
         model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:
@@ -95,6 +95,9 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
+    for tensor in (*model.parameters(), *model.buffers()):
+        # Out of the file, which is mapped: a network would follow what is written into it, and die if it is cut short.
+        tensor.data = tensor.data.clone()
     if broken := [key for key, tensor in model.state_dict().items() if not _is_finite(tensor)]:
         raise UserError(
             f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
@@ -102,7 +105,7 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
         )
     # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
     vars(model).pop("_weight_conversions", None)
-    return LoadedNetwork(model, new, absent)
+    return LoadedNetwork(keep_to_segments(model), new, absent)
 
 
 def class_in(config: PretrainedConfig) -> str | None:
@@ -153,20 +156,6 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     if is_old_checkpoint(name):
         return {path.name: sha256(path) for path in find_old_files(name).weights}
     return {file: sha256(path) for file, path in _weight_files(name, **options).items()}
-
-
-def _check_pickles(name: str) -> None:
-    """Check those files of weights that ``torch.load`` is to read. Raises ValueError as ``check_pickle`` does."""
-    try:
-        files = _weight_files(name)
-    except (ValueError, OSError):  # then ``from_pretrained`` says what is wrong
-        return
-    for path in files.values():
-        if path.suffix != ".safetensors":
-            try:
-                check_pickle(path)
-            except ValueError as error:
-                raise UserError(f"{path}: {error}; give a checkpoint with {SAFE_WEIGHTS_NAME}") from None
 
 
 def _weight_files(name: str, **options: Any) -> dict[str, Path]:

@@ -55,14 +55,10 @@ def size_config(
 
 
 @torch.no_grad()
-def with_rows(model: PreTrainedModel, config: BertConfig, derived: bool = True, seed: int = 0) -> PreTrainedModel:
+def with_rows(model: PreTrainedModel, config: BertConfig) -> PreTrainedModel:
     """The network with the rows of ``config``; the same one if it has them already.
 
     Rows of the vocabulary that are added are 0 and have the bias NEVER, until ``set_rows_of_pieces`` fills them.
-
-    Args:
-        derived: make new positions from the old ones (``more_positions``); else draw them.
-        seed: of what is drawn.
     """
     old = model.config
     if (old.vocab_size, old.max_position_embeddings) == (config.vocab_size, config.max_position_embeddings):
@@ -76,8 +72,6 @@ def with_rows(model: PreTrainedModel, config: BertConfig, derived: bool = True, 
         table = state[name]
         if name.endswith("position_embeddings.weight"):
             state[name] = more_positions(table, len(target))
-            if not derived:
-                state[name][len(table) :] = _drawn(target[len(table) :], old.initializer_range, seed)
         else:
             state[name] = torch.full_like(target, NEVER if name.endswith("bias") else 0.0)
             state[name][: len(table)] = table
@@ -85,45 +79,29 @@ def with_rows(model: PreTrainedModel, config: BertConfig, derived: bool = True, 
     return larger.train(model.training)
 
 
-def more_positions(table: Tensor, positions: int, how: str = "copied") -> Tensor:
-    """(positions, H): the table of the positions (P, H), continued.
-
-    Args:
-        how: "copied": the new rows are the old ones again, from the first one on. "interpolated": the new rows are
-            where they would be if the old table were stretched to the new length. The old rows stay either way, so
-            that only the later part of the stretched table is used.
-    """
+def more_positions(table: Tensor, positions: int) -> Tensor:
+    """(positions, H): the table of the positions (P, H), continued with the old rows again, from the first one on."""
     if positions < len(table):
         raise ValueError(f"expected at least the {len(table)} positions of the table, got {positions}")
-    if how == "copied":
-        return table[torch.arange(positions) % len(table)].clone()
-    places = torch.arange(positions).double() * ((len(table) - 1) / max(1, positions - 1))
-    below = places.floor().long().clamp(max=len(table) - 2)
-    share = (places - below).to(table.dtype)[:, None]
-    stretched = table[below] * (1 - share) + table[below + 1] * share
-    return torch.cat([table, stretched[len(table) :]])
+    return table[torch.arange(positions) % len(table)].clone()
 
 
 @torch.no_grad()
-def set_rows_of_pieces(
-    model: PreTrainedModel, origins: Origins, unknown: int, derived: bool = True, seed: int = 0
-) -> None:
+def set_rows_of_pieces(model: PreTrainedModel, origins: Origins, unknown: int) -> None:
     """Give each new piece the mean of the embeddings of the pieces that it was, and the mean of their output biases.
 
     A piece that the vocabulary could not spell was [UNK], and begins with its embedding.
 
     Args:
         unknown: the row of [UNK].
-        derived: False draws the rows, as those of a new network, with the bias 0.
     """
     table, bias = model.get_input_embeddings().get_parameter("weight"), output_bias(model)
     old, old_bias = table.clone(), None if bias is None else bias.clone()
-    random = _drawn(table[: len(origins)], model.config.initializer_range, seed) if not derived else None
-    for number, (row, pieces) in enumerate(origins.items()):
+    for row, pieces in origins.items():
         parts = list(pieces) or [unknown]
-        table[row] = old[parts].mean(0) if random is None else random[number]
+        table[row] = old[parts].mean(0)
         if bias is not None and old_bias is not None:
-            bias[row] = old_bias[parts].mean() if random is None else 0.0
+            bias[row] = old_bias[parts].mean()
 
 
 @torch.no_grad()
@@ -187,8 +165,3 @@ def output_bias(model: PreTrainedModel) -> Tensor | None:
     """(V) the bias of the head that predicts pieces; None if the network has no such head."""
     output: Any = model.get_output_embeddings()
     return None if output is None else output.bias
-
-
-def _drawn(like: Tensor, std: float, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.empty_like(like).normal_(std=std, generator=generator)

@@ -16,10 +16,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
 
-from bert_training.files.json_files import is_plain_name, read_json
-from bert_training.files.pickled_weights import check_pickle, is_zip
+from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from bert_training.networks.config_checks import accepted, check_claims
+from bert_training.networks.config_checks import check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
 from tokenization.errors import UserError
 
@@ -170,8 +169,6 @@ def _find_weights(source: Path) -> Path:
     index = source if source.suffix == ".index" or not source.name else source.with_name(f"{source.name}.index")
     if index.is_file():
         return index
-    if source.is_file() and (found := found_instead(source)):
-        raise UserError(f"{source}: expected the weights of a model; {found}")
     if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
         raise UserError(
             f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
@@ -229,17 +226,16 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
                 "bert-repro convert"
             )
         path = paths[0]
-    fields = read_json(path)
-    if not isinstance(fields, dict):
-        raise UserError(f"{path}: expected a JSON object with the fields of a BERT config")
+    fields = read_object(path)
     check_claims(path, fields)
     fields.pop("model_type", None)
-    for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
-        if not isinstance(fields.get(name), int) or fields[name] <= 0:
-            raise UserError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
+    # Others, such as the number of heads, would silently be those of BERT-Base.
+    sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    if missing := [name for name in sizes if fields.get(name) is None]:
+        raise UserError(f"{path}: expected the sizes of a BERT, it lacks {', '.join(missing)}")
     known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
     kept = {name: value for name, value in fields.items() if name in known and name != "dtype"}
-    config = accepted(path, lambda: BertConfig(**kept))
+    config = BertConfig(**kept)
     config.dtype = None  # everything becomes float32
     return config
 
@@ -308,8 +304,7 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            check_pickle(path)
-            packed = is_zip(path)
+            packed = zipfile.is_zipfile(path)
             if packed:
                 _check_sums(path)
             stored = torch.load(path, "cpu", weights_only=True, mmap=packed)

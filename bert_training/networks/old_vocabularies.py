@@ -12,6 +12,7 @@ from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS
 from tokenization.errors import UserError
 
+REMEDY = "(in tokenizer_config.json, or given to bert-repro convert)"
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 MULTILINGUAL = 100_000  # pieces; Google's multilingual vocabularies have 105,879 and 119,547
 # What the name of a folder says about the case. The second one is of the models that google-research/bert lower-cases
@@ -100,18 +101,18 @@ def _notes(pieces: list[str], capitals: int, settings: dict[str, Any], stated: b
     case = "lower-cased" if lower_case else "cased"
     notes = [f"the tokenizer is {case}; {capitals:,} of {len(pieces):,} pieces have capital letters"]
     if lower_case and capitals:
-        notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
+        notes.append(f"warning: these pieces can never occur; do_lower_case false {REMEDY} keeps the case")
     if stated and not lower_case and not capitals and any(map(_has_case, pieces)):
         notes.append(
             "warning: do_lower_case is false, but no piece has a capital letter, so that words with capitals become "
-            "[UNK]; if the vocabulary is a lower-cased one, state do_lower_case true"
+            f"[UNK]; if the vocabulary is a lower-cased one, state do_lower_case true {REMEDY}"
         )
     if strips != lower_case:
         notes.append(f"the tokenizer {'strips' if strips else 'keeps'} accents")
     if strips and (accented := [piece for piece in pieces if marks(piece)]):
         notes.append(
             f"warning: {len(accented):,} pieces, such as {accented[0]!r}, have accents or vowel signs, which the "
-            "tokenizer strips, so that they can never occur; --strip_accents false keeps them"
+            f"tokenizer strips, so that they can never occur; strip_accents false {REMEDY} keeps them"
         )
     if strips and len(pieces) > MULTILINGUAL:
         notes.append(

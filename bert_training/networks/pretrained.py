@@ -5,30 +5,26 @@ checkpoint (``is_old_checkpoint``) is read into memory by every process that nee
 nothing that could be half done or out of date, and run.json holds the SHA-256 of the original files.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import AutoConfig, BertConfig, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
-from bert_training.files.json_files import read_object
+from bert_training.files.atomic import json_text, make_folder, whole_file
+from bert_training.files.harmless_output import say
+from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.records import warn_of_changes
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.networks.config_checks import (
-    TOKENIZER_FILES,
-    accepted,
-    check_against_weights,
-    check_claims,
-    check_tokenizer_files,
-    set_plain_outputs,
-)
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.networks.config_checks import check_claims, set_plain_outputs
 from bert_training.networks.configuration import check_fit, new_config
-from bert_training.networks.frozen_layers import check_layers
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.other_formats import check_holds_weights
 from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
+    TOKENIZER_FILES,
     check_replaced,
     fields_of,
     is_vocabulary_alone,
@@ -36,10 +32,16 @@ from bert_training.networks.tokenizer_files import (
     open_tokenizer,
     tokenizer_folder,
 )
-from bert_training.networks.vocabularies import check_rows, say
+from bert_training.networks.vocabularies import check_rows
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
+# Modules of sentence-transformers that need nothing but the encoder's last states, whose width no command changes, and
+# the files that each of them must have. Their weights may be in no other file, because that would be a pickle.
+WEIGHTS = ("config.json", "model.safetensors")
+MODULES = {"Transformer": (), "Pooling": WEIGHTS[:1], "Normalize": (), "Dropout": WEIGHTS[:1], "Dense": WEIGHTS,
+           "LayerNorm": WEIGHTS}  # fmt: skip
+MODULE_LIST, LIMITS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 POSITIONS = 512  # of a vocabulary without a network; the saved tokenizer gets those of the network
 
 
@@ -54,8 +56,8 @@ def load_config(
         label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
 
     Raises:
-        ValueError: the model is not a BERT, or does not fit the tokenizer, the length, ``label_at_cls``,
-            --keep_layers or --freeze_layers.
+        ValueError: the model is not a BERT, or does not fit the tokenizer, the length, ``label_at_cls``
+            or --keep_layers.
     """
     if args.config_name:
         config = new_config(args.config_name, tokenizer)
@@ -71,7 +73,6 @@ def load_config(
     check_fit(config, tokenizer, args.max_seq_length)
     kept = getattr(args, "kept_layers", None)  # not every script has the flag
     check_kept_layers(kept, config)
-    check_layers(args, len(kept) if kept else config.num_hidden_layers)
     return config
 
 
@@ -103,10 +104,7 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     if not quiet:
         warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
-    fields = read_object(path)
-    check_claims(path, fields)
-    if path.parent == Path(name):
-        check_against_weights(path.parent, fields)
+    check_claims(path, read_object(path))
     config, changed = _opened(name, path)
     if changed and not quiet:
         say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
@@ -123,9 +121,9 @@ def exported_config(folder: Path) -> BertConfig:
 def _opened(name: str, path: Path) -> tuple[BertConfig, list[str]]:
     """The config at a path, and its fields that were made plain."""
     if "model_type" in read_object(path):
-        config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     else:  # of before 2020; AutoConfig refuses it
-        config = accepted(path, lambda: BertConfig.from_pretrained(name))
+        config = BertConfig.from_pretrained(name)
     if not isinstance(config, BertConfig):
         raise UserError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config, set_plain_outputs(config)
@@ -186,8 +184,6 @@ def _of_vocabulary(
     name: str, folder: Path | None, quiet: bool, remedy: str, positions: int = POSITIONS, vocab_file: Path | None = None
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocabulary; ValueError with the remedy if its case is not certain."""
-    if folder is not None:
-        check_tokenizer_files(folder)
     tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
     if doubt:
         raise UserError(f"{name}: {doubt}; {remedy}")
@@ -262,3 +258,63 @@ def _run_of_checkpoint(folder: Path) -> Path | None:
 
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / file).is_file() for file in TOKENIZER_FILES[:3])
+
+
+def carry_modules(name: str | None, folder: Path) -> None:
+    """Write into a folder that continues from ``name`` what sentence-transformers reads there beside the encoder."""
+    try:
+        files = embedding_modules(name) if name else {}
+    except (UserError, OSError) as error:
+        say(f"warning: {error}. The new folder has no modules of sentence-transformers, which takes the tokens' mean")
+        return
+    write_files(folder, files)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by their names in a folder, each whole or not at all."""
+    for file, content in files.items():
+        make_folder((folder / file).parent)
+        with whole_file(folder / file) as draft:
+            draft.write_bytes(content)
+
+
+def embedding_modules(name: str) -> dict[str, bytes]:
+    """What sentence-transformers reads of a checkpoint beside the encoder: file -> content; none without modules.json.
+
+    The encoder is in no folder of its own, and each other module in one that is named here.
+
+    Raises:
+        ValueError: a module is of another kind than those of MODULES, lacks a file or leads out of the folder.
+        OSError: the Hub has no answer.
+    """
+    name = str(_run_of_checkpoint(Path(name)) or name)
+    if not (listed := _beside(name, MODULE_LIST)).is_file():
+        return {}
+    modules = read_json(listed)
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise UserError(f"{listed}: expected a list of modules, got {str(modules)[:80]!r}")
+    paths = {PROMPTS: _beside(name, PROMPTS)}
+    for number, module in enumerate(modules):
+        library, _, kind = str(module.get("type")).rpartition(".")
+        path, place = module.get("path"), "" if kind == "Transformer" else f"{number}_{kind}"
+        known = library.startswith("sentence_transformers.") and kind in MODULES
+        if not known or not (is_plain_name(path) or path == place):
+            raise UserError(f"{listed}: expected {', '.join(MODULES)}, each in a folder, got {str(module)[:120]!r}")
+        for file in WEIGHTS if place else (LIMITS, TOKENIZER_CONFIG):
+            paths[f"{place}/{file}".lstrip("/")] = found = _beside(name, str(Path(path, file)))
+            if file in MODULES[kind] and not found.is_file():
+                raise UserError(f"{listed}: expected {file} in {path}, found none")
+        module["path"] = place
+    settings = fields_of(paths.pop(TOKENIZER_CONFIG, Path()))
+    files = {file: path.read_bytes() for file, path in paths.items() if path.is_file()}
+    limits = fields_of(paths.get(LIMITS, Path()))
+    if limits.get("max_seq_length") is None and (length := settings.get("model_max_length") or 1e30) < 1e30:
+        limits["max_seq_length"] = length  # newer versions keep it there; a saved tokenizer has all positions
+    return files | {LIMITS: json_text(limits).encode(), MODULE_LIST: json_text(modules).encode()}
+
+
+def _beside(name: str, file: str) -> Path:
+    """A file of a folder or, downloaded, of a name on the Hub; it may not be there."""
+    if Path(name).exists() or Path(f"{name}.index").exists():  # a folder, an old file, or the prefix of TensorFlow's
+        return Path(name, file)
+    return Path(cached_file(name, file, _raise_exceptions_for_missing_entries=False) or "")

@@ -14,18 +14,15 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
+from bert_training.files.harmless_output import say
 from bert_training.files.hashing import HASHES
-from bert_training.files.hub_datasets import is_saved_data_set
-from bert_training.files.json_files import read_object
+from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.records import changed_since_finished, warn_of_changes
-from bert_training.networks.config_checks import TOKENIZER_FILES, check_named_files, check_tokenizer_files
-from bert_training.networks.other_formats import found_instead
 from bert_training.networks.vocabularies import (
     in_words,
     named,
     never_produced,
     rules,
-    say,
     words_of_the_user,
 )
 from tokenization import load_vocab
@@ -35,6 +32,7 @@ from tokenization.extend_vocabulary import put_pieces
 from tokenization.fingerprint import tokenizer_sha256
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, VOCABULARY, "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = (TOKENIZER, VOCABULARY, "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 # Classes of transformers, and types of models, whose vocab.txt is one of BERT. Without a name, it is one of BERT too.
 BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
@@ -87,16 +85,13 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     check_there_is_one(name)
     if not quiet:
         warn_of_changes(folder, TOKENIZER_FILES)
-    check_tokenizer_files(folder)
-    if not folder.is_dir():
-        _check_downloaded(name)
+    _check_named_files(folder / TOKENIZER_CONFIG if folder.is_dir() else _downloaded_settings(name))
     tokenizer = _opened(name, options)
     if (folder / TOKENIZER).is_file():
         settings = _unstated_rules(folder, tokenizer, quiet)
         if settings:
             tokenizer = _opened(name, options | settings)
     _check_ids(name, tokenizer)
-    _check_length(name, tokenizer)
     _forget_calls(folder, tokenizer)
     check_replaced(folder, tokenizer, quiet)
     if (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
@@ -104,15 +99,21 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     return tokenizer
 
 
-def _check_downloaded(name: str) -> None:
-    """Check the files of a name on the Hub; whether there are any, the library says. Raises ValueError as above."""
+def _downloaded_settings(name: str) -> Path:
+    """The tokenizer_config.json of a name on the Hub; if there is none, a path at which nothing is."""
     with contextlib.suppress(OSError):
-        settings = Path(cached_file(name, TOKENIZER_CONFIG) or "")
-        check_named_files(settings)
-        for file in fields_of(settings).get("fast_tokenizer_files", []):
-            cached_file(name, file)
-    with contextlib.suppress(OSError):
-        check_tokenizer_files(Path(cached_file(name, TOKENIZER) or "").parent)
+        return Path(cached_file(name, TOKENIZER_CONFIG) or "")
+    return Path("")
+
+
+def _check_named_files(settings: Path) -> None:
+    """Check the names of files that transformers would read in place of tokenizer.json: they may lead nowhere else."""
+    names = fields_of(settings).get("fast_tokenizer_files") or []
+    if wrong := [name for name in names if not is_plain_name(name)]:
+        raise UserError(
+            f"{settings}: expected in 'fast_tokenizer_files' names of files beside it, such as tokenizer.4.0.0.json, "
+            f"got {str(wrong[0])[:80]!r}; nothing outside its folder is read"
+        )
 
 
 def check_there_is_one(name: str) -> None:
@@ -120,9 +121,7 @@ def check_there_is_one(name: str) -> None:
     folder = Path(name)
     if folder.is_dir() and any((folder / file).is_file() for file in VOCABULARIES):
         return
-    if is_saved_data_set(folder):
-        found = found_instead(folder)
-    elif folder.is_dir():
+    if folder.is_dir():
         found = (
             f"it has neither {TOKENIZER} nor {VOCABULARY}; give --tokenizer_name FOLDER, or copy these files into it"
         )
@@ -244,14 +243,6 @@ def _sha256_of_file(path: Path) -> str | None:
         return None
     content = read_object(path) | {"truncation": None, "padding": None}
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _check_length(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ValueError if the longest input is no number; the library compares lengths with whatever it was given."""
-    if type(length := tokenizer.model_max_length) not in (int, float):
-        raise UserError(
-            f"{name}: model_max_length in {TOKENIZER_CONFIG} must be a number, got {str(length)[:60]!r}; correct it"
-        )
 
 
 def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:

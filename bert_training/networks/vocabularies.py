@@ -4,13 +4,13 @@ A network knows only numbers. With another piece in a row it computes on, and no
 """
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+from bert_training.files.harmless_output import say
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import UNUSED
 from tokenization.wordpiece import BLANKS
@@ -39,12 +39,6 @@ class Compared(NamedTuple):
     words: dict[int, str]
     added: dict[int, str]
     difference: Difference | None
-
-
-def say(text: str) -> None:
-    """Print a line once, whatever the number of processes."""
-    if os.environ.get("RANK", "0") == "0":
-        print(text, flush=True)
 
 
 def rows_of(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

@@ -24,12 +24,11 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder, remove_folder
-from bert_training.files.disk_errors import explained
+from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.flags.objectives import Objective
+from bert_training.inputs.flags.objectives import Objective
 from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -51,7 +50,6 @@ from tokenization.special_tokens import text_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
 
-CONTINUES = "give the same command again; building continues where it stopped"
 # Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
 Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
 
@@ -109,7 +107,7 @@ def build_corpus(
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
             files.
-        DiskError: the corpus could not be written.
+        OSError: the corpus could not be written.
     """
     target = Path(output_dir)
     if num_workers < 1:
@@ -117,7 +115,7 @@ def build_corpus(
     opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if is_occupied(target):
         return _reuse(target, opened.key)
-    with explained(target, CONTINUES):
+    with written(target):
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
         with held(lock_of(target), busy):
@@ -132,7 +130,6 @@ def build_corpus(
                 join(plan, opened, tokenizer, target, side)
             else:
                 _encode_stream(opened, tokenizer, target, num_workers, notes)
-    _remove_parts(target)
     if side.shards is None:
         remove_shards(shards_folder(target))
     return Corpus.open(target, verify=False)
@@ -216,7 +213,7 @@ def join(
 
     Raises:
         ValueError: a shard is missing, damaged or one of another corpus, or there is no text.
-        DiskError: the corpus could not be written.
+        OSError: the corpus could not be written.
     """
     made_of = {"shards": plan.key, "side": [side.share, side.held_out, side.drop_empty]}
     with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer), made_of)) as writer:
@@ -307,12 +304,6 @@ def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: U
     files.check()
 
 
-def _remove_parts(target: Path) -> None:
-    """Delete what earlier versions left of builds by several processes: every n-th chunk of the text."""
-    for folder in target.parent.glob(f"{target.name}.shares-*"):
-        remove_folder(folder)
-
-
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     """The corpus in ``target``.
 
@@ -322,17 +313,11 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     built = read_manifest(target)["key"]
     differing = [name for name in key if built.get(name) != key[name]]
     if differing:
-        remedy = "give the text, the tokenizer and the flags that it was made with"
-        if {"format", "text_tokenizer_sha256"}.issuperset(
-            differing
-        ):  # an earlier version made it, which read otherwise
-            remedy = "delete it"
         raise UserError(
-            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
-            f"{remedy} or choose another folder"
+            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); give the text, "
+            "the tokenizer and the flags that it was made with, or choose another folder"
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
-    _remove_parts(target)
     remove_shards(shards_folder(target))
     sweep(lock_of(target))
     return Corpus.open(target)
@@ -375,9 +360,9 @@ def key_of(
         "sources": [part["sha256"] for part in described],
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # earlier versions took added tokens apart
+    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # it keeps added tokens together
         key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
-    if text_column != "text":  # the key of all others is that of earlier versions
+    if text_column != "text":
         key["text_column"] = text_column
     return key
 

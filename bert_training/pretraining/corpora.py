@@ -13,8 +13,8 @@ from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.objects import gather_object
 from bert_training.engine.run import Run
 from bert_training.files.cores import usable_cores
-from bert_training.flags.mixtures import is_mixed
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import is_mixed
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import lines_of_side

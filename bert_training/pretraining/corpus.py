@@ -25,7 +25,6 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.files.atomic import delete, make_folder, open_own, sync, write_json
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.files.links import refuse_link, refuse_links
 from bert_training.pretraining.sentences import RULES
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
@@ -241,7 +240,6 @@ class CorpusWriter:
         self.target, self.key, self.dtype = target, key, dtype
         self._draft_key = key | {"made_of": made_of} if made_of else key
         self.folder = target.with_name(target.name + ".building")
-        refuse_link(self.folder)
         make_folder(self.folder)
         progress = self._read_progress()
         if progress is None:
@@ -256,8 +254,7 @@ class CorpusWriter:
             self.files["sentences"].write(np.zeros(1, _OFFSETS).tobytes())
             self.files["documents"].write(np.zeros(1, _OFFSETS).tobytes())
         else:
-            # In progress.json the lines are called events, as in earlier versions.
-            self.lines, self.empty = progress["events"], progress["empty"]
+            self.lines, self.empty = progress["lines"], progress["empty"]
             for name, size in progress["bytes"].items():
                 self.files[name].truncate(size)
                 self.files[name].seek(size)  # where tell, which the next commit records, would else be the old end
@@ -326,7 +323,7 @@ class CorpusWriter:
             file.flush()
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
-        progress = {"key": self._draft_key, "events": self.lines, "empty": self.empty, "bytes": sizes}
+        progress = {"key": self._draft_key, "lines": self.lines, "empty": self.empty, "bytes": sizes}
         progress["rules"] = RULES
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
@@ -372,6 +369,4 @@ class CorpusWriter:
 
 def forget_progress(folder: Path) -> None:
     """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
-    if os.path.lexists(folder / "progress.json"):
-        refuse_links(folder)
-        (folder / "progress.json").unlink(missing_ok=True)
+    (folder / "progress.json").unlink(missing_ok=True)

@@ -24,17 +24,15 @@ import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.atomic import write_text
-from bert_training.files.disk_errors import explained
 from bert_training.files.hashing import digest
 from bert_training.files.unchanged import unchanged
 from bert_training.pretraining.documents import no_text
 from bert_training.pretraining.ranges import Span, plan_shards
-from bert_training.pretraining.shards import AGAIN
-from bert_training.pretraining.sources import check_read, checksums_of, read_sources, write_sources
+from bert_training.pretraining.sources import check_read, checksums_of, read_sources, sources_now, write_sources
 from bert_training.pretraining.word_counts import Counted, Rules, count_words_of_spans, results_in_order
 from tokenization.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,12 @@ class CountPlan:
 
         Raises:
             ValueError: the text cannot be read or was changed meanwhile, or there is a shard of other counts.
-            DiskError: the counts could not be written.
+            OSError: the counts could not be written.
         """
         mine = range(task, len(self.shards), tasks)
-        with explained(self.folder, AGAIN), ExitStack() as stack:
+        with ExitStack() as stack:
             stack.enter_context(unchanged(*{span.path for number in mine for span in self.shards[number]}))
-            write_sources(self.folder, self.files, task, tasks)
+            write_sources(self.folder, self.files, self.text_column, task, tasks)
             missing = [number for number in mine if not self._is_counted(number)]
             work = [
                 functools.partial(_counted, spans=self.shards[number], column=self.text_column, rules=self.rules)
@@ -136,8 +134,7 @@ class CountPlan:
         if not self._place(number).exists():
             return False
         found = self._read(number)["sources"]
-        now = [checksums_of(span.path, one["extents"]) for span, one in zip(self.shards[number], found, strict=True)]
-        return json.loads(json.dumps(now)) == found
+        return found == sources_now(self.shards[number], found, self.text_column)
 
     def _read(self, number: int) -> dict[str, Any]:
         """The counts of a shard. Raises ValueError if they are damaged, or those of another text or other flags."""
@@ -167,4 +164,4 @@ def _counted(
 ) -> tuple[Counted, list[dict[str, Any]]]:
     """The words of a shard, and checksums of the bytes that were read; what a worker calls."""
     counted = count_words_of_spans(None, spans, column, rules)
-    return counted, [checksums_of(span.path, extents) for span, extents in zip(spans, counted.extents, strict=True)]
+    return counted, [checksums_of(span.path, *read) for span, read in zip(spans, counted.read, strict=True)]

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.documents import read_lines
@@ -28,7 +28,10 @@ WEIGHTS_GIVEN = (
     "begin with a model of this language",
     "begin with a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)",
 )
-LEARNT = ("give a larger --vocab_size or --limit_alphabet", "give --strip_accents false")
+LEARNT = (
+    "give a larger --vocab_size, or learn one with bert-repro vocabulary and a larger --limit_alphabet",
+    "learn one with bert-repro vocabulary --strip_accents false",
+)
 
 
 def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:
@@ -110,11 +113,8 @@ def record_coverage(
 
 
 def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
-    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes.
-
-    A corpus of an earlier version has no such sample; characters and words are then 0.
-    """
-    counts = Coverage.from_facts(corpus.manifest.get("coverage", {}))
+    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes."""
+    counts = Coverage.from_facts(corpus.manifest["coverage"])
     unknown = tokenizer.unk_token_id
     return replace(
         counts, tokens=corpus.num_tokens, unknown_tokens=0 if unknown is None else int(corpus.unigrams[unknown])

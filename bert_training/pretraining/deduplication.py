@@ -86,7 +86,7 @@ def find_repeated(parts: Iterable[tuple[str, Iterator[str | None]]], mode: str, 
 
     Raises:
         ValueError: the text cannot be read.
-        DiskError: the disk is full.
+        OSError: the disk is full.
     """
     if damage(folder, ("documents.bits", "lines.bits", "facts.json")) is None:
         return Repeated(folder)

@@ -1,4 +1,4 @@
-"""The weights that a checkpoint lacks and a pre-training run derives from the others (``--new_weights derived``).
+"""The weights that a checkpoint lacks and a pre-training run derives from the others .
 
 They are the rows of new pieces, new positions, and the head of a network that never predicted words. The output biases
 follow when the text has been counted.
@@ -12,8 +12,8 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.new_rows import (
     Origins,
     make_head,
@@ -81,21 +81,17 @@ def derive_weights(
         The network, and those of ``new`` that are random.
     """
     args, old = run.args, model.config
-    derived = args.new_weights == "derived"
-    model = with_rows(model, sized, derived, args.seed)
+    model = with_rows(model, sized)
     if sized.max_position_embeddings > old.max_position_embeddings:
-        made = "copies of the first ones" if derived else "random"
-        run.say(
-            f"positions: {old.max_position_embeddings:,} -> {sized.max_position_embeddings:,}; the new ones: {made}"
-        )
+        sizes = f"{old.max_position_embeddings:,} -> {sized.max_position_embeddings:,}"
+        run.say(f"positions: {sizes}; the new ones: copies of the first ones")
     if origins:
-        set_rows_of_pieces(model, origins, tokenizer.unk_token_id, derived, args.seed)
-        how = "the mean of the pieces that each was" if derived else "random"
-        run.say(f"embeddings of {len(origins):,} new pieces: {how}")
+        set_rows_of_pieces(model, origins, tokenizer.unk_token_id)
+        run.say(f"embeddings of {len(origins):,} new pieces: the mean of the pieces that each was")
     if sized.vocab_size > old.vocab_size:
         run.say(f"rows of the embeddings: {old.vocab_size:,} -> {sized.vocab_size:,}")
-    facts = {"pieces": len(origins), "head": bool(derived and _lacks_head(new))}
-    run.add_facts(derived_weights=facts if derived else None)
+    facts = {"pieces": len(origins), "head": _lacks_head(new)}
+    run.add_facts(derived_weights=facts)
     if not facts["head"]:
         return model, [*new]
     make_head(model)

@@ -1,5 +1,6 @@
 """Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
+import json
 import os
 import re
 import shutil
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bert_training.files.arrow_files import arrow_rows
+from bert_training.files.atomic import written
 from bert_training.files.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, open_packed
-from bert_training.files.disk_errors import explained
+from bert_training.files.json_files import parse_json
 from bert_training.files.parquet_files import groups_within, text_rows
-from bert_training.files.text_files import text_of_row
 from bert_training.files.text_forms import Reading, reading_of_lines
 from bert_training.files.text_kinds import EXPECTED, has_text, text_kind
 from bert_training.files.text_paths import entries_of, files_of
@@ -124,16 +125,23 @@ def check_files(files: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return paths
 
 
-def check_entries(given: Iterable[str | os.PathLike[str]], say: Callable[[str], object]) -> list[Path]:
+def check_entries(
+    given: Iterable[str | os.PathLike[str]], say: Callable[[str], object], text_column: str | None = None
+) -> list[Path]:
     """``check_files``, which also says what is not read of a folder or a pattern.
 
     Args:
         say: is called with each sentence.
+        text_column: with it, each file that is read in a form of its own is named, too.
     """
     entries = entries_of(given)
     for remark in (remark for entry in entries for remark in entry.remarks()):
         say(remark)
-    return check_files([path for entry in entries for path in entry.files])
+    files = check_files([path for entry in entries for path in entry.files])
+    for path in files if text_column else ():
+        if form := form_of(path, str(text_column)):
+            say(f"{path}: read as {form}")
+    return files
 
 
 def _read(path: Path, stream: IO[bytes], column: str) -> tuple[Reading, Iterator[tuple[int, str]]]:
@@ -154,6 +162,28 @@ def json_rows(path: Path, lines: Iterable[tuple[int, str]], column: str) -> Iter
             yield number, text_of_row(line.strip(), f"{path}:{number}", column)
 
 
+def text_of_row(line: str, where: str, column: str = "text") -> str:
+    """The field ``column`` of a line of JSON; ``where`` is the file and the line for error messages.
+
+    Raises:
+        ValueError: the line is not one JSON object with a string in this field, or half a surrogate pair is in it.
+    """
+    try:
+        row = parse_json(line)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{where}: not JSON at column {error.colno} ({error.msg}); expected one object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
+    if column not in row:
+        raise UserError(
+            f"{where}: expected a field `{column}`; its fields are {', '.join(map(repr, row))[:200]}; name that of the "
+            "text with --text_column"
+        )
+    return check_string(row[column], where, column)
+
+
 def parquet_rows(
     path: Path, stream: IO[bytes], column: str, within: tuple[int, int] | None = None
 ) -> Iterator[tuple[int, str]]:
@@ -168,11 +198,11 @@ def parquet_rows(
         try:
             if path.suffix in PACKED:
                 # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
-                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                with written(Path(tempfile.gettempdir())):
                     shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             first = 1 + (groups_within(stream, column, within).rows_before if within else 0)
-            rows = text_rows(path, stream, path.stat().st_size, column, within)
+            rows = text_rows(path, stream, column, within)
             yield from _texts_of(path, rows, column, first)
         except DAMAGE as error:
             raise damage_error(path, error) from error
@@ -187,7 +217,7 @@ def saved_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int
 
     try:
         yield from _texts_of(path, arrow_rows(path, stream, column), column)
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:  # a damaged length asks for any amount of memory
+    except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a readable stream of Arrow ({reason}); save the data set again") from error
 

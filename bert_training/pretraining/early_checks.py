@@ -1,27 +1,24 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
-from bert_training.engine.optimizer import warmup_and_decay
-from bert_training.files.links import refuse_links
+from bert_training.engine.optimizer import steps_of_warmup
 from bert_training.files.text_paths import check_apart, entries_of
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.build_corpus import check_text
-from bert_training.pretraining.corpora import corpus_folders
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
@@ -30,13 +27,13 @@ from bert_training.pretraining.text import names_of_files
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
-OF_VOCABULARY = ("tokenizer_name", "vocab_size", "limit_alphabet", "strip_accents")
+OF_VOCABULARY = ("tokenizer_name", "vocab_size", "do_lower_case")
 
 
 def check_early(args: PretrainingArguments) -> dict[str, Any]:
     """Check the flags and files that do not depend on the vocabulary.
 
-    They are the flags that an unfinished run in the folder was started with, the steps of phases, warm-up and decay,
+    They are the flags that an unfinished run in the folder was started with, the steps of phases and warm-up,
     the shape of the network, the length of its inputs, the checkpoint to start or resume from, the tokenizer if one is
     given, the folders of corpora that are still to be written, and the held-out text if it is in files of its own.
 
@@ -50,12 +47,14 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
     begun = check_unfinished(args)
     if args.max_steps > 0:
         with_steps(phases_of(vars(args)), args.max_steps)
-        warmup_and_decay(args.warmup_steps, args.max_steps, args.decay_steps)
+        steps_of_warmup(args.warmup_steps, args.max_steps)
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)
     else:
         length = max(phase.length for phase in phases_of(vars(args)))
-        check_length(bert_config(args.config_name or "mini", 1), length)
+        config = bert_config(args.config_name or "mini", 1)
+        check_length(config, length)
+        _check_segments(args, config)
     if args.tokenizer_name:
         tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         check_extension(args, tokenizer, begun)
@@ -66,10 +65,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
             Corpus.open(args.corpus_dir, tokenizer, verify=False)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
-    for name in corpus_folders(vars(args)):
-        corpus = Path(args.output_dir, "corpus", name)
-        if not (corpus / "manifest.json").is_file():  # a finished one is only read
-            refuse_links(corpus)
     if args.validation_file:
         check_text(args.validation_file, objective_of(vars(args)), args.text_column)
     return begun
@@ -79,14 +74,25 @@ def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrain
     """Check that the network can have the rows and the positions that the flags ask for."""
     if is_old_checkpoint(weights):  # whose tensors are read once
         config = find_old_files(weights).config
+        _check_segments(args, config)
         check_positions(args, config)
         if not args.max_position_embeddings:
             check_length(config, args.max_seq_length or 1)
         return
     config = checkpoint_config(weights, quiet=True)
+    _check_segments(args, config)
     check_kept_layers(args.kept_layers, config)
     sized = sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer))
     check_fit(sized, tokenizer, args.max_seq_length or 1, quiet=True)
+
+
+def _check_segments(args: PretrainingArguments, config: BertConfig) -> None:
+    """Raise ValueError if pairs of segments would be asked of a network that cannot tell their two texts apart."""
+    if objective_of(vars(args)).pairs and config.type_vocab_size == 1:
+        raise UserError(
+            f"--objective {args.objective} needs two segments, and {args.model_name_or_path or args.config_name} has "
+            "one (type_vocab_size 1 in its config.json); give --objective mlm"
+        )
 
 
 def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
@@ -106,11 +112,8 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
         facts = read_facts(folder)
     except ValueError:  # the start of the run has warned of it, and nothing else needs it
         return {}
-    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(args)}
-    then = defaults | facts["flags"]  # earlier versions had fewer flags
+    then = facts["flags"]
     names = [*OF_CORPUS, "extend_vocab"] if args.tokenizer_name else [*OF_CORPUS, *OF_VOCABULARY]
-    if not args.tokenizer_name and args.lower_case != (not then["cased"] and then["do_lower_case"] is not False):
-        names += ["cased", "do_lower_case"]
     changed = [f"{name} {then[name]} -> {now}" for name in names if then[name] != (now := getattr(args, name))]
     if changed:
         raise UserError(

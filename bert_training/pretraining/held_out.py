@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from bert_training.files.disk_errors import explained
+from bert_training.files.atomic import written
 
 _IN_MEMORY = 1 << 22  # bytes
 _POLYNOMIAL = 0xEDB88320  # of CRC-32, with the lowest power in the highest bit
@@ -129,8 +129,5 @@ def _empty_file() -> IO[bytes]:
 
 
 def _append(file: IO[bytes], line: str) -> None:
-    try:
+    with written(Path(tempfile.gettempdir())):
         file.write(f"{line}\n".encode())
-    except OSError:
-        with explained(Path(tempfile.gettempdir(), "a long document"), "set TMPDIR to another folder"):
-            raise

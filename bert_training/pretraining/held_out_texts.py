@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.coverage import check_predictable

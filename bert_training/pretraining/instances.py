@@ -15,7 +15,7 @@ the batches before it, on the number of processes, or on whether the run was int
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.objectives import DEFAULT, PairTask, objective_of
-from bert_training.flags.scripts import flags_with
+from bert_training.inputs.flags.objectives import DEFAULT, PairTask, objective_of
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
@@ -51,7 +49,7 @@ class InstanceSettings(MaskSettings):
     Attributes:
         seed: seed of the segments, of the order and of the masks.
         max_seq_length: the greatest number of tokens of an instance, special tokens included.
-        objective: a key of ``bert_training/flags/objectives.py: OBJECTIVES``.
+        objective: a key of ``bert_training/inputs/flags/objectives.py: OBJECTIVES``.
         short_seq_prob: share of the instances with a random shorter length.
         fixed: every epoch repeats the first one, including its masks, for evaluation.
         pad_to_max: pad to ``max_seq_length``; otherwise to the longest row of the batch, rounded up to a multiple
@@ -87,6 +85,10 @@ class InstanceSettings(MaskSettings):
         return self.max_seq_length - (3 if self.pairs else 2)
 
 
+# The settings that are flags of run_pretraining.py; the seed of held-out instances is another.
+SETTINGS = tuple(one.name for one in fields(InstanceSettings) if one.name not in ("seed", "fixed", "pad_to_max"))
+
+
 def instance_settings(
     flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False, source: int = 0
 ) -> InstanceSettings:
@@ -99,7 +101,7 @@ def instance_settings(
             change.
         source: the number of the source in a mixture, counted from 0; each has random numbers of its own.
     """
-    shared = {name: flags[name] for name in flags_with(INSTANCE) if name != "max_seq_length"}
+    shared = {name: flags[name] for name in SETTINGS if name != "max_seq_length"}
     seed = 0 if held_out else flags["seed"]
     if source:
         seed = int(random_bits(seed, _SOURCE_STREAM, source).view(np.int64))

@@ -29,9 +29,9 @@ import torch
 
 from bert_training.engine.batches import TrainingData
 from bert_training.engine.run import Run
-from bert_training.flags.mixtures import whole_shares
-from bert_training.flags.phases import Phase, phase_at
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import whole_shares
+from bert_training.inputs.flags.phases import Phase, phase_at
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.text import Text
 

@@ -3,8 +3,8 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import load_network, weights_sha256
@@ -63,7 +63,7 @@ def build_pretraining_network(
         check_fit(config, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
         model = cls(config)
     if args.model_impl == "repro":
-        model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
+        model.config.sparse_prediction = True
     model = as_implementation(model, args)
     if args.dropout is not None:
         set_dropout(model, args.dropout)

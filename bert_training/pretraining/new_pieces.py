@@ -11,12 +11,12 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
+from bert_training.files.harmless_output import say
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.flags.mixtures import is_mixed, mean_shares
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import is_mixed, mean_shares
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.pretrained import load_tokenizer
-from bert_training.networks.vocabularies import say
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -98,8 +98,7 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
     return load_tokenizer(str(folder), quiet=True)
 
 
-def _training_lines(text: Text, share: float) -> Iterator[str]:
-    """The paragraphs to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
+def _training_lines(text: Text, share: float) -> Iterator[str | None]:
+    """The documents to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
     lines = lines_of_side(text.lines(), share, held_out=False) if share else text.lines()
-    shown = tqdm(lines, unit=" lines", desc="reading", disable=None)
-    return (line for line in shown if line is not None)
+    return iter(tqdm(lines, unit=" lines", desc="reading", disable=None))

@@ -26,7 +26,7 @@ def write_shards(jobs: Sequence[Job], content: str, num_workers: int) -> None:
         num_workers: processes to start; with 1 this process does the work.
 
     Raises:
-        ValueError, DiskError: as ``write_shard`` does.
+        ValueError, OSError: as ``write_shard`` does.
     """
     divided = [job for job in jobs if not is_stream(job.spans)]
     if num_workers > 1 and len(divided) > 1:

@@ -8,8 +8,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import TrainingData, step_batches, steps_for
 from bert_training.engine.run import Run
-from bert_training.flags.phases import Phase, phases_of, with_steps
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
 from bert_training.pretraining.mixture import epoch_size

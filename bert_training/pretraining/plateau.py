@@ -14,10 +14,10 @@ from bert_training.cards.probes import not_more_useful
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.files.records import read_events
-from bert_training.flags.mixtures import mean_shares
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import Phase, phase_at, phases_of, with_steps
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import mean_shares
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import Phase, phase_at, phases_of, with_steps
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from bert_training.pretraining.text import names_of_results
@@ -64,14 +64,10 @@ def line_of(flags: Mapping[str, Any], events: list[dict], entropy: float) -> flo
     return entropy if start is None else min(start, entropy)
 
 
-def held_out_key(flags: Mapping[str, Any], events: list[dict]) -> str:
-    """The held-out loss that counts: of several files that of the first, which is the domain's and not a general text.
-
-    Earlier versions recorded only that of all files together.
-    """
+def held_out_key(flags: Mapping[str, Any]) -> str:
+    """The held-out loss that counts: of several files that of the first, which is the domain's."""
     files = flags.get("validation_file") or []
-    own = f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
-    return own if any(own in event for event in events) else "eval_mlm_loss"
+    return f"eval_{names_of_results(files)[0]}_mlm_loss" if len(files) > 1 else "eval_mlm_loss"
 
 
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
@@ -174,9 +170,7 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) ->
     shares = mean_shares(facts["flags"])
     entropy = unigram_entropy(corpora, shares)
     line = line_of(facts["flags"], events, entropy)
-    plateau = find_plateau(
-        events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"], events)
-    )
+    plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]), held_out_key(facts["flags"]))
     if plateau is None:
         return None
     step, window, mean = plateau

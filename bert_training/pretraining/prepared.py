@@ -13,7 +13,6 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
-from bert_training.files.links import refuse_link
 from bert_training.pretraining.build_corpus import described_by, key_of
 from bert_training.pretraining.corpus import Corpus, write_manifest
 from tokenization.errors import UserError
@@ -39,7 +38,7 @@ def adopt(
 
     Raises:
         ValueError: ``prepared`` is no finished corpus, is damaged, or is one of another text or tokenizer.
-        DiskError: ``target`` could not be written.
+        OSError: ``target`` could not be written.
     """
     if is_occupied(target):
         return
@@ -54,7 +53,6 @@ def adopt(
     if corpus.manifest["key"].get("text_column", "text") != text_column:
         raise UserError(f"--corpus_dir {prepared}: it was made with another --text_column; give the same one")
     described = described_by(fingerprint)
-    refuse_link(target)
     make_folder(target.parent)
     with new_folder(target) as draft:
         for name in corpus.manifest["files"]:

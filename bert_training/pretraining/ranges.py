@@ -14,6 +14,7 @@ The plan is made from the sizes of the files alone, so that all processes make t
 """
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -29,6 +30,7 @@ MOST_SHARDS = 1024  # of a text of files that can be divided, unless it is small
 UNPACKED = 4  # times its size on the disk is about what comes out of a packed file
 BLOCK = 1 << 20  # bytes read at once
 _FORMS = 64  # so many files are remembered with their forms
+Rule = list[str | bool | None]  # as JSON has it
 
 
 class Span(NamedTuple):
@@ -97,11 +99,13 @@ class RangeReader:
     Attributes:
         extents: after the last line, the bytes of the file on which the lines depend, as pairs (first byte, byte behind
             the last one). They may reach beyond the span, because its last line does.
+        rule: after the last line, by which rule they were read (``rule_of``), which other bytes have decided.
     """
 
     def __init__(self, span: Span, text_column: str = "text"):
         self.span, self.column = span, text_column
         self.extents: list[tuple[int, int]] = []
+        self.rule: Rule = []
 
     def __iter__(self) -> Iterator[tuple[int, str | None]]:
         """Yield (place, paragraph), and (0, None) at the end of each document; a place is a number below 2^64.
@@ -117,7 +121,8 @@ class RangeReader:
 
     def _lines(self) -> Iterator[tuple[int, str | None]]:
         span, path = self.span, Path(self.span.path)
-        kind, reading = text_kind(path), reading_of_file(path, self.column, span.size)
+        kind, reading = read_by(path, self.column)
+        self.rule = rule_of(path, self.column)
         rows = kind != ".txt" and reading.form is None
         alone = is_packed(path) or (kind != ".txt" and not rows)
         if alone and span.start:
@@ -159,17 +164,28 @@ def _extents_of_groups(stream: IO[bytes], column: str, span: Span) -> list[tuple
     """The bytes of the row groups, and the end of the file, which says where they are."""
     groups = groups_within(stream, column, _of_groups(span))
     start = min(groups.start, span.start) if groups.stop else span.start  # a span may have no group
-    return [(start, max(groups.stop, span.stop)), (max(0, span.size - 1), span.size)]
+    return [(start, max(groups.stop, span.stop)), (span.size - groups.footer, span.size)]
 
 
-@functools.lru_cache(_FORMS)
-def reading_of_file(path: Path, column: str, size: int) -> Reading:
-    """How a file is read, by its beginning. ``size`` is that of the file, so that a changed one is looked at again.
+def read_by(path: Path, column: str) -> tuple[str, Reading]:
+    """The kind of a file and how it is read, by its beginning.
 
     Raises:
         ValueError: as ``read_lines`` does, if the mistake is at the beginning of the file.
     """
-    return reading_of(path, column)
+    now = os.stat(path)
+    return _read_by(path, column, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+@functools.lru_cache(_FORMS)
+def _read_by(path: Path, column: str, *stamp: int) -> tuple[str, Reading]:
+    return text_kind(path), reading_of(path, column)  # a changed file is looked at again
+
+
+def rule_of(path: Path, column: str) -> Rule:
+    """What distinguishes the rules by which files are read. The two kinds of wikitext differ in the last part."""
+    kind, reading = read_by(path, column)
+    return [kind, reading.form, reading.behind]
 
 
 class RangeOfLines:
@@ -197,12 +213,12 @@ class RangeOfLines:
                 self._ended = not self._find_mark()
                 stream.seek(self.next)
 
-    def readline(self, size: int) -> bytes:
-        """The next line of the range, or the next ``size`` bytes of it; b"" at its end."""
+    def readline(self) -> bytes:
+        """The next line of the range; b"" at its end."""
         beyond = self._stop is not None and self.next >= self._stop
         if self._ended or (beyond and self._is_mark is None):
             return b""
-        line = self._stream.readline(size)
+        line = self._stream.readline()
         if beyond and line and self._marks(line):
             self._ended = True
             if not self._behind:
@@ -249,7 +265,7 @@ def _raise_with_line(span: Span, column: str) -> None:
         for _ in read_lines([path], column):
             pass
         return
-    reading = reading_of_file(path, column, span.size)
+    reading = read_by(path, column)[1]
     with open_packed(path) as stream:
         first = RangeOfLines(stream, span.start, span.stop, reading).next
         number = 1 + sum(block.count(b"\n") for block in blocks_of(stream, 0, first))

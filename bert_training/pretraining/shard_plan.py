@@ -12,13 +12,11 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import make_folder
-from bert_training.files.disk_errors import explained
-from bert_training.files.links import refuse_link
 from bert_training.pretraining.join import opened_shards
 from bert_training.pretraining.parallel_encoding import write_shards
 from bert_training.pretraining.ranges import is_packed, plan_shards
 from bert_training.pretraining.sentences import RULES
-from bert_training.pretraining.shards import AGAIN, FORMAT, Job, Shard
+from bert_training.pretraining.shards import FORMAT, Job, Shard
 from bert_training.pretraining.sources import check_read, read_sources, write_sources
 from tokenization.coverage import SAMPLE
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
@@ -63,12 +61,10 @@ class ShardPlan:
         """Make those shards of ``task`` that are not there: every ``tasks``-th one.
 
         Raises:
-            ValueError, DiskError: as ``write_shard`` does; or the folder has shards of another corpus.
+            ValueError, OSError: as ``write_shard`` does; or the folder has shards of another corpus.
         """
-        refuse_link(self.folder)
-        with explained(self.folder, AGAIN):
-            make_folder(self.folder)
-            write_shards(self.jobs[task::tasks], self.content, num_workers)
+        make_folder(self.folder)
+        write_shards(self.jobs[task::tasks], self.content, num_workers)
 
     def is_begun(self) -> bool:
         """Whether the folder has shards, and all of them belong to this text.
@@ -85,7 +81,7 @@ class ShardPlan:
 
     def write_sources(self, task: int, tasks: int) -> None:
         """Write what the join needs to know of every ``tasks``-th file, which is read to its end for that."""
-        write_sources(self.folder, self.files, task, tasks)
+        write_sources(self.folder, self.files, self.jobs[0].text_column, task, tasks)
 
     def sources(self) -> list[dict[str, Any]]:
         """Name, bytes and SHA-256 of each file, as the tasks found them.

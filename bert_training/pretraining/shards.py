@@ -25,18 +25,16 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.disk_errors import explained
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.pretraining.encoding import Encoded
 from bert_training.pretraining.held_out import Piece, in_share
-from bert_training.pretraining.ranges import RangeReader, Span
-from bert_training.pretraining.sources import checksums_of
+from bert_training.pretraining.ranges import RangeReader, Rule, Span
+from bert_training.pretraining.sources import checksums_of, sources_now
 from tokenization.coverage import Sample
 from tokenization.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 CHUNK_CHARACTERS = 1 << 20
-AGAIN = "give the same command again; shards that are finished are kept"
 _MAGIC = b"bert-repro shard 1\n"
 _COUNTS: np.dtype = np.dtype("<i8")
 _SMALL: np.dtype = np.dtype("<u4")
@@ -75,7 +73,7 @@ class _Facts:
 
     Attributes:
         paragraphs: in each span.
-        extents: of each span (``RangeReader.extents``).
+        read: of each span, the extents and the rule (``RangeReader``).
         checks: the CRC-32 of each document that ends in the shard; of the first one, of its part in the shard.
         head: the part of the first of these documents.
         tail: the part of the document that has not ended.
@@ -85,7 +83,7 @@ class _Facts:
     def __init__(self, job: Job):
         self.job = job
         self.paragraphs: list[int] = []
-        self.extents: list[list[tuple[int, int]]] = []
+        self.read: list[tuple[list[tuple[int, int]], Rule]] = []
         self.checks: list[int] = []
         self.head: Piece | None = None
         self.tail = Piece()
@@ -120,7 +118,7 @@ class _Facts:
                     yield chunk
                     chunk, characters = [], 0
             self.paragraphs.append(paragraphs)
-            self.extents.append(reader.extents)
+            self.read.append((reader.extents, reader.rule))
         if not divided:
             self.tail = Piece(since)
         if chunk:
@@ -148,9 +146,7 @@ class _Facts:
             "head": self.head.facts() if self.head else None,
             "tail": self.tail.facts(),
             "samples": {name: sample.drawn for name, sample in self.samples.items()},
-            "sources": [
-                checksums_of(span.path, extents) for span, extents in zip(self.job.spans, self.extents, strict=True)
-            ],
+            "sources": [checksums_of(span.path, *read) for span, read in zip(self.job.spans, self.read, strict=True)],
         }
 
 
@@ -160,13 +156,13 @@ def write_shard(job: Job, encode: Encoder) -> None:
     Raises:
         ValueError: the text cannot be read, or a file was changed meanwhile; or the file in the place of the shard is
             another one.
-        DiskError: it could not be written.
+        OSError: it could not be written.
     """
     files = UnchangedFiles(sorted({span.path for span in job.spans}))
     if job.path.exists() and is_made(job):
         return
     facts = _Facts(job)
-    with explained(job.path, AGAIN), whole_file(job.path, shared=True) as draft, open(draft, "wb") as file:
+    with whole_file(job.path, shared=True) as draft, open(draft, "wb") as file:
         seal = hashlib.sha256()
 
         def write(data: bytes) -> None:
@@ -202,9 +198,7 @@ def is_made(job: Job) -> bool:
     """
     shard = Shard(job.path)
     shard.check(job.key, job.number)
-    found = shard.footer["sources"]
-    now = [checksums_of(span.path, one["extents"]) for span, one in zip(job.spans, found, strict=True)]
-    return json.loads(json.dumps(now)) == found
+    return shard.footer["sources"] == sources_now(job.spans, shard.footer["sources"], job.text_column)
 
 
 class Shard:

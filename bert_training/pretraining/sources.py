@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import make_folder, write_json
-from bert_training.files.compressed_files import open_regular
 from bert_training.files.hashing import digest
 from bert_training.files.json_files import read_object
-from bert_training.pretraining.ranges import Span
+from bert_training.files.unchanged import unchanged
+from bert_training.pretraining.ranges import Rule, Span, rule_of
 from tokenization.errors import UserError
 
 BLOCK = 1 << 20
@@ -24,35 +24,46 @@ def _checksum(block: bytes) -> str:
     return hashlib.blake2b(block, digest_size=_BYTES).hexdigest()
 
 
-def checksums_of(path: str | Path, extents: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """The checksums of all blocks that have a byte of the extents, pairs (first byte, byte behind the last one)."""
+def checksums_of(path: str | Path, extents: Sequence[Sequence[int]], rule: Rule) -> dict[str, Any]:
+    """The checksums of all blocks that have a byte of the extents, pairs (first byte, byte behind the last one).
+
+    Args:
+        rule: by which the file was read (``rule_of``); what decided it may be in other blocks.
+    """
     found: dict[str, str] = {}
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         for start, stop in extents:
             for number in range(start // BLOCK, -(-stop // BLOCK)):
                 if str(number) not in found:
                     file.seek(number * BLOCK)
                     found[str(number)] = _checksum(file.read(BLOCK))
-    return {"extents": [list(extent) for extent in extents], "blocks": found}
+    return {"extents": [list(extent) for extent in extents], "blocks": found, "rule": rule}
 
 
-def facts_of(path: str | Path) -> dict[str, Any]:
-    """Name, bytes and SHA-256 of a whole file, and the checksums of its blocks, all from one reading."""
+def sources_now(spans: Sequence[Span], read: Sequence[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    """What ``checksums_of`` finds today for spans of which it found ``read``."""
+    rules = [rule_of(Path(span.path), column) for span in spans]
+    return [checksums_of(span.path, one["extents"], rule) for span, one, rule in zip(spans, read, rules, strict=True)]
+
+
+def facts_of(path: Path, column: str) -> dict[str, Any]:
+    """Name, bytes and SHA-256 of a whole file, the checksums of its blocks, and the rule by which it is read."""
     whole, blocks, size = hashlib.sha256(), [], 0
-    with open_regular(path) as file:
+    with unchanged(path), open(path, "rb") as file:
+        rule = rule_of(path, column)
         while block := file.read(BLOCK):
             whole.update(block)
             blocks.append(_checksum(block))
             size += len(block)
-    facts = {"name": Path(path).name, "bytes": size, "sha256": whole.hexdigest(), "blocks": "".join(blocks)}
+    facts = {"name": path.name, "bytes": size, "sha256": whole.hexdigest(), "blocks": "".join(blocks), "rule": rule}
     return facts | {"seal": digest(facts)}
 
 
-def write_sources(folder: Path, files: Sequence[Path], task: int, tasks: int) -> None:
+def write_sources(folder: Path, files: Sequence[Path], column: str, task: int, tasks: int) -> None:
     """Write what a join needs to know of every ``tasks``-th file, which is read to its end for that."""
     make_folder(folder)
     for number in range(task, len(files), tasks):
-        write_json(_place(folder, number), facts_of(files[number]))
+        write_json(_place(folder, number), facts_of(files[number], column))
 
 
 def read_sources(folder: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
@@ -101,5 +112,5 @@ def _place(folder: Path, number: int) -> Path:
 def _agrees(facts: dict[str, Any], read: dict[str, Any]) -> bool:
     """Whether what ``checksums_of`` found is a part of the file with these facts."""
     width = 2 * _BYTES
-    blocks = read["blocks"].items()
-    return all(facts["blocks"][int(number) * width : int(number) * width + width] == one for number, one in blocks)
+    blocks = ((int(number) * width, one) for number, one in read["blocks"].items())
+    return read["rule"] == facts["rule"] and all(facts["blocks"][at : at + width] == one for at, one in blocks)

@@ -2,7 +2,7 @@
 
 The loss is
 
-    (1 - w) masked LM + w T^2 KL(teacher / T || student / T) + h hidden states + pairs
+    (1 - w) masked LM + w T^2 KL(teacher / T || student / T) + hidden states + pairs
 
 The second term is that of DistilBERT (Sanh et al. 2019): the distributions over the vocabulary at the positions whose
 word is asked for; the paper's masks say which. The third is that of TinyBERT (Jiao et al. 2020, equation 8): the mean
@@ -31,8 +31,9 @@ from bert_training.engine.batches import IGNORED
 from bert_training.engine.loop import COUNTS_TOKENS
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.teachers import TEMPERATURE
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config
@@ -80,7 +81,7 @@ def learn_from_teacher(
     args = run.args
     if args.teacher is None:
         return origin
-    assert args.teacher_temperature and args.teacher_weight and args.teacher_hidden_weight is not None
+    assert args.teacher_weight is not None
     with terms.named_teacher():
         config = copy.deepcopy(checkpoint_config(args.teacher, quiet=True))
         vars(config).pop("auto_map", None)
@@ -88,17 +89,13 @@ def learn_from_teacher(
         weights = weights_sha256(args.teacher, local_files_only=True)
     teacher = as_implementation(teacher, args).requires_grad_(False).eval().to(run.device)
     pairs = paired_layers(model.config.num_hidden_layers, teacher.config.num_hidden_layers, _kept_of(args, config))
-    pairs = pairs if args.teacher_hidden_weight else []
     if pairs and model.config.hidden_size != teacher.config.hidden_size:
         add_projection(model, teacher.config.hidden_size, args.seed)
-    extend(model, teacher, pairs, args.teacher_temperature, args.teacher_weight, args.teacher_hidden_weight)
+    extend(model, teacher, pairs, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=weights, paired_layers=pairs)
-    run.say(
-        f"teacher {args.teacher}: {args.teacher_weight:g} of the masked LM, at temperature {args.teacher_temperature:g}"
-    )
-    if pairs:
-        named = ", ".join(f"{student}-{other}" for student, other in pairs)
-        run.say(f"hidden states, weight {args.teacher_hidden_weight:g}: layers of student and teacher {named}")
+    run.say(f"teacher {args.teacher}: {args.teacher_weight:g} of the masked LM, at temperature {TEMPERATURE:g}")
+    named = ", ".join(f"{student}-{other}" for student, other in pairs)
+    run.say(f"hidden states: layers of student and teacher {named}")
     return dataclasses.replace(origin, teacher=weights)
 
 
@@ -145,7 +142,6 @@ def extend(
     pairs: list[tuple[int, int]],
     temperature: float,
     weight: float,
-    hidden_weight: float,
 ) -> None:
     """Put the terms of a teacher into the loss of a network in training; an evaluation is not changed.
 
@@ -163,9 +159,9 @@ def extend(
     def forward(num_tokens_in_batch: int | torch.Tensor | None = None, **batch: Any) -> ModelOutput:
         if not model.training or "labels" not in batch:
             return stock_forward(**batch)
-        outputs = stock_forward(**batch, output_hidden_states=bool(pairs))
+        outputs = stock_forward(**batch, output_hidden_states=True)
         labelled, real = batch["labels"] != IGNORED, batch["attention_mask"].bool()
-        states, expected = _of_teacher(teacher, batch, labelled, bool(pairs))
+        states, expected = _of_teacher(teacher, batch, labelled)
         scores = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
         scores = scores[labelled] if scores.dim() == 3 else scores
         count = batch.get("num_items_in_batch", labelled.sum())
@@ -174,16 +170,13 @@ def extend(
         if mlm_loss is None:  # nothing but words is predicted
             mlm_loss = outputs["loss"]
         others = outputs["loss"] - mlm_loss  # the loss of pairs
-        named = {"mlm_loss": mlm_loss, "teacher_loss": soft}
-        loss = (1 - weight) * mlm_loss + weight * soft + others
-        if pairs:
-            tokens = real.sum() if num_tokens_in_batch is None else num_tokens_in_batch
-            project = getattr(model, PROJECTION, nn.Identity())
-            own = outputs["hidden_states"]
-            distances = [hidden_distance(project(own[layer]), states[other], real) for layer, other in pairs]
-            named["hidden_loss"] = terms.per_item(torch.stack(distances).mean(), tokens)
-            loss = loss + hidden_weight * named["hidden_loss"]
-        terms.set_loss(outputs, loss, **named)
+        tokens = real.sum() if num_tokens_in_batch is None else num_tokens_in_batch
+        project = getattr(model, PROJECTION, nn.Identity())
+        own = outputs["hidden_states"]
+        distances = [hidden_distance(project(own[layer]), states[other], real) for layer, other in pairs]
+        hidden_loss = terms.per_item(torch.stack(distances).mean(), tokens)
+        loss = (1 - weight) * mlm_loss + weight * soft + others + hidden_loss
+        terms.set_loss(outputs, loss, mlm_loss=mlm_loss, teacher_loss=soft, hidden_loss=hidden_loss)
         return outputs
 
     model.forward = forward
@@ -191,11 +184,11 @@ def extend(
 
 @torch.no_grad()
 def _of_teacher(
-    teacher: Any, batch: dict[str, Any], labelled: torch.Tensor, with_states: bool
+    teacher: Any, batch: dict[str, Any], labelled: torch.Tensor
 ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
     """The hidden states of a teacher's layers, embeddings first, and its scores (M, V) at the labelled positions."""
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
-    found = teacher.bert(**inputs, output_hidden_states=with_states)
+    found = teacher.bert(**inputs, output_hidden_states=True)
     return found.hidden_states, teacher.cls.predictions(found.last_hidden_state[labelled])
 
 

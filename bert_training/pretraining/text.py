@@ -22,9 +22,9 @@ from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.text_forms import recognised
 from bert_training.files.text_paths import Entry, entries_of, is_pattern, is_url, without_query
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.flags.mixtures import is_mixed
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.mixtures import is_mixed
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, in_words
 from bert_training.pretraining.documents import (
     check_encodable,
@@ -138,7 +138,7 @@ class Text:
 
         Raises:
             ValueError: the text cannot be read.
-            DiskError: the disk is full.
+            OSError: the disk is full.
         """
         mode = self.args.deduplicate
         if mode is None:

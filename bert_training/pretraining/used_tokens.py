@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bert_training.engine.run import Run
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.instances import PretrainingInstances
 
 ENOUGH = 0.8  # as in the audit

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from bert_training.files.unchanged import unchanged
 from bert_training.pretraining.documents import no_text
 from bert_training.pretraining.encoding import Worker
-from bert_training.pretraining.ranges import RangeReader, Span, plan_shards
+from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards
 from tokenization.train_wordpiece import count_words
 
 
@@ -79,7 +79,7 @@ class Counted(NamedTuple):
 
     words: Counter[str]
     paragraphs: list[tuple[int, int]]  # for each span, (number of its file, paragraphs)
-    extents: list[list[tuple[int, int]]]  # for each span, ``RangeReader.extents``
+    read: list[tuple[list[tuple[int, int]], Rule]]  # for each span, the extents and the rule of ``RangeReader``
 
 
 def results_in_order(stack: ExitStack, work: Sequence[Callable[..., Any]], num_workers: int) -> Iterator[Any]:
@@ -118,7 +118,7 @@ def results_in_order(stack: ExitStack, work: Sequence[Callable[..., Any]], num_w
 def count_words_of_spans(_: tokenizers.Tokenizer | None, spans: Sequence[Span], column: str, rules: Rules) -> Counted:
     """The words of a shard; what a worker calls."""
     paragraphs: list[tuple[int, int]] = []
-    extents: list[list[tuple[int, int]]] = []
+    read: list[tuple[list[tuple[int, int]], Rule]] = []
 
     def texts() -> Iterator[str]:
         for span in spans:
@@ -128,6 +128,6 @@ def count_words_of_spans(_: tokenizers.Tokenizer | None, spans: Sequence[Span], 
                     count += 1
                     yield line
             paragraphs.append((span.number, count))
-            extents.append(reader.extents)
+            read.append((reader.extents, reader.rule))
 
-    return Counted(count_words(texts(), *rules), paragraphs, extents)
+    return Counted(count_words(texts(), *rules), paragraphs, read)

@@ -27,8 +27,8 @@ from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
 from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.run import Run
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.encoding import load_backend
 from bert_training.pretraining.held_out import lines_of_side
@@ -38,6 +38,7 @@ from tokenization.fingerprint import tokenizer_json
 from tokenization.special_tokens import text_tokenizer
 
 SPELLED = math.log(0x110000)  # nats of a character that is drawn from all code points of Unicode
+ASKED_FOR = 2_000  # hidden words of an evaluation
 _LINES_COMPARED, _MOST_DIFFERING = 200, 0.05
 
 
@@ -120,7 +121,7 @@ class HiddenWords:
         rows, size = self.inputs(max_seq_length), run.args.per_device_eval_batch_size
         costs: list[tuple[int, float]] = []
         for start, is_filler in deal_batches(range(0, len(rows), size), run):
-            batch = self._batch(rows[start : start + size], max_seq_length if run.args.static_shapes else None)
+            batch = self._batch(rows[start : start + size])
             batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
             outputs, labelled = model(**batch), batch["labels"] != IGNORED
             logits = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
@@ -140,8 +141,8 @@ class HiddenWords:
             unknown=self.unknown,
         )
 
-    def _batch(self, rows: Sequence[tuple[list[int], list[int]]], width: int | None) -> dict[str, torch.Tensor]:
-        width = width or max(len(ids) for ids, _ in rows)
+    def _batch(self, rows: Sequence[tuple[list[int], list[int]]]) -> dict[str, torch.Tensor]:
+        width = max(len(ids) for ids, _ in rows)
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows])
         return {
@@ -172,8 +173,6 @@ def hidden_words(
     """
     args = run.args
     reason = None
-    if not args.eval_words:
-        return {}
     if not objective_of(vars(args)).masks:
         reason = f"--objective {args.objective} masks nothing"
     elif args.streaming and not args.validation_file:
@@ -195,7 +194,7 @@ def _read(text: Text, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Word
     windows = {}
     for name, lines in held_out_lines(text).items():
         compared = _Compared(backend)
-        windows[name] = word_windows(compared.passing(lines), text.args.eval_words)
+        windows[name] = word_windows(compared.passing(lines), ASKED_FOR)
         if not windows[name]:
             return f"{name or 'the held-out text'} has no words"
         if compared.differing > _MOST_DIFFERING * compared.lines:

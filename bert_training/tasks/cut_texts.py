@@ -10,8 +10,10 @@ from typing import Any
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import GlueArguments, SwagArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, SwagArguments
 from tokenization.errors import UserError
+
+ROWS = ("input_ids", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,6 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int) 
         raise UserError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
 
 
-def cut_rows(coded: BatchEncoding, lengths: Sequence[int]) -> list[int]:
-    """The numbers of the texts or pairs that were longer, as ``whole_lengths`` says, than what is left of them.
-
-    The library's own ``overflowing`` may be empty or lack the end (tokenizers 0.23.1 and 0.23.2).
-    """
-    return [row for row, (ids, length) in enumerate(zip(coded["input_ids"], lengths)) if length > len(ids)]
-
-
 def refuse_alike(split: str, found: CutTexts, limit: str, instead: str = "") -> None:
     """Raise ValueError if the cut has left nothing that a training could learn from.
 
@@ -87,22 +81,46 @@ def count_alike(rows: Sequence[Sequence[Any]]) -> int:
     return len(rows) if all(row == rows[0] for row in rows) else 0
 
 
-def whole_lengths(
-    coded: BatchEncoding, tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]], max_length: int
-) -> list[int]:
-    """The number of tokens that every text or pair of an encoded batch had before it was cut.
+def encode_cut(
+    tokenizer: PreTrainedTokenizerBase,
+    columns: Iterable[Sequence[str]],
+    max_length: int,
+    head_of: Callable[[int], int] | None = None,
+) -> tuple[dict[str, list[list[int]]], list[int]]:
+    """``ROWS`` of texts or pairs of at most ``max_length`` tokens, and how many each had before it was cut.
+
+    The ids are those of the tokenizer's truncation="longest_first". Of a pair, that builds every combination of what it
+    cuts off, so that two long texts would take memory with the product of their lengths.
 
     Args:
-        columns: what was encoded: the texts or, for pairs, the first and the second texts.
-        max_length: where they were cut.
+        columns: the texts or, for pairs, the first and the second texts.
+        head_of: how many of the tokens that are left of a text are its first ones, the others being its last ones.
+            Default: all, or none for a tokenizer that cuts on the left.
     """
-    lengths = [len(ids) for ids in coded["input_ids"]]
-    rows = [row for row, length in enumerate(lengths) if length == max_length]
-    if rows:
-        whole = encode_whole(tokenizer, [[column[row] for row in rows] for column in columns])
-        for row, ids in zip(rows, whole["input_ids"]):
-            lengths[row] = len(ids)
-    return lengths
+    whole = encode_whole(tokenizer, columns)
+    rows = {name: list(whole[name]) for name in ROWS}
+    lengths = [len(ids) for ids in whole["input_ids"]]
+    for row, length in enumerate(lengths):
+        if length > max_length:
+            head = head_of or (int if tokenizer.truncation_side == "right" else lambda count: 0)
+            kept = _kept_places(whole.sequence_ids(row), max_length, head)
+            for name in ROWS:
+                rows[name][row] = [whole[name][row][place] for place in kept]
+    return rows, lengths
+
+
+def _kept_places(texts: Sequence[int | None], max_length: int, head_of: Callable[[int], int]) -> list[int]:
+    """The places in a row, of whose tokens ``texts`` says to which text they belong, that are left after the cut."""
+    kept = [place for place, text in enumerate(texts) if text is None]
+    first, second = ([place for place, text in enumerate(texts) if text == number] for number in (0, 1))
+    room = max(0, max_length - len(kept))
+    # Both keep half of the room, unless the shorter one needs less; of an odd room, the longer one has the larger half.
+    shorter = min(len(first), len(second), room // 2)
+    counts = (shorter, room - shorter) if len(first) <= len(second) else (room - shorter, shorter)
+    for places, count in zip((first, second), counts):
+        head = head_of(count)
+        kept += places[:head] + places[len(places) - (count - head) :]
+    return sorted(kept)
 
 
 def encode_whole(tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]]) -> BatchEncoding:
@@ -128,7 +146,7 @@ def report_cut(
     positions: int,
     instead: str = "",
 ) -> None:
-    """Print how long the inputs are and a line for every split in which something was cut; record the counts of all.
+    """Print how long the inputs are, and one line if some were cut; record the counts of all splits.
 
     Args:
         positions: the longest input that the network can read.
@@ -145,15 +163,19 @@ def report_cut(
                 f"{split}: {part.in_several:,} of {part.examples:,} examples are read in several windows; there are "
                 f"{part.windows:,} windows in all"
             )
-        if part.cut:
-            alike = f", after which {part.alike:,} cannot be told apart" if part.alike else ""
-            share = 100 * part.cut / part.examples
-            lost = f"{part.lost:,} of {part.tokens:,} tokens ({100 * part.lost / part.tokens:.1f} %) are not read"
-            run.say(
-                f"warning: {split}: {part.cut:,} of {part.examples:,} examples ({share:.1f} %) "
-                f"{_what_was_done(run.args)}, the first: {part.first}{alike}; {lost}; "
-                f"{_remedy(run.args, positions, part, instead)}"
-            )
+    if cut := {split: part for split, part in splits.items() if part.cut}:
+        counts = ", ".join(
+            f"{split}: {part.cut:,} of {part.examples:,} examples ({100 * part.cut / part.examples:.1f} %)"
+            for split, part in cut.items()
+        )
+        parts = [*cut.values()]
+        alike, lost, tokens = (sum(getattr(part, name) for part in parts) for name in ("alike", "lost", "tokens"))
+        told = f", after which {alike:,} cannot be told apart" if alike else ""
+        run.say(
+            f"warning: {counts} {_what_was_done(run.args)}, the first: {parts[0].first}{told}; {lost:,} of {tokens:,} "
+            f"tokens ({100 * lost / tokens:.1f} %) are not read; "
+            f"{_remedy(run.args, positions, max(part.most_windows for part in parts), instead)}"
+        )
 
 
 def _what_was_done(args: GlueArguments | SwagArguments) -> str:
@@ -164,11 +186,9 @@ def _what_was_done(args: GlueArguments | SwagArguments) -> str:
     return f"are longer than --max_seq_length {args.max_seq_length} and were cut{middle}"
 
 
-def _remedy(args: GlueArguments | SwagArguments, positions: int, part: CutTexts, instead: str) -> str:
+def _remedy(args: GlueArguments | SwagArguments, positions: int, most_windows: int, instead: str) -> str:
     if isinstance(args, GlueArguments) and args.long_texts == "windows":
-        return (
-            f"--max_windows {part.most_windows} reads all of them, and needs the memory for so many windows of a text"
-        )
+        return f"--max_windows {most_windows} reads all of them, and needs the memory for so many windows of a text"
     ways = f"{f'give {instead}, or ' if instead else ''}split the texts"
     if args.max_seq_length < positions:
         return f"give --max_seq_length up to {positions}, the model's maximum, or {ways}"

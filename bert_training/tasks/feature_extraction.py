@@ -159,8 +159,9 @@ def _pair(
     if len(first) + len(second) > room and long_lines != "cut":
         raise _too_long(len(first) + len(second), room, "cut (windows are for single texts)")
     cut = len(first) + len(second) > room
-    while len(first) + len(second) > room:  # the longer text is shortened first, as by Google's `_truncate_seq_pair`
-        first, second = (first[:-1], second) if len(first) > len(second) else (first, second[:-1])
+    # The longer text is shortened first and, of two equal ones, the second, as by Google's `_truncate_seq_pair`.
+    second = second[: max(room // 2, room - len(first))]
+    first = first[: room - len(second)]
     types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
     return Row([cls, *first, sep, *second, sep], types, slice(None), cut)
 

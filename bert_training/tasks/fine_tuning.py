@@ -12,7 +12,6 @@ from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedMode
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.engine.averaging import average_of
 from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
@@ -24,17 +23,16 @@ from bert_training.engine.checkpoint import (
     save_tokenizer,
 )
 from bert_training.engine.finished import read_facts, upload_finished
-from bert_training.engine.fsdp import is_sharded
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.prepared import prepare
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
-from bert_training.flags.fine_tuning import FineTuningArguments
-from bert_training.flags.scripts import SCRIPTS, opened_by
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.recipes import scaled_rate
+from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.networks.configuration import config_labels, prepare_for_training
 from bert_training.networks.control import as_implementation
-from bert_training.networks.frozen_layers import freeze_lowest
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
     class_in,
@@ -43,6 +41,7 @@ from bert_training.networks.initial_weights import (
     weights_sha256,
 )
 from bert_training.networks.kept_layers import with_layers
+from bert_training.networks.pretrained import carry_modules
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.teachers import Lesson
 from tokenization.errors import UserError
@@ -124,10 +123,11 @@ def build_task_network(
         report_stored(run, checkpoint_config)
     if training:
         store_flags(model.config, args)
+        base, rate, width = type(args).learning_rate, args.learning_rate, model.config.hidden_size
+        if rate == scaled_rate(base, width) != base:
+            run.say(f"learning rate {rate:g}: {base:g} at 768 units, scaled to {width}".replace("e-0", "e-"))
         if remark := untrained_positions(args):
             run.say(remark)
-    if args.freeze_layers is not None:
-        run.say(freeze_lowest(model, args.freeze_layers))
     prepare_for_training(model, args)
     return model, initial_weights
 
@@ -168,7 +168,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     model, new, absent = loaded
     names = config_labels(checkpoint_config)
     # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
-    other_classes = names and set(names) != set(model.config.label2id or {})
+    other_classes = names and {*map(str.lower, names)} != {*map(str.lower, model.config.label2id or {})}
     if model.config.problem_type == "regression":
         other_classes = False  # whatever the one score is called
     other_classes = other_classes or _gives_several(checkpoint_config) != _gives_several(model.config)
@@ -201,7 +201,7 @@ def fine_tune(
     loss_arguments: Mapping[str, Any] = MappingProxyType({}),
     lesson: Lesson | None = None,
 ) -> Tuned[Outcome]:
-    """Train as the flags say, with evaluations and checkpoints; restore the best weights or a mean if that is asked.
+    """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked.
 
     Args:
         model: not yet prepared by Accelerate.
@@ -218,21 +218,17 @@ def fine_tune(
         train, origin = lesson.rows, dataclasses.replace(origin, teacher=lesson.weights)
     args, size = run.args, run.global_batch_size
     if train:
-        train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
+        train = train.shuffled(args.seed)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
-    rate, average = args.learning_rate, average_of(run, total_steps, examples) if train else None
-    optimizer = create_optimizer(model, rate, args.weight_decay, layer_decay=args.layer_decay, name=args.optimizer)
-    scheduler = create_schedule(args.lr_scheduler, optimizer, args.warmup_steps if train else 0, total_steps)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
     model, optimizer = prepare(run, model, optimizer)
-    bare = run.accelerator.unwrap_model(model)
-    if average and is_sharded(model):
-        raise UserError("--average_last does not work with FSDP; leave it out, or train without FSDP")
-    state = TrainingState(model, optimizer, scheduler, total_steps, origin, average=average)
-    best, done = Best(run, metric), 0
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
+    best, done = Best(run, metric, state.evaluations), 0
     if train:
-        done = resume(run, state, take=best.go_on if best.wanted else None)
+        done = resume(run, state, take=best.go_on)
     else:
         run.only_main(lambda: refuse_training(run.output_dir))
         run.write_facts()
@@ -240,7 +236,6 @@ def fine_tune(
     batches: Any = step_batches(train, run, done, total_steps) if train else []
     if lesson:
         batches = lesson.batches(batches)
-    last, stopped_early = total_steps, False
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
@@ -249,27 +244,16 @@ def fine_tune(
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)
-            if average:
-                average.add(step.index, bare)
-            if best.add(step.index, results, model):
-                last, stopped_early = step.index, True
-                break
+            best.add(step.index, results, model)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
-    if not stopped_early:
-        results, outcome = _evaluated(run, evaluate, model, total_steps)
-        best.add(total_steps, results, model)
-    if average:
-        average.add(total_steps, bare)
-        average.restore(bare)
-        run.say(f"averaged: the weights after the steps {', '.join(map(str, average.steps))}")
-        results, outcome = _evaluated(run, evaluate, model, total_steps)
-        results = results | {"averaged_evaluations": average.count}
+    results, outcome = _evaluated(run, evaluate, model, total_steps)
+    best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
-        if best.step != last:
+        if best.step != total_steps:
             _, outcome = evaluate(model, best.step)
-    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": last}
+    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": total_steps}
     return Tuned(model, results, outcome, bool(train), best)
 
 
@@ -322,6 +306,7 @@ def save_folder(
     save_model_folder(run, tuned.model)
     if run.is_main:
         save_tokenizer(run, tokenizer, tuned.model)
+        carry_modules(run.args.model_name_or_path, run.output_dir)
         if tuned.trained:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, datasets=[data_name], metrics=tuned.results)

@@ -1,4 +1,4 @@
-"""Weights of classes and rows in the training loss, and label smoothing (docs/classify.md, "Rare classes").
+"""Weights of classes and rows in the training loss (docs/classify.md, "Rare classes").
 
 A row of class y with a weight r of its own counts r w[y] times; the loss of a step is the weighted mean over all its
 rows, on all processes. Evaluations know nothing of this: their loss is the plain mean, whatever a model was trained
@@ -17,7 +17,8 @@ import torch
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.hashing import digest
 from bert_training.files.json_files import read_object
-from bert_training.flags.fine_tuning import ClassArguments
+from bert_training.files.tables import nfc
+from bert_training.inputs.flags.fine_tuning import ClassArguments
 from tokenization.errors import UserError
 
 FACT = "weights_of_classes"  # in the facts of the data
@@ -25,20 +26,17 @@ LABELS_SHOWN = 10
 
 
 def check_flags(args: ClassArguments, trained: bool, problem: str = "single_label_classification") -> None:
-    """Raise ValueError if --class_weights or --label_smoothing has no effect on these labels, or no training follows.
+    """Raise ValueError if --class_weights has no effect on these labels, or no training follows.
 
     Args:
         problem: the ``problem_type`` of the labels.
     """
-    for name in ("class_weights", "label_smoothing"):
-        if getattr(args, name) is None:
-            continue
-        if not trained:
-            raise UserError(f"--{name} has no effect without training data; leave it out")
-        if problem == "regression":
-            raise UserError(f"--{name} is for classes, and these labels are scores (a regression); leave it out")
-    if args.label_smoothing is not None and problem == "multi_label_classification":
-        raise UserError("--label_smoothing is for texts with one label each; leave it out")
+    if args.class_weights is None:
+        return
+    if not trained:
+        raise UserError("--class_weights has no effect without training data; leave it out")
+    if problem == "regression":
+        raise UserError("--class_weights is for classes, and these labels are scores (a regression); leave it out")
 
 
 def class_weights_of(
@@ -90,7 +88,7 @@ def _read_weights(path: Path, names: Sequence[str]) -> dict[str, float]:
     """The weights in a JSON object ``{label: weight}``, in the order of ``names``."""
     if not path.is_file():
         raise UserError(f"--class_weights {path}: expected balanced, or a JSON file; there is no such file")
-    given = read_object(path)
+    given = {nfc(name): weight for name, weight in read_object(path).items()}
     remedy = f'give {{"label": weight}} for exactly these: {_list(names)}'
     if unknown := [name for name in given if name not in names]:
         raise UserError(f"{path}: the data has no class {_list(unknown)}; {remedy}")
@@ -139,37 +137,11 @@ def with_loss_weights(
     return type(rows)(rows.columns | {"loss_weights": weights}, rows.pad_token_id)
 
 
-def loss_arguments(
-    args: ClassArguments, class_weights: dict[str, float] | None, several_labels: bool = False
-) -> dict[str, Any]:
+def loss_arguments(class_weights: dict[str, float] | None, several_labels: bool = False) -> dict[str, Any]:
     """The further arguments of the model in training (heads.py), besides the column ``loss_weights``."""
-    found: dict[str, Any] = {"smoothing": args.label_smoothing} if args.label_smoothing else {}
-    if class_weights is not None and (found or several_labels):
-        found["class_weights"] = torch.tensor([*class_weights.values()])
-    return found
-
-
-def smoothing_warnings(args: ClassArguments, class_weights: dict[str, float] | None) -> list[str]:
-    """A line if the weights make label smoothing much stronger than it was asked for; see losses.py: cross_entropy.
-
-    torch weighs what a label gives to each class by the weight of that class, so a heavy class receives most of it.
-    """
-    share = args.label_smoothing
-    if not share or class_weights is None:
-        return []
-    given = share / len(class_weights) * sum(class_weights.values())
-    kept = {
-        name: (share / len(class_weights) + 1 - share) * w / ((1 - share) * w + given)
-        for name, w in class_weights.items()
-    }
-    name = min(kept, key=lambda one: kept[one])
-    if kept[name] > 1 - 2 * share:
-        return []
-    return [
-        f"warning: with these class weights, --label_smoothing {share:g} leaves the label {name!r} only "
-        f"{kept[name]:.0%} of itself in the training loss, because heavy classes receive most of what is given away; "
-        "give a smaller one, or none"
-    ]
+    if class_weights is None or not several_labels:
+        return {}
+    return {"class_weights": torch.tensor([*class_weights.values()])}
 
 
 def facts_of(class_weights: dict[str, float] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A single run, or a series of runs with statistics: ``--seeds N``, ``--folds N``, ``--paper``, ``--compare_to DIR``.
+"""A single run, or a series of runs with statistics: ``--seeds N``, ``--folds N``, ``--compare_to DIR``.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -26,22 +26,15 @@ from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
-from bert_training.files.links import guard, refuse_links
 from bert_training.files.records import RESULTS, read_record
-from bert_training.files.small_files import read_small_bytes
-from bert_training.flags.controls import refuse_without_training
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.tasks.classification.by_class import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
 
-PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
-PAPER_BATCH = 32
-RESTARTS = 5  # the paper says "several"
 CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 LEVEL = 0.95  # of confidence intervals
-CONTENT = "content_sha256"  # the fact of a split of the Hub that says what is in it; data in files has another
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -78,8 +71,9 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
         ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
     """
     first = data[0]
-    if "train" not in first.splits:
-        refuse_without_training(args)
+    for name in ("teacher", "keep_layers") if "train" not in first.splits else ():
+        if getattr(args, name, None):  # not every script has a teacher
+            raise UserError(f"--{name} has no effect without training data; leave it out")
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:
@@ -116,13 +110,10 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
             work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
-    guard(folder)
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
         _say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
     chosen = (_earlier_choice(folder) or settled.facts()) if settled else {}
-    for plan in plans:
-        refuse_links(Path(plan.output_dir))
     weights = {
         fact: weights_sha256(name) if (name := getattr(args, flag, None)) else None
         for fact, flag in (("initial_weights", "model_name_or_path"), ("teacher_weights", "teacher"))
@@ -150,7 +141,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
-        if not target.is_file() or read_small_bytes(target) != json_text(content).encode():
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
         remove_rest(folder)
@@ -182,35 +173,21 @@ def _earlier_choice(folder: Path) -> dict[str, Any]:
 
 
 def planned_runs(args: Args) -> list[Args]:
-    """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
-    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
-    paper = getattr(args, "paper", False)
-    if paper and size != PAPER_BATCH:
-        raise UserError(
-            f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
-            "--gradient_accumulation_steps x processes); change one of these"
-        )
+    """The flags of every run, in order."""
     plans = []
     # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
     chosen = args.metric_for_best_model if args.load_best_model_at_end else None
-    for fold in range(1, (getattr(args, "folds", None) or 0) + 1):
-        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "fold": fold}
+    folds = getattr(args, "num_folds", 0)
+    for fold in range(1, folds + 1):
+        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "folds": f"{fold}/{folds}"}
         places |= {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
         plans.append(dataclasses.replace(args, **places))
     if plans:
         return plans
-    for rate in PAPER_RATES if paper else (args.learning_rate,):
-        for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
-            name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
-            plan: dict[str, Any] = {
-                "output_dir": str(Path(args.output_dir) / name),
-                "seed": seed,
-                "learning_rate": rate,
-            }
-            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
-            plan["metric_for_best_model"] = chosen
-            plan |= {"paper": False} if paper else {}
-            plans.append(dataclasses.replace(args, **plan))
+    for seed in range(args.seed, args.seed + (args.seeds or 1)):
+        plan: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"seed-{seed}"), "seed": seed}
+        plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None, "metric_for_best_model": chosen}
+        plans.append(dataclasses.replace(args, **plan))
     return plans
 
 
@@ -238,21 +215,12 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
         return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     # The type that the run had is compared below: its flag may have been left to the machine or to a launcher.
     changed = [one for one in changed_flags(facts["flags"], plan) if not one.startswith("mixed_precision ")]
-    # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
-    changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
-    now, then = json.loads(json.dumps(series.facts)), facts.get("data")
-    if not changed and then not in (now, _without_contents(now)):  # older versions had none
+    changed += [name for name, value in _circumstances(plan, weights).items() if facts.get(name) != value]
+    if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
         raise UserError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
     return read_results(folder)
-
-
-def _without_contents(facts: Any) -> Any:
-    """A description of data without the hashes of rows from the Hub."""
-    if not isinstance(facts, dict):
-        return facts
-    return {name: _without_contents(value) for name, value in facts.items() if name != CONTENT}
 
 
 def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:
@@ -273,9 +241,7 @@ def _processes() -> int:
 
 def summarise(runs: list[dict], series: Series) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    # A run that an older version has finished may lack a result of today.
-    constant = {name: one for name, one in series.baselines.items() if all(name in run["results"] for run in runs)}
-    metric = series.metric
+    constant, metric = series.baselines, series.metric
     constants = {name: [series.of(run.get("fold")).baselines[name] for run in runs] for name in constant}
     by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
@@ -379,10 +345,9 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
-        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds, --folds and --paper write")
+        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds and --folds write")
     other = read_summary(Path(folder))
-    knows_content = CONTENT in str(other["validation"])  # older summaries have none
-    if other["validation"] != _validation(series, knows_content):
+    if other["validation"] != _validation(series):
         raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
@@ -397,16 +362,15 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     return other
 
 
-def _validation(series: Series, with_content: bool = True) -> dict:
+def _validation(series: Series) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     if series.folds:
-        return {f"fold {number}": _validation(one, with_content) for number, one in enumerate(series.folds, 1)}
+        return {f"fold {number}": _validation(one) for number, one in enumerate(series.folds, 1)}
     identified = {}
     for split, facts in series.facts["splits"].items():
         if split.startswith("validation"):
             identified[split] = {name: facts.get(name) for name in ("examples", "sha256", "fingerprint")}
-            if with_content and facts.get(CONTENT):
-                identified[split][CONTENT] = facts[CONTENT]
+            identified[split] |= {name: facts[name] for name in ("content_sha256",) if name in facts}
     return identified
 
 
@@ -418,8 +382,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """
     path, remedy = folder / "summary.json", "delete it, and the command of the series writes it again"
     summary = read_record(path, remedy, needs=("runs",))
-    checksum = summary.pop(CHECKSUM, None)
-    if checksum is not None and checksum != digest(summary):  # older versions wrote none
+    if summary.pop(CHECKSUM, None) not in (None, digest(summary)):
         raise UserError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
     return summary
 

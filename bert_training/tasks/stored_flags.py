@@ -16,31 +16,34 @@ import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from transformers import BertConfig, PretrainedConfig
-
-from bert_training.engine.finished import read_facts, read_results
-from bert_training.engine.run import Run
 from bert_training.files.json_files import read_object
-from bert_training.flags.fine_tuning import FineTuningArguments, SquadArguments
-from bert_training.flags.long_texts import without_idle
-from bert_training.flags.natures import STORED, Dataclass, natures
-from bert_training.flags.scripts import SCRIPTS, script_of
-from bert_training.networks.old_checkpoints import is_old_checkpoint
+from bert_training.files.records import read_record
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
+from bert_training.inputs.flags.long_texts import without_idle
+from bert_training.inputs.flags.natures import STORED, Dataclass, Kind, kinds, natures
+from bert_training.inputs.flags.pretraining import network_width
+from bert_training.inputs.flags.recipes import hub_config, scaled_rate
+from bert_training.inputs.flags.scripts import SCRIPTS, script_of
 from bert_training.tasks.squad import settings
-from bert_training.tasks.squad.threshold import FIELD as THRESHOLD
+from bert_training.tasks.squad.settings import THRESHOLD
 from tokenization.errors import UserError
+
+if TYPE_CHECKING:  # the command line is read before torch and transformers are loaded
+    from transformers import BertConfig, PretrainedConfig
+
+    from bert_training.engine.run import Run
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
-RUN_OF_SERIES = re.compile(r"(rate-.+-)?seed-\d+|fold-\d+")  # the folder of a run of a series
+RUN_OF_SERIES = re.compile(r"seed-\d+|fold-\d+")  # the folder of a run of a series
 
 
 # --- to the config, and from it ----------------------------------------------------------------------------
 
 
-def store_flags(config: PretrainedConfig, args: FineTuningArguments) -> None:
+def store_flags(config: "PretrainedConfig", args: FineTuningArguments) -> None:
     """Write to ``config`` how its model is fine-tuned, and remove what an earlier fine-tuning has left there."""
     cls = type(args)
     vars(config).pop(settings.FIELD, None)
@@ -79,13 +82,12 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
         raise UserError(f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field")
     if own.get("script") == script:
         found |= {name: own[name] for name in stored_names(cls) if name in own}
-    kinds = _kinds(cls)
     for name, value in found.items():
-        if problem := _problem(value, kinds[name]):
+        if problem := _problem(value, kinds(cls)[name]):
             raise UserError(
                 f"{place}: {FIELD}.{name} must be {problem}, got {str(value)[:60]!r}; correct it, or delete the field"
             )
-    longest = config.get("max_position_embeddings") or BertConfig().max_position_embeddings
+    longest = config.get("max_position_embeddings") or settings.POSITIONS
     if found.get("max_seq_length", 1) > longest:
         raise UserError(
             f"{place}: the stored max_seq_length is {found['max_seq_length']}, over the {longest} positions of the "
@@ -94,7 +96,7 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
     return {name: found[name] for name in stored_names(cls) if name in found}
 
 
-def stored_length(config: PretrainedConfig) -> int | None:
+def stored_length(config: "PretrainedConfig") -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
     own = getattr(config, FIELD, None)
     own = own if isinstance(own, dict) else {}
@@ -113,27 +115,20 @@ def _stored_names(cls: Any) -> tuple[str, ...]:
     return tuple(name for name, found in natures(cls).items() if found & STORED)
 
 
-@functools.cache
-def _kinds(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def _problem(value: object, kind: Any) -> str | None:
-    """What a flag of this type must be, in words; None if the value is that."""
-    if kind is bool:
+def _problem(value: object, kind: Kind) -> str | None:
+    """What a flag of this kind must be, in words; None if the value is that."""
+    if kind.type is bool:
         return None if isinstance(value, bool) else "true or false"
-    if kind in (int, int | None):
+    if kind.type is int:
         return None if type(value) is int and value > 0 else "a positive whole number"
-    literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
-    choices = [choice for literal in literals for choice in get_args(literal)]
-    return None if value in choices else f"one of {', '.join(choices)}"
+    return None if value in kind.choices else f"one of {', '.join(kind.choices)}"
 
 
 # --- in a command -------------------------------------------------------------------------------------------
 
 
-def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that come with the model, for ``parse_arguments``.
+def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that come with the model, for ``parse_arguments``: the rate for its width, and its stored flags.
 
     A command that continues a run takes the defaults with which that run began, whatever has become of the model.
 
@@ -147,52 +142,48 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     if found is None:
         of_teacher = given.get("teacher") if given.get("keep_layers") and not given.get("config_name") else None
         found = _read_stored(cls, given.get("model_name_or_path") or of_teacher)
+        found["learning_rate"] = scaled_rate(cls.learning_rate, network_width(given))
     if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)
     if "long_texts" in stored_names(cls):
         found = without_idle(found, given)
-    return {name: value for name, value in found.items() if name in stored_names(cls)}
+    names = {*stored_names(cls), "learning_rate"}
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The stored flags in the run.json of the run that a command continues; None if it begins one.
-
-    A run that an older version has begun took none.
-    """
+    """The stored flags and the rate in the run.json of the run that a command continues; None if it begins one."""
     asked, folder = given.get("resume_from_checkpoint"), Path(given["output_dir"])
     places = [folder] if asked else []
     if asked and asked != "auto":
         places.append(Path(asked).parent)
-    series = given.get("folds") and not given.get("fold")
-    if given.get("seeds") is not None or given.get("paper") or series:  # a series continues without being asked
+    if given.get("seeds") is not None or "/" not in (
+        given.get("folds") or "/"
+    ):  # a series continues without being asked
         places += sorted(path.parent for path in folder.glob("*/run.json") if RUN_OF_SERIES.fullmatch(path.parent.name))
     for place in places:
         if (place / "run.json").is_file():
             try:
-                facts = read_facts(place)
+                facts = read_record(place / "run.json", "give another --output_dir")
+                rate = {name: value for name, value in facts["flags"].items() if name == "learning_rate"}
+                return rate | (facts.get(FACT) or {})
             except ValueError:
                 continue  # of a damaged run.json nothing else is needed, either
-            found = facts.get(FACT)
-            return found if isinstance(found, dict) else {}
     return None
 
 
 def _read_stored(cls: type[Dataclass], name: str | None) -> dict[str, Any]:
     """The stored flags of a folder or a name on the Hub; {} where there is no config, which ``load_config`` reports."""
-    if name is None or is_old_checkpoint(name):
+    if name is None:
         return {}
     path = Path(name) / "config.json"
     if path.is_file():
         return stored_flags(cls, read_object(path), str(path))
-    try:
-        config, _ = BertConfig.get_config_dict(name)
-    except (OSError, ValueError):
-        return {}
-    return stored_flags(cls, config, f"{name}, config.json")
+    return {} if Path(name).exists() else stored_flags(cls, hub_config(name), f"{name}, config.json")
 
 
-def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
+def report_stored(run: "Run[FineTuningArguments]", config: "BertConfig") -> None:
     """Print which flags are those of the model's fine-tuning and which are not, and record both.
 
     Args:
@@ -202,11 +193,6 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
     stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
-    if not stored and (flags := _recorded_differences(run.args)):
-        run.say(
-            f"warning: by its run.json the model was fine-tuned with {', '.join(flags)}, which is not stored in its "
-            "config.json, as an older version wrote that; give these flags to feed it as in its training"
-        )
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
@@ -216,19 +202,6 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
             f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
             f"--{_words(name, stored[name])} feeds it as in its training"
         )
-
-
-def _recorded_differences(args: FineTuningArguments) -> list[str]:
-    """The stored flags, as words of a command, with which the folder of the model was trained, and these are not."""
-    cls, folder = type(args), Path(args.model_name_or_path or "")
-    try:
-        facts, results = read_facts(folder), read_results(folder) or {}
-    except (ValueError, OSError):
-        return []
-    if facts.get("script") != script_of(cls) or not results.get("train_steps"):
-        return []
-    then = {name: facts["flags"].get(name) for name in stored_names(cls)}
-    return [f"--{_words(name, value)}" for name, value in then.items() if value not in (None, getattr(args, name))]
 
 
 def _words(name: str, value: object) -> str:

@@ -27,11 +27,11 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import SwagArguments
+from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.tasks.classification.metrics import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut, whole_lengths
+from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
 from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.task_data import files_or_hub, sample_limit
+from bert_training.tasks.task_data import files_or_hub, in_chunks, sample_limit
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -248,25 +248,15 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     cut: dict[int, None] = {}  # the numbers of the examples, each once
     lengths: list[int] = []  # of all pairs, uncut
-    for start in range(0, len(examples), 5_000):
-        part = slice(start, start + 5_000)
+    for part in in_chunks(len(examples), 5_000):
         pairs = (
             [context for context in examples.contexts[part] for _ in range(choices)],
             [ending for endings in examples.endings[part] for ending in endings],
         )
-        encoded = tokenizer(
-            *pairs,
-            truncation="longest_first",
-            max_length=max_length,
-            split_special_tokens=True,
-            return_token_type_ids=True,
-            return_attention_mask=False,
-        )
+        rows, found = encode_cut(tokenizer, pairs, max_length)
         for name, column in columns.items():
-            rows = encoded[name]
-            column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
-        found = whole_lengths(encoded, tokenizer, pairs, max_length)
-        cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded, found))
+            column += [rows[name][first : first + choices] for first in range(0, len(found), choices)]
+        cut |= dict.fromkeys(part.start + row // choices for row, length in enumerate(found) if length > max_length)
         lengths += found
     alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
     counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
@@ -293,3 +283,9 @@ def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) ->
         writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
         for name, row in zip(examples.index, probabilities, strict=True):
             writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])
+
+
+def scored_rows(examples: SwagExamples, logits: np.ndarray) -> Iterator[dict[str, Any]]:
+    """What is right and what is chosen in a labelled split, for ``tasks/scored_rows.py``."""
+    for id_, label, chosen in zip(examples.index, examples.labels or (), logits.argmax(axis=1).tolist(), strict=True):
+        yield {"id": id_, "true": label, "answer": chosen}

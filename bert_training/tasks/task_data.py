@@ -7,15 +7,18 @@ what is recorded, what is printed, which results exist, and what a model without
 """
 
 import copy
+import os
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from tqdm import tqdm
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
-from bert_training.flags.fine_tuning import FineTuningArguments
+from bert_training.files.harmless_output import say
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
@@ -23,6 +26,7 @@ from tokenization.fingerprint import tokenizer_sha256
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
 KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
+SPLIT_SEED = 42  # of --validation_split and --folds: the same rows are held out whatever --seed is
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
 
@@ -66,13 +70,24 @@ class TaskData(Protocol):
 
 
 def check_vocabulary(data: TaskData, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check that there is something to learn in the training split.
+    """Say what is tokenised next, which may take minutes; check that there is something to learn in the training split.
 
     Raises:
         ValueError: practically all of it becomes [UNK].
     """
+    counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
+    say(f"tokenising the examples: {counts}")
     if "train" in data.splits:
         coverage(tokenizer, data.texts("train")).check_usable(f"{data.name} train", OTHER_VOCABULARY)
+
+
+def in_chunks(count: int, size: int) -> Iterator[slice]:
+    """Yield the places of texts that are tokenised together; a terminal shows a bar if it takes more than a second."""
+    quiet = None if os.environ.get("RANK", "0") == "0" else True
+    with tqdm(total=count, desc="tokenising", unit=" texts", disable=quiet, delay=1, leave=False) as bar:
+        for start in range(0, count, size):
+            yield slice(start, start + size)
+            bar.update(min(size, count - start))
 
 
 def record_origin(

@@ -24,13 +24,13 @@ from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE
-from bert_training.flags.teachers import TEMPERATURE, TaughtArguments
+from bert_training.files.harmless_output import say
+from bert_training.inputs.flags.teachers import TEMPERATURE, StudentArguments
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config
-from bert_training.networks.vocabularies import say
 from bert_training.tasks.task_data import ProblemType
 from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError
@@ -54,6 +54,7 @@ class Teacher(NamedTuple):
         head: the class of its network.
         weights: file -> SHA-256.
         order: the numbers of its outputs in the order of the data's classes.
+        folder: where its outputs are kept; the runs of a series share it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Teacher(NamedTuple):
     weights: dict[str, str]
     kind: Kind
     order: list[int]
+    folder: Path
 
 
 class Lesson(NamedTuple):
@@ -90,7 +92,7 @@ class Lesson(NamedTuple):
 
 
 def find_teacher(
-    args: TaughtArguments,
+    args: StudentArguments,
     head: type[PreTrainedModel],
     tokenizer: PreTrainedTokenizerBase,
     labels: tuple[str, ...] = (),
@@ -112,14 +114,13 @@ def find_teacher(
     if args.teacher is None:
         return None
     kind: Kind = KINDS[problem_type] if labels else "span"
-    if kind == "score" and args.teacher_temperature != TEMPERATURE:
-        raise UserError("--teacher_temperature is for classes, and these labels are scores; leave it out")
     with named_teacher():
         config = checkpoint_config(args.teacher)
         _check_head(args.teacher, config, head)
         check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
         order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
-        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order)
+        folder = Path(args.output_dir) / "features"
+        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order, folder)
 
 
 def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
@@ -169,7 +170,7 @@ def _list(names: tuple[str, ...]) -> str:
 
 
 def give_lesson(
-    run: Run[TaughtArguments],
+    run: Run[StudentArguments],
     teacher: Teacher | None,
     model: PreTrainedModel,
     train: Features | None,
@@ -192,15 +193,15 @@ def give_lesson(
     if teacher is None:
         return None
     args = run.args
-    assert train is not None and args.teacher_temperature is not None and args.teacher_weight is not None
-    learn_from(model, teacher.kind, args.teacher_temperature, args.teacher_weight)
+    assert train is not None and args.teacher_weight is not None
+    learn_from(model, teacher.kind, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=teacher.weights)
-    temperature = "" if teacher.kind == "score" else f", at temperature {args.teacher_temperature:g}"
+    temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
     size = _estimated_bytes(teacher, rows, per_token)
     key = _fingerprint(args, teacher, rows, per_token)
-    path = Path(args.teacher_cache or run.output_dir) / f"teacher-{key[:32]}.npz"
+    path = teacher.folder / f"teacher-{key[:32]}.npz"
     found, origin, fits = _found_by_main(run, path, key, len(rows), size)
     if not found and not fits:
         network = _load(run, teacher, prepare)
@@ -219,7 +220,7 @@ def give_lesson(
     return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights, None)
 
 
-def _found_by_main(run: Run[TaughtArguments], path: Path, key: str, rows: int, size: int) -> tuple[bool, str, bool]:
+def _found_by_main(run: Run[StudentArguments], path: Path, key: str, rows: int, size: int) -> tuple[bool, str, bool]:
     """Whether the main process can read the file, how the outputs are obtained, and whether they fit where it is.
 
     All processes must do the same, because they compute the outputs together.
@@ -249,12 +250,12 @@ def _estimated_bytes(teacher: Teacher, rows: Features, per_token: bool) -> int:
 
 
 def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -> str:
-    pooling = args.window_pooling if getattr(args, "long_texts", None) == "windows" else None
-    how = (teacher.head.__name__, args.model_impl, args.unpad_inputs, per_token, pooling)
+    in_windows = getattr(args, "long_texts", None) == "windows"
+    how = (teacher.head.__name__, args.model_impl, per_token, in_windows)
     return fingerprint(teacher.weights, teacher.config, how, rows)
 
 
-def _load(run: Run[TaughtArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
+def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
     config = copy.deepcopy(teacher.config)
     vars(config).pop("auto_map", None)
     with named_teacher():
@@ -265,7 +266,7 @@ def _load(run: Run[TaughtArguments], teacher: Teacher, prepare: Callable[[PreTra
 
 
 def _answer(
-    run: Run[TaughtArguments], network: PreTrainedModel, teacher: Teacher, batch: dict[str, torch.Tensor]
+    run: Run[StudentArguments], network: PreTrainedModel, teacher: Teacher, batch: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     inputs = {name: batch[name].to(run.device) for name in INPUTS if name in batch}
     with torch.no_grad():  # not inference mode, whose tensors autograd cannot keep for the backward pass

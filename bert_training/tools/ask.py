@@ -36,8 +36,8 @@ from transformers import (
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.compressed_files import numbered_lines
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import opened_by
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import opened_by
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import class_in, load_network
 from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compute_in_bfloat16, warning_of

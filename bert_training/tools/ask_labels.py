@@ -44,8 +44,8 @@ def judge(
             warn(
                 f"warning: the text {text!r:.60} has {length:,} tokens, of which {lost:,} are not read, as in training"
             )
-    for text, of_text in zip(texts, logits):
-        said = verdict(of_text).record()
+    for text, of_text, lost in zip(texts, logits, read.lost):
+        said = verdict(of_text)._replace(lost=lost).record()
         yield {"text": text} | ({} if second is None else {"second_text": second}) | said
 
 

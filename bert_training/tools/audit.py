@@ -19,18 +19,16 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
 from bert_training.files.records import read_record
-from bert_training.flags.mixtures import is_mixed
-from bert_training.flags.natures import INSTANCE
-from bert_training.flags.objectives import PairTask
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import phases_of, with_steps
-from bert_training.flags.scripts import flags_with
+from bert_training.inputs.flags.mixtures import is_mixed
+from bert_training.inputs.flags.objectives import PairTask
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.deduplication import BOILERPLATE, in_words
-from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.instances import SETTINGS, PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import (
     Measurement,
@@ -47,9 +45,8 @@ from tokenization.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SETTINGS = flags_with(INSTANCE)
 OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
-KEEP_ACCENTS = "learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them"
+KEEP_ACCENTS = "learn one with bert-repro vocabulary --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
@@ -99,15 +96,10 @@ def _coverage_measurements(counts: Coverage) -> list[Measurement]:
     measurements = [
         Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01),
     ]
-    if not counts.words:
-        text = "not counted by the version that built this corpus, nor were characters; build it again to see them"
-        measurements.append(Measurement("accents", text, True))
-    else:
-        stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
-        if not counts.keeps_marks:
-            stripped += f"; {KEEP_ACCENTS}"
-        measurements.append(Measurement("accents", stripped, counts.keeps_marks))
-    return measurements
+    stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
+    if not counts.keeps_marks:
+        stripped += f"; {KEEP_ACCENTS}"
+    return [*measurements, Measurement("accents", stripped, counts.keeps_marks)]
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measurement]:

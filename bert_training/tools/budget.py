@@ -39,15 +39,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import BertTokenizer
+from transformers import BertConfig, BertTokenizer
 
 from bert_training.files.json_files import read_object
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import Phase, phases_in_words, phases_of, with_steps
-from bert_training.flags.pretraining import CONFIG_SIZES
-from bert_training.flags.recipes import FAST, short_to_long
-from bert_training.flags.scripts import path_of
-from bert_training.networks.config_checks import check_claims, sizes_of
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of, with_steps
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES
+from bert_training.inputs.flags.recipes import FAST, short_to_long
+from bert_training.inputs.flags.scripts import path_of
+from bert_training.networks.config_checks import check_claims
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs
 from bert_training.tools.launches import print_launch
@@ -66,9 +66,8 @@ PIECES_A_WORD = 1.3  # of English, with Google's vocabulary
 UNTIMED = (
     *("train_file", "validation_file", "validation_split", "dataset_name", "dataset_config_name", "streaming"),
     *("text_column", "corpus_dir", "mixture", "max_train_documents", "deduplicate"),
-    *("limit_alphabet", "cased", "do_lower_case", "strip_accents"),
-    *("extend_vocab", "max_position_embeddings", "new_weights"),
-    *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_dry_run", "report_to"),
+    *("do_lower_case", "extend_vocab", "max_position_embeddings"),
+    *("push_to_hub", "hub_model_id", "report_to"),
 )
 # Flags of the script that this command has as well.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
@@ -158,7 +157,6 @@ def timed_run(
             "save_steps": 0,
             "max_eval_instances": 1,
             "warmup_steps": 0,  # those of the training may be more than the steps that are timed
-            "decay_steps": 0,
         }
         flags = [*script_flags]
         for flag, value in timing.items():
@@ -446,7 +444,7 @@ def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[s
     elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
         fields = read_object(config)
         check_claims(config, fields)
-        rows = sizes_of(fields)["vocab_size"]
+        rows = fields.get("vocab_size", BertConfig().vocab_size)
     rows = ROWS if rows is None else rows
     if rows < 16:
         raise UserError(f"the vocabulary has {rows} rows; expected at least 16; give another --vocab_size")

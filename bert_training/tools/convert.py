@@ -20,12 +20,14 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.cards.markdown import code, plain
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
+from bert_training.networks.pretrained import carry_modules
 from bert_training.networks.vocabularies import check_rows
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
@@ -152,23 +154,25 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
     model.tie_weights()
 
 
-def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
+def save(converted: Converted, old: OldCheckpoint, out: Path, source: str) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
     if is_occupied(out):
         raise UserError(f"{out} is not an empty folder; give another")
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
-        save_tokenizer_files(converted.tokenizer, draft, converted.model.config.max_position_embeddings)
+        config = converted.model.config
+        save_tokenizer_files(converted.tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)
+        carry_modules(source, draft)
         (draft / "README.md").write_text(_card(converted, old, out.name), encoding="utf-8")
 
 
 def _card(converted: Converted, old: OldCheckpoint, title: str) -> str:
     """The model card."""
-    lines = ["---", "library_name: transformers", "---", "", f"# {title}", ""]
+    lines = ["---", "library_name: transformers", "---", "", f"# {plain(title)}", ""]
     lines.append(f"A {type(converted.model).__name__}, converted from files with these SHA-256 sums:")
     lines.append("")
-    lines += [f"- `{path.name}` {sha256(path)}" for path in old.weights]
+    lines += [f"- {code(path.name)} {sha256(path)}" for path in old.weights]
     lines.append("")
     lines += [f"- {note}" for note in converted.notes]
     return "\n".join(lines) + "\n"
@@ -195,7 +199,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     old = read_old_checkpoint(args.source, args.config_file)
     converted = convert(old, args.vocab_file, do_lower_case, args.head, strip_accents)
-    save(converted, old, args.out)
+    save(converted, old, args.out, args.source)
     for note in converted.notes:
         print(note)
     if old.left_out:

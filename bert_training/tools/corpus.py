@@ -14,22 +14,21 @@ run_pretraining.py --corpus_dir reads the corpus.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder
+from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
-from bert_training.files.disk_errors import explained
-from bert_training.files.links import refuse_links
 from bert_training.files.locks import held
-from bert_training.files.text_files import PLACES
+from bert_training.files.text_kinds import PLACES
 from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.pretrained import load_tokenizer
-from bert_training.pretraining.build_corpus import CONTINUES, Opened, build_corpus, join, key_of, lock_of
+from bert_training.pretraining.build_corpus import Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.documents import check_entries
 from bert_training.pretraining.shard_plan import ShardPlan, plan_of, shards_folder
@@ -42,11 +41,10 @@ def main(argv: list[str] | None = None) -> None:
 
     Raises:
         ValueError: the text, the tokenizer or a shard is not what it should be.
-        DiskError: something could not be written.
+        OSError: something could not be written.
     """
     args = _parse(argv)
     target = Path(args.output_dir)
-    refuse_links(target)
     check_apart(args.train_file, target)
     files = check_entries(args.train_file, print)
     tokenizer = load_tokenizer(args.tokenizer_name, quiet=True)
@@ -86,7 +84,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         help="processes of this command; default: the cores it may use",
     )
     args = parser.parse_args(argv)
-    if Path(args.output_dir).resolve() == Path.cwd():
+    if os.path.realpath(args.output_dir) == os.getcwd():
         parser.error("--output_dir is the current folder, which the corpus would replace; name a folder in it")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
@@ -121,8 +119,7 @@ def _one_task(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path,
         _check_finished(plan, tokenizer, target, args.text_column)
         print(f"{target} is finished already")
         return
-    with explained(plan.folder, CONTINUES):
-        make_folder(plan.folder)
+    make_folder(plan.folder)
     lock = plan.folder / f".task-{args.task}-of-{args.tasks}.lock"
     with held(lock, f"{plan.folder}: another process is at work on task {args.task} of {args.tasks}"):
         plan.is_begun()
@@ -137,7 +134,7 @@ def _join_only(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target: Path
     busy = f"{target}: another process is building this corpus; wait until it is done"
     if is_occupied(target):
         build_corpus(plan.files, tokenizer, target, text_column=text_column)  # compares it with the files, and no more
-    with explained(target, CONTINUES), held(lock_of(target), busy):
+    with written(target), held(lock_of(target), busy):
         if not is_occupied(target):
             described = plan.sources()
             key = key_of(described, tokenizer, text_column)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bert_training.cards.probes import not_more_useful
 from bert_training.files.records import read_events
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.plateau import diagnosis
 from bert_training.tools.audit import read_pretraining_facts

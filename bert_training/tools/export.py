@@ -18,7 +18,7 @@ openvino_model.xml from the ONNX file, needs ".[train,export,openvino]".
 """
 
 import argparse
-import json
+import math
 import platform
 import shutil
 import subprocess
@@ -36,16 +36,22 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.versions import device_name, versions
-from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json, write_text
+from bert_training.files.atomic import is_occupied, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.files.links import check_read
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.other_formats import check_holds_weights
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import (
+    LIMITS,
+    MODULE_LIST,
+    checkpoint_config,
+    embedding_modules,
+    load_tokenizer,
+    write_files,
+)
 from bert_training.tasks.stored_flags import stored_length
 from bert_training.tools.export_scores import (
     Evaluation,
@@ -55,7 +61,17 @@ from bert_training.tools.export_scores import (
     padded,
     plain_rows,
 )
-from bert_training.tools.exported import BATCH, OPENVINO, SMALL, WHOLE, card_text, table
+from bert_training.tools.exported import (
+    BATCH,
+    EXPORT,
+    OPENVINO,
+    SMALL,
+    WHOLE,
+    card_text,
+    check_labels,
+    sealed,
+    table,
+)
 from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, Batch, OnnxFile, check_installed, write_onnx
 from bert_training.tools.onnx_int8 import most_harmful, names_of_products, quantize
 from bert_training.tools.openvino_files import OpenVinoFile, check_openvino, quantize_openvino, write_openvino
@@ -76,7 +92,6 @@ HEADS = {
     "BertForMultipleChoice": ("BertForMultipleChoice", ("logits",)),
     "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
 }
-COPIED = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json", "config_sentence_transformers.json")
 # How many of the layers that hurt most are left in float32, one number after the other, if the gate asks for it.
 LEFT_IN_FLOAT = (1, 2, 4, 8)
 SENTENCES = (
@@ -89,8 +104,8 @@ SENTENCES = (
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROWS, ROUNDS = 64, 5  # of the timing
-POOLING_MODULES = "sentence_transformers.models."
-MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}  # and their folders
+IN_POINTS = ("scores", "drop")  # of 100
+MEASURED = ("ms_one", "ms_batch", "peak_memory_bytes")  # what is measured once, when the files are written
 
 
 @dataclass
@@ -103,6 +118,7 @@ class Model:
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     run: dict[str, Any] | None
+    modules: dict[str, bytes]
 
     def torch_outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """What torch computes for a batch."""
@@ -129,7 +145,8 @@ class Model:
 
     def batch(self, rows: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
         """Rows as one batch."""
-        return padded(rows, self._pad)
+        found = padded(rows, self._pad)
+        return found | {INPUTS[2]: found[INPUTS[2]].clip(max=self.network.config.type_vocab_size - 1)}
 
 
 # --- what is exported ------------------------------------------------------------------------------------------------
@@ -140,8 +157,8 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
 
     Raises:
         ValueError: it is no folder of a BERT with weights, it holds an export or quantised weights, the class has no
-            counterpart in transformers, the weights lack a part of the head, the labels contradict each other, or
-            what is copied is a link out of the folder.
+            counterpart in transformers, the weights lack a part of the head, the labels contradict each other, what is
+            copied is a link out of the folder, or it holds modules of sentence-transformers that do not fit.
     """
     path = folder / "config.json"
     if folder.suffix == ".onnx":
@@ -149,7 +166,6 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     check_holds_weights(folder, str(folder))
     if not path.is_file():
         raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
-    check_read(folder, *(folder / one for one in COPIED))
     fields = read_object(path)
     if "quantization_config" in fields:
         raise UserError(
@@ -174,30 +190,13 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     tokenizer = load_tokenizer(str(folder), quiet=True)
     check_special_tokens(tokenizer)
     check_fit(cast("BertConfig", loaded.model.config), tokenizer, 4)
-    return Model(folder, name, outputs, loaded.model.eval(), tokenizer, run if run and is_known(run) else None)
+    modules = embedding_modules(str(folder)) if name == ENCODER else {}
+    return Model(folder, name, outputs, loaded.model.eval(), tokenizer, run if run and is_known(run) else None, modules)
 
 
 def is_known(run: dict[str, Any]) -> bool:
     """Whether a run.json is that of a script of this project."""
     return run.get("script") in SCRIPTS and isinstance(run.get("flags"), dict)
-
-
-def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] | None) -> None:
-    """Refuse a folder whose names of the labels are in another order than those that the run recorded."""
-    names = config.get("id2label") or {}
-    numbers = config.get("label2id") or {}
-    if numbers and {str(number): name for name, number in numbers.items()} != {
-        str(n): name for n, name in names.items()
-    }:
-        raise UserError(f"{path}: id2label and label2id contradict each other; restore the file that the run wrote")
-    data = (run or {}).get("data")
-    recorded = data.get("labels") if isinstance(data, dict) else None
-    ordered = [names[number] for number in sorted(names, key=int)] if names else []
-    if recorded and ordered and ordered != recorded:
-        raise UserError(
-            f"{path}: id2label has the labels {', '.join(map(str, ordered))}, and the run was trained with "
-            f"{', '.join(map(str, recorded))}, in this order; restore the file that the run wrote"
-        )
 
 
 def write_beside(model: Model, folder: Path) -> None:
@@ -206,41 +205,22 @@ def write_beside(model: Model, folder: Path) -> None:
     config.pop("auto_map", None)  # it names code that is not there
     write_json(folder / "config.json", config | {"architectures": [model.name]})
     positions = int(model.network.config.max_position_embeddings)
-    save_tokenizer_files(model.tokenizer, folder, positions)
-    if model.name != ENCODER:
-        return
-    kinds, own = list(MODULES), model.folder / "modules.json"
-    if own.is_file():
-        kinds = _kinds_of_modules(own)
-        if others := ", ".join(kind for kind in kinds if kind not in MODULES):
-            raise UserError(f"{own}: expected Transformer, Pooling and Normalize, which need no file; got {others}")
-    written = [name for name in MODULES if name != "Normalize" or name in kinds]
+    save_tokenizer_files(model.tokenizer, folder, positions, model.network.config.type_vocab_size)
+    if model.name == ENCODER:
+        write_files(folder, model.modules or mean_of_tokens(model, positions))
+
+
+def mean_of_tokens(model: Model, positions: int) -> dict[str, bytes]:
+    """The modules of sentence-transformers by which the vector of a text is the normalised mean of its tokens'."""
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
     modules = [
-        {"idx": number, "name": str(number), "path": MODULES[name], "type": POOLING_MODULES + name}
-        for number, name in enumerate(written)
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(paths.items())
     ]
-    write_json(folder / "modules.json", modules)
-    length = stored_length(model.network.config) or positions
-    limits = {"max_seq_length": length, "do_lower_case": False}
-    if (given := model.folder / COPIED[1]).is_file():
-        limits = read_object(given)
-    write_json(folder / "sentence_bert_config.json", limits)
-    if (given := model.folder / COPIED[3]).is_file():  # prompts, and how vectors are compared
-        write_json(folder / COPIED[3], read_object(given))
-    pooling: dict[str, Any] = {
-        "word_embedding_dimension": int(model.network.config.hidden_size),
-        "pooling_mode_mean_tokens": True,
-    }
-    pooling |= {f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_sqrt_len_tokens")}
-    if (given := model.folder / COPIED[2]).is_file():
-        pooling = read_object(given)
-    make_folder(folder / "1_Pooling")
-    write_json(folder / "1_Pooling" / "config.json", pooling)
-
-
-def _kinds_of_modules(path: Path) -> list[str]:
-    modules = json.loads(path.read_text(encoding="utf-8"))
-    return [str(one.get("type")).split(".")[-1] for one in modules if isinstance(one, dict)]
+    pooling = {"word_embedding_dimension": int(model.network.config.hidden_size), "pooling_mode_mean_tokens": True}
+    limits = {"max_seq_length": stored_length(model.network.config) or positions, "do_lower_case": False}
+    files = {MODULE_LIST: modules, LIMITS: limits, "1_Pooling/config.json": pooling}
+    return {file: json_text(content).encode() for file, content in files.items()}
 
 
 # --- the comparison --------------------------------------------------------------------------------------------------
@@ -340,10 +320,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     packages = check_installed(args.opset)
     if args.format == "openvino":
         packages |= check_openvino(args.quantize != "none")
-    model = open_model(Path(args.folder), args.encoder_alone)
-    validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
-    if model.run and validation.run is None:
-        validation.missing = f"the run scored another head than {model.name}"
+    model, validation = open_with_data(Path(args.folder), args.encoder_alone, given)
     unscored = validation.lost or (args.quantize != "none" and validation.unknown)
     if unscored and not args.force:
         remedy = "give --data with the folder that has it, or " if validation.lost else "give "
@@ -366,6 +343,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         "versions": versions() | packages,
         "device": f"{device_name(torch.device('cpu'))}, {platform.processor() or platform.machine()}",
         "validation": None if validation.missing else validation.name,
+        "rows": None,
         "metric": None,
         "max_drop": args.max_drop,
     }
@@ -383,7 +361,10 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         write_beside(model, draft)
         if validation.missing:
             print(f"no validation data{reason}: only the outputs for built-in sentences are compared", flush=True)
-        problems = compare(model, validation, draft, record, args.max_drop, batches)
+        problems, rows = score_files(model, validation, draft, record, args.max_drop, batches)
+        measure(model, draft, record, rows)
+        if count := record["rows"]:
+            print(f"scored on {count:,} rows; --max_drop {args.max_drop:g}{beside_a_row(args.max_drop, count)}")
         if args.format == "openvino":
             shutil.rmtree(draft / "onnx")
         print(table(record), flush=True)
@@ -392,9 +373,38 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         record["forced"] = problems
         for problem in problems:
             print(f"warning: {problem}; kept because of --force")
-        write_json(draft / "export.json", record)
         write_text(draft / "README.md", card_text(record))
+        files = sorted(path for path in draft.rglob("*") if path.is_file())
+        record["sha256"] = {path.relative_to(draft).as_posix(): sha256(path) for path in files}
+        write_json(draft / EXPORT, sealed(record))
     return record
+
+
+def open_with_data(folder: Path, encoder_alone: bool, given: Sequence[Path]) -> tuple[Model, Validation]:
+    """The network of a folder, and the validation data that scores its head. Raises ValueError as ``open_model``."""
+    model = open_model(folder, encoder_alone)
+    validation = Validation(model.folder, scored_run(model), model.network.state_dict(), given)
+    if model.run and validation.run is None:
+        validation.missing = f"the run scored another head than {model.name}"
+    return model, validation
+
+
+def scored_again(folder: Path, record: Mapping[str, Any], run: Path, given: Sequence[Path]) -> tuple[Model, dict]:
+    """The model of the folder that was exported, and what export.json would say now of the files of an export.
+
+    Raises:
+        ValueError: the model or its data is not at hand, or a package is missing that computes the files.
+    """
+    transformers.logging.disable_progress_bar()
+    check_installed(record["opset"])
+    if record["format"] == "openvino":
+        check_openvino(False)
+    model, validation = open_with_data(run, record["architecture"] == ENCODER, given)
+    if record["validation"] and validation.missing:
+        raise UserError(validation.missing)
+    again = {"format": record["format"], "weights_sha256": weights_sha256(str(run), local_files_only=True)}
+    score_files(model, validation, folder, again, math.inf)
+    return model, again
 
 
 def scored_run(model: Model) -> dict[str, Any] | None:
@@ -431,22 +441,26 @@ def judge(
 ) -> tuple[dict[str, Any], str]:
     """What is known of a file, and what is wrong with it, a sentence; "" if nothing is."""
     name, file = f"{path.parent.name}/{path.name}", opened(path)
-    facts: dict[str, Any] = {"bytes": size_of(path), "sha256": sha256(path)}
-    if path.suffix == ".xml":
-        facts["weights_sha256"] = sha256(path.with_suffix(".bin"))
+    facts: dict[str, Any] = {"bytes": size_of(path)}
     facts["difference"], facts["share_of_span"] = difference_of(model, file)
     whole, problem = name in (WHOLE, OPENVINO[0]), ""
     most = MOST_DIFFERENCE["none" if whole else "8 bits"]
     if before and (not whole or facts["share_of_span"] <= most):
         after = validation.evaluate(file)
-        drop = drop_of(before, after)
-        facts |= {"scores": after.scores, "drop": drop, "agreement": after.agreement}
+        drop, rows = drop_of(before, after), len(before.answers)
+        changed = sum(one != other for one, other in zip(before.answers, after.answers, strict=True))
+        facts |= {"scores": after.scores, "drop": drop}
+        facts |= (
+            {"changed": None, "agreement": None}
+            if None in before.answers
+            else {"changed": changed, "agreement": 1 - changed / rows}
+        )
         facts["difference"] = max(after.difference, facts["difference"])
         if drop > max_drop:
             scores = (", ".join(f"{one or 0:.2f}" for one in of.scores.values()) for of in (before, after))
             problem = (
                 f"{name}: {before.metric} fell from {' to '.join(scores)}, {drop:.2f} points, more than --max_drop "
-                f"{max_drop:g}"
+                f"{max_drop:g}{beside_a_row(max_drop, rows)}; {changed:,} of {rows:,} rows are answered differently"
             )
     elif facts["share_of_span"] > most:
         problem = (
@@ -461,6 +475,11 @@ def judge(
     return facts, problem
 
 
+def beside_a_row(max_drop: float, rows: int) -> str:
+    """A remark on a gate that no row may pass, because one of them is more points than it allows; "" for others."""
+    return f", which is less than one of the {rows:,} rows ({100 / rows:.2f} points)" if max_drop < 100 / rows else ""
+
+
 def opened(path: Path) -> OnnxFile | OpenVinoFile:
     """A file that is ready to compute."""
     return OpenVinoFile(path) if path.suffix == ".xml" else OnnxFile(path)
@@ -472,43 +491,50 @@ def size_of(path: Path) -> int:
     return path.stat().st_size + (weights.stat().st_size if path.suffix == ".xml" and weights.is_file() else 0)
 
 
-def compare(
+def score_files(
     model: Model,
     validation: Validation,
-    draft: Path,
+    folder: Path,
     record: dict[str, Any],
     max_drop: float,
     batches: Sequence[Batch] | None = None,
-) -> list[str]:
-    """Fill in the record for torch and every file; return what is wrong with the files, a sentence each.
+) -> tuple[list[str], list[tuple[np.ndarray, np.ndarray]]]:
+    """Fill in the record with what torch and every file compute.
 
     Args:
         batches: training text; if 8 bits are too bad, the layers that hurt most are left in float32 by it.
+
+    Returns:
+        What is wrong with the files, a sentence each; and the rows of the validation data.
     """
     of_format = (WHOLE, SMALL) if record["format"] == "onnx" else OPENVINO
-    names = [name for name in of_format if (draft / name).is_file()]
+    names = [name for name in of_format if (folder / name).is_file()]
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.network.parameters())
     record["torch"], record["files"] = {"bytes": weights}, {}
     problems, rows = [], model.rows()
     before = None if validation.missing else validation.evaluate(None)
     if before:
         rows = before.rows
-        record["metric"] = before.metric
+        record |= {"metric": before.metric, "rows": len(before.answers)}
         record["torch"]["scores"] = before.scores
     for name in names:
-        facts, problem = judge(model, validation, draft / name, before, max_drop)
+        facts, problem = judge(model, validation, folder / name, before, max_drop)
         if problem and name in (SMALL, OPENVINO[1]) and batches:
-            left, facts, problem = leave_in_float(model, validation, draft / name, batches, before, max_drop)
+            left, facts, problem = leave_in_float(model, validation, folder / name, batches, before, max_drop)
             record["in_float"] = left
         record["files"][name] = facts
         problems += [problem] if problem else []
+    return problems, rows
+
+
+def measure(model: Model, folder: Path, record: dict[str, Any], rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Fill in the record with the time and the memory of torch and every file."""
     batch = timed_batch(model, rows)
-    timed = milliseconds(model, {name: opened(draft / name) for name in names}, rows)
+    timed = milliseconds(model, {name: opened(folder / name) for name in record["files"]}, rows)
     for name, (one, many) in timed.items():
         facts = record["torch"] if name == "torch" else record["files"][name]
         facts |= {"ms_one": one, "ms_batch": many}
-        facts["peak_memory_bytes"] = peak_memory(model, None if name == "torch" else draft / name, batch)
-    return problems
+        facts["peak_memory_bytes"] = peak_memory(model, None if name == "torch" else folder / name, batch)
 
 
 def leave_in_float(

@@ -3,7 +3,7 @@
 A script hands its network, its data and its evaluation to the argument ``tune`` of its ``main``. Here that function
 evaluates instead of training, first the network itself. Then the logits of the exported file take the place of torch's
 at the network's head, so that all that follows is the script's own: windows, thresholds, answers, spans. They are
-compared with what torch computed at that place in the evaluation before, batch by batch.
+compared with what torch computed at that place in the evaluation before, batch by batch, and the answers row by row.
 """
 
 import contextlib
@@ -18,22 +18,23 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from bert_training.cards.metrics import percent_factor
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.engine.best import goodness
+from bert_training.files.atomic import write_json
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
-from bert_training.flags.scripts import SCRIPTS, path_of
+from bert_training.inputs.flags.scripts import SCRIPTS, path_of
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tasks.squad.threshold import FIELD
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
 from bert_training.tools.openvino_files import OpenVinoFile
-from bert_training.tools.verify_scores import Source, divides, evaluation_flags, sources, split_flags
+from bert_training.tools.verify_scores import OF_ROWS, evaluation_flags
 from tokenization.errors import UserError
 
 HEADS = ("classifier", "qa_outputs")
@@ -45,14 +46,15 @@ class Evaluation(NamedTuple):
 
     Attributes:
         scores: the score of every validation split, in points of 100; None if it is undefined.
-        agreement: the share of rows, or of labelled tokens, whose best output is torch's; None for scores, and torch.
-        difference: the largest one of the logits; 0 for torch.
+        answers: for every row of the data its class, its labels, its tags, the answer to its question or the number of
+            its ending; None for scores of a regression.
+        difference: the largest one of the logits to torch's; 0 for torch.
         rows: token ids and token types of the rows that the network saw.
     """
 
     metric: str
     scores: dict[str, float | None]
-    agreement: float | None
+    answers: list[Any]
     difference: float
     rows: list[tuple[np.ndarray, np.ndarray]]
 
@@ -87,8 +89,6 @@ class _Watch:
     expected: Mapping[str, torch.Tensor]
     recorded: list[np.ndarray]
     batches: int = 0
-    equal: int = 0
-    compared: int = 0
     difference: float = 0.0
     rows: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     batch: Batch = field(default_factory=dict)
@@ -123,45 +123,56 @@ class _Watch:
         outputs = self.file(self.batch)
         found = np.stack([*outputs.values()], -1) if len(outputs) > 1 else next(iter(outputs.values()))
         theirs = found.reshape(logits.shape)
-        self._compare(model, self.recorded[self.batches], theirs)
+        self._compare(self.recorded[self.batches], theirs)
         self.batches += 1
         return torch.from_numpy(theirs).to(logits)
 
-    def _compare(self, model: PreTrainedModel, ours: np.ndarray, theirs: np.ndarray) -> None:
+    def _compare(self, ours: np.ndarray, theirs: np.ndarray) -> None:
         real = self.batch["attention_mask"].astype(bool)
         per_token = ours.ndim == 3
         real = real if per_token else np.ones(len(ours), dtype=bool)
         if per_token and self.labels is not None and self.labels.ndim == 2:  # the others decide nothing
             real = real & (self.labels != IGNORED)
         self.difference = max(self.difference, float(np.abs(ours - theirs)[real].max(initial=0)))
-        choices = self.batch["input_ids"].shape[1] if self.batch["input_ids"].ndim == 3 else None
-        one, other = (decisions(model, logits, real, choices) for logits in (ours, theirs))
-        if one is not None and other is not None:
-            same = one == other
-            self.equal, self.compared = self.equal + int(same.sum()), self.compared + same.size
-
-    @property
-    def agreement(self) -> float | None:
-        return self.equal / self.compared if self.compared else None
 
 
-def decisions(model: PreTrainedModel, logits: np.ndarray, real: np.ndarray, choices: int | None) -> np.ndarray | None:
-    """What the logits decide, row by row or token by token; None for scores.
+def answers_of(outcome: Any, config: PretrainedConfig) -> list[Any]:
+    """What the evaluation of a script answers, row by row; None in place of a score.
 
     Args:
-        logits: of a head, (B, C), (B, L, C), or (B * choices, 1).
-        real: which rows or tokens count.
+        outcome: the answers to questions, the tags of sentences, or logits, which may be those of several splits.
     """
-    if hasattr(model, "qa_outputs"):
-        return np.where(real[..., None], logits, -np.inf).argmax(1)  # start and end
-    if choices:
-        return logits.reshape(-1, choices).argmax(1)
-    if model.config.problem_type == "multi_label_classification":
-        thresholds = stored_thresholds(model.config) or [0.5] * logits.shape[-1]
-        return gives(probabilities(logits), thresholds)
-    if logits.shape[-1] == 1:
-        return None
-    return logits.argmax(-1)[real]
+    if hasattr(outcome, "predictions"):
+        return [*outcome.predictions.values()]
+    if hasattr(outcome, "tags"):
+        return outcome.tags
+    logits = np.concatenate([*outcome.values()] if isinstance(outcome, Mapping) else [outcome])
+    if config.problem_type == "multi_label_classification":
+        thresholds = stored_thresholds(config) or [0.5] * logits.shape[-1]
+        return gives(probabilities(logits), thresholds).tolist()
+    return [None] * len(logits) if logits.shape[-1] == 1 else logits.argmax(-1).tolist()
+
+
+class Source(NamedTuple):
+    """A file of data that a run read: its split, its path in run.json, and where it lies here with its SHA-256."""
+
+    split: str
+    name: str
+    path: Path | None
+
+
+def sources(run: Mapping[str, Any], given: Sequence[Path]) -> list[Source]:
+    """The files of data that a fine-tuning read. Data of the Hub and built-in data have none."""
+    found = []
+    for split, facts in ((run.get("data") or {}).get("splits") or {}).items():
+        own = run["flags"].get(f"{split.split('_')[0]}_file")
+        name = own or (facts.get("source") if run["flags"].get("data_dir") else None)
+        digest = facts.get("file_sha256" if "divided" in facts else "sha256")  # of a part, or of all rows of a file
+        if name and digest:
+            places = [*(path for path in given if path.name == Path(name).name), Path(name)]
+            fit = (path.absolute() for path in places if path.is_file() and sha256(path) == digest)
+            found.append(Source(split, name, next(fit, None)))
+    return found
 
 
 class Validation:
@@ -178,7 +189,9 @@ class Validation:
         parts: the files that have it; of a run that divided its training data, that of the training data.
     """
 
-    def __init__(self, folder: Path, run: dict[str, Any] | None, state: Mapping[str, torch.Tensor], given: list[Path]):
+    def __init__(
+        self, folder: Path, run: dict[str, Any] | None, state: Mapping[str, torch.Tensor], given: Sequence[Path]
+    ):
         self.folder, self.run, self.state, self.missing = folder, run, state, ""
         self.parts: list[Source] = []
         self.train: Source | None = None
@@ -195,13 +208,13 @@ class Validation:
         task = str(flags.get("task_name") or "builtin_")
         self.builtin = not any(named) and task.startswith("builtin_")
         found = sources(run, given)
-        self.divided = divides(run)
+        self.divided = any(flags.get(name) for name in ("validation_split", "folds"))
         self.parts = [one for one in found if one.split.startswith("train" if self.divided else "validation")]
         self.train = next((one for one in found if one.split == "train" and one.path), None)
         if self.divided and "thresholds" in run:
             self.missing = "the script would find other thresholds on the part held out of the training data"
             return
-        lost = [one.finding.reason for one in self.parts if one.path is None]
+        lost = [f"no {one.name} with the SHA-256 in run.json is at hand" for one in self.parts if one.path is None]
         self.lost = bool(lost)
         if lost or not (self.parts or self.builtin):
             self.missing = lost[0] if lost else "run.json names no file of it"
@@ -222,13 +235,14 @@ class Validation:
         scores: dict[str, float | None] = {}
         if file is None:
             self.recorded.clear()
-        watch, metric = _Watch(file, self.state, self.recorded), ""
+        watch, metric, answers = _Watch(file, self.state, self.recorded), "", list[Any]()
         for path in [one.path for one in self.parts] or [None]:
-            called = self._call([] if path is None else self._data_flags(path), watch)
+            called = self._call({} if path is None else self._data_flags(path), watch)
             metric = self._metric(called["results"], called["metric"])
             value, factor = value_of(called["results"], metric), percent_factor(called["results"])
             scores[path.name if path else "built-in"] = None if value is None else float(value) * factor
-        return Evaluation(metric, scores, watch.agreement, watch.difference, watch.rows)
+            answers += called["answers"]
+        return Evaluation(metric, scores, answers, watch.difference, watch.rows)
 
     def training_rows(self, file: str | None) -> Features:
         """The features of the training data, or of another file that the script reads as training data.
@@ -243,14 +257,14 @@ class Validation:
             )
         path = Path(file).absolute() if file else self.train.path if self.train else None
         if path is None:
-            return self._call([], None)["train"]
+            return self._call({}, None)["train"]
         check_not_validation(path, self.run)
         own = self.train.path if self.train else None
         same = own is not None and path.exists() and path.samefile(own)
         if self.divided and (file is None or same):  # the part of it that was trained on
             return self._call(self._data_flags(path), None)["train"]
         held_out = next((one.path for one in self.parts if one.path), path)
-        return self._call([f"--train_file={path}", f"--validation_file={held_out}"], None)["train"]
+        return self._call({"train_file": str(path), "validation_file": str(held_out)}, None)["train"]
 
     def _metric(self, results: Mapping[str, Any], usual: str) -> str:
         """The key of the score: that of --metric_for_best_model if higher is better, otherwise the task's usual one.
@@ -262,13 +276,11 @@ class Validation:
         known = name in results or value_of(results, name) is not None
         return name if known and goodness(name, 1.0) > 0 else usual
 
-    def _data_flags(self, path: Path) -> list[str]:
-        """The flags by which the script finds its validation data in one of the files of it."""
-        if not self.divided or self.run is None:
-            return [f"--validation_file={path}"]
-        return [f"--train_file={path}", *split_flags(self.run)]
+    def _data_flags(self, path: Path) -> dict[str, str]:
+        """The flag by which the script finds its validation data in one of the files of it."""
+        return {"train_file" if self.divided else "validation_file": str(path)}
 
-    def _evaluation_flags(self) -> list[str]:
+    def _evaluation_flags(self) -> dict[str, Any]:
         """The flags of the run's evaluation, with the no-answer threshold that is stored with the model.
 
         run.json has the one of the training, 0 as a rule; whoever asks the finished model applies the stored one.
@@ -279,7 +291,7 @@ class Validation:
             flags = flags | {FIELD: read_object(self.folder / "config.json").get(FIELD)}
         return evaluation_flags(self.run | {"flags": flags})
 
-    def _call(self, flags: list[str], watch: _Watch | None) -> dict[str, Any]:
+    def _call(self, flags: dict[str, Any], watch: _Watch | None) -> dict[str, Any]:
         """Let the script read its data and, with a watch, evaluate; return what was seen."""
         assert self.run is not None
         recorded, seen = self.run, dict[str, Any]()
@@ -288,18 +300,24 @@ class Validation:
             run: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *_: Any, **__: Any
         ) -> NoReturn:
             seen.update(train=train, metric=metric)
+            model.config.update({"unpad_inputs": False})  # as the exported file computes
             if watch:
                 if self.builtin and not _same_data(origin.data, recorded):
                     raise UserError("this Python's documentation is another one than the run read")
                 watch.attach(model)
-                seen["results"] = evaluate(model.to(run.device), 0)[0]
+                seen["results"], outcome = evaluate(model.to(run.device), 0)
+                seen["answers"] = answers_of(outcome, model.config)
             raise _Done
 
         with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, _captured() as said:
-            words = [f"--model_name_or_path={self.folder}", f"--output_dir={place}/run", "--save_steps=0"]
-            words += [*self._evaluation_flags(), "--mixed_precision=no", "--unpad_inputs=false", *flags]
+            of_run = self._evaluation_flags()
+            if "validation_file" in flags:  # no part of the training data is held out then
+                of_run = {name: value for name, value in of_run.items() if name not in OF_ROWS}
+            flags = of_run | flags | {"mixed_precision": "no"}
+            flags |= {"model_name_or_path": str(self.folder), "output_dir": f"{place}/run", "save_steps": 0}
+            write_json(Path(place, "flags.json"), flags)
             try:
-                script(recorded["script"]).main(words, tune)
+                script(recorded["script"]).main([f"--config={place}/flags.json"], tune)
             except _Done:
                 return seen
             except SystemExit as error:

@@ -1,13 +1,15 @@
-"""What an exported folder says of itself: the names of its files, its table and card, and whether it is unchanged."""
+"""What an exported folder says of itself: the names of its files, its record, table and card, and its labels."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.hashing import sha256
-from bert_training.files.json_files import read_object
-from bert_training.tools.findings import Finding, differs, is_ordinary, unknown, verified
+from bert_training.cards.markdown import plain
+from bert_training.files.hashing import digest
+from bert_training.files.records import read_record
+from tokenization.errors import UserError
 
+EXPORT, CHECKSUM = "export.json", "checksum"
 WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
 OPENVINO = ("openvino/openvino_model.xml", "openvino/openvino_model_qint8_quantized.xml")
 BATCH = 32  # rows of a timed batch
@@ -18,17 +20,17 @@ def table(record: Mapping[str, Any]) -> str:
     metric = record["metric"]
     first = record["torch"]
     lines = [
-        f"| | {(metric or 'score').removeprefix('eval_')} | same decisions | largest difference | ms, one text "
+        f"| | {(metric or 'score').removeprefix('eval_')} | other answers | largest difference | ms, one text "
         f"| ms, batch of {BATCH} | MB | MB of memory |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, one in ({"torch, float32": first} | record["files"]).items():
         scores = ", ".join("-" if score is None else f"{score:.2f}" for score in (one.get("scores") or {}).values())
-        agreement, difference = one.get("agreement"), one.get("difference")
+        changed, difference = one.get("changed"), one.get("difference")
         cells = [
             name,
             scores or "-",
-            "-" if agreement is None else f"{100 * agreement:.2f} %",
+            "-" if changed is None else f"{changed:,} of {record['rows']:,}",
             "-" if difference is None else f"{difference:.1e}",
             f"{one['ms_one']:.1f} ({first['ms_one'] / one['ms_one']:.2f}x)",
             f"{one['ms_batch']:.1f} ({first['ms_batch'] / one['ms_batch']:.2f}x)",
@@ -41,14 +43,18 @@ def table(record: Mapping[str, Any]) -> str:
 
 def card_text(record: Mapping[str, Any]) -> str:
     """The README of an exported folder, from its export.json."""
-    where = f"on {record['validation']}" if record["validation"] else "for a few sentences, without validation data"
+    where = (
+        f"on the {record['rows']:,} rows of {plain(record['validation'])}"
+        if record["validation"]
+        else "for a few sentences, without validation data"
+    )
     of_format = f"ONNX (opset {record['opset']})" if record["format"] == "onnx" else "OpenVINO"
-    lines = ["---", f"library_name: {record['format']}", "---", "", f"# {record['model']}, exported", ""]
+    lines = ["---", f"library_name: {record['format']}", "---", "", f"# {plain(record['model'])}, exported", ""]
     lines += [f"A {record['architecture']} as {of_format}, compared with torch {where}:", "", table(record), ""]
     lines += [f"Kept with `--force`: {problem}.\n" for problem in record["forced"]]
     if calibration := record["calibration"]:
         lines += [
-            f"The ranges of the activations are those of {calibration['rows']} rows of {calibration['file']}.",
+            f"The ranges of the activations are those of {calibration['rows']} rows of {plain(calibration['file'])}.",
             "",
         ]
     if layers := record.get("in_float"):
@@ -65,39 +71,37 @@ def card_text(record: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def is_export(folder: Path) -> bool:
-    """Whether a folder is one that ``bert-repro export`` wrote."""
-    return (folder / "export.json").is_file() and not (folder / "run.json").is_file()
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of export.json: the record, and a checksum of it."""
+    return {**record, CHECKSUM: digest(record)}
 
 
-def check_export(folder: Path) -> Iterator[Finding]:
-    """Whether the files are those that were scored when they were exported."""
-    record = read_object(folder / "export.json")
-    files = record.get("files")
-    for name in (WHOLE, SMALL, *OPENVINO):
-        facts = files.get(name) if isinstance(files, dict) else None
-        path = folder / name
-        if not isinstance(facts, dict):
-            if path.exists():
-                yield differs(name, "export.json does not know this file")
-            continue
-        parts = {path: facts.get("sha256")}
-        if path.suffix == ".xml":
-            parts[path.with_suffix(".bin")] = facts.get("weights_sha256")
-        if not all(is_ordinary(part) for part in parts):
-            yield differs(name, "export.json has its hash, but there is no such file")
-        elif all(sha256(part) == digest for part, digest in parts.items()):
-            yield verified(name, "it has the SHA-256 in export.json")
-        else:
-            yield differs(name, "its SHA-256 is not the one in export.json")
-    if (folder / "README.md").is_file():
-        try:
-            same = (folder / "README.md").read_text(encoding="utf-8") == card_text(record)
-        except (KeyError, TypeError, AttributeError, ValueError):
-            same = False
-        yield (
-            verified("README.md", "the text that export.json gives")
-            if same
-            else unknown("README.md", "it is another text than export.json gives")
+def read_export(folder: Path) -> dict[str, Any]:
+    """The content of export.json without its checksum. Raises ValueError if it is damaged or edited."""
+    record = read_record(folder / EXPORT, "export the model again", ("files", "torch", "sha256"))
+    if record.pop(CHECKSUM, None) != digest(record):
+        raise UserError(f"{folder / EXPORT}: damaged or edited (its checksum is that of another content)")
+    return record
+
+
+def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] | None) -> list[str]:
+    """The names of the labels in a config.json, in their order.
+
+    Raises:
+        ValueError: they contradict each other, or are in another order than those that the run recorded.
+    """
+    names = config.get("id2label") or {}
+    numbers = config.get("label2id") or {}
+    if numbers and {str(number): name for name, number in numbers.items()} != {
+        str(n): name for n, name in names.items()
+    }:
+        raise UserError(f"{path}: id2label and label2id contradict each other; restore the file that the run wrote")
+    data = (run or {}).get("data")
+    recorded = data.get("labels") if isinstance(data, dict) else None
+    ordered = [names[number] for number in sorted(names, key=int)] if names else []
+    if recorded and ordered and ordered != recorded:
+        raise UserError(
+            f"{path}: id2label has the labels {', '.join(map(str, ordered))}, and the run was trained with "
+            f"{', '.join(map(str, recorded))}, in this order; restore the file that the run wrote"
         )
-    yield unknown("scores", "this is an export; `bert-repro export` of the model compares them again")
+    return ordered

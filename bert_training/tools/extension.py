@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 import transformers
+from tqdm import tqdm
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
-from bert_training.files.text_files import read_texts
-from bert_training.flags.pretraining import ROUNDED_TO
+from bert_training.inputs.flags.pretraining import ROUNDED_TO
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.new_rows import (
@@ -25,7 +25,8 @@ from bert_training.networks.new_rows import (
 )
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
+from bert_training.pretraining.documents import check_entries, read_lines
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
@@ -63,8 +64,6 @@ def extend_from_flags(parser: argparse.ArgumentParser, args: argparse.Namespace)
     for name in OF_LEARNING:
         if getattr(args, name) is not None:
             parser.error(f"--{name} has no effect with --extend, whose tokenizer decides it; leave it out")
-    if args.cased:
-        parser.error("--cased has no effect with --extend, whose tokenizer decides it; leave it out")
     if not args.extend_vocab:
         parser.error("--extend needs --extend_vocab: a number of pieces, or a file with one word a line")
     number = int(args.extend_vocab) if args.extend_vocab.isdecimal() else None
@@ -72,18 +71,22 @@ def extend_from_flags(parser: argparse.ArgumentParser, args: argparse.Namespace)
         parser.error("--extend_vocab must be a number of at least 1, or a file with one word a line")
     if number and not args.train_file:
         parser.error("--extend_vocab with a number chooses the pieces from a text; give --train_file")
-    texts = read_texts(args.train_file, True, args.text_column) if args.train_file else None
-    extend_folder(args.extend, number or args.extend_vocab, texts, args.output_dir, args.pad_vocab_to_multiple_of)
+    lines = None
+    if args.train_file:
+        files = check_entries(args.train_file, print, args.text_column)
+        lines = tqdm(read_lines(files, args.text_column), unit=" lines", desc="reading", disable=None)
+    extend_folder(args.extend, number or args.extend_vocab, lines, args.output_dir, args.pad_vocab_to_multiple_of)
 
 
 def extend_folder(
-    source: str, new: int | str, texts: Iterable[str] | None, output_dir: str, multiple: int | None = None
+    source: str, new: int | str, texts: Iterable[str | None] | None, output_dir: str, multiple: int | None = None
 ) -> None:
     """Write a tokenizer with new pieces and, if ``source`` has weights, the model with rows for them.
 
     Args:
         source: a folder or a name on the Hub.
         new: how many pieces to choose from ``texts``, or a file with one word a line.
+        texts: see ``extend_vocabulary``.
         multiple: round the rows of the embeddings up to a multiple of this number.
 
     Raises:
@@ -109,17 +112,18 @@ def extend_folder(
         print(line)
     transformers.logging.set_verbosity_error()  # what is new, this command says itself
     transformers.logging.disable_progress_bar()
-    tokenizer, positions = extended.tokenizer, own.model_max_length
+    tokenizer, positions, segments = extended.tokenizer, own.model_max_length, 2
     model = None
     if weights:
         model = _model(source, tokenizer, origins_of(tokenizer, own), multiple, extended.counts)
-        positions = model.config.max_position_embeddings
+        positions, segments = model.config.max_position_embeddings, model.config.type_vocab_size
     make_folder(target.parent)
     with new_folder(target) as draft:
-        save_tokenizer_files(tokenizer, draft, positions)
+        save_tokenizer_files(tokenizer, draft, positions, segments)
         write_json(draft / RECORD, extended.facts())
         if model is not None:
             model.save_pretrained(draft)
+            carry_modules(source, draft)
     what = f"a vocabulary of {len(tokenizer):,} rows"
     if model is not None:
         what += f" and a {type(model).__name__} with {model.config.vocab_size:,}"

@@ -4,14 +4,14 @@ A folder of unknown origin may name, and be made of, anything: what is read here
 """
 
 import json
-import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
-VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
+from tokenization.errors import UserError
+
+VERIFIED, DIFFERS, ADDED, UNKNOWN = "verified", "differs", "not in the record", "not recomputed"
+VERDICTS = (VERIFIED, DIFFERS, ADDED, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, ArithmeticError,
              RecursionError)  # fmt: skip
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
     def line(self) -> str:
         """The finding as a line of text, without characters that a terminal would obey."""
-        text = f"{self.verdict:<{max(map(len, VERDICTS))}}  {self.claim}: {self.reason}"
+        text = f"{self.verdict:<{max(map(len, VERDICTS))}}  {self.claim}: {self.reason}".removesuffix(": ")
         return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -40,8 +40,13 @@ def differs(claim: str, reason: str) -> Finding:
     return Finding(DIFFERS, claim, reason)
 
 
+def added(claim: str, reason: str) -> Finding:
+    """A file of which the record says nothing."""
+    return Finding(ADDED, claim, reason)
+
+
 def unknown(claim: str, reason: str) -> Finding:
-    """A claim that cannot be checked on this machine."""
+    """A claim that was not computed again."""
     return Finding(UNKNOWN, claim, reason)
 
 
@@ -62,6 +67,8 @@ def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
     """The findings of a check, and one more if it stops at something malformed."""
     try:
         yield from check()
+    except UserError as error:
+        yield differs(claim, str(error))
     except MALFORMED as error:
         yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {short_text(str(error))})")
 
@@ -80,12 +87,3 @@ def print_findings(parts: Iterable[tuple[Path, Iterable[Finding]]], brief: bool 
                 print(f"  {finding.line()}", flush=True)
             counts[finding.verdict] += 1
     return counts
-
-
-def is_ordinary(path: Path) -> bool:
-    """Whether there is an ordinary file: no pipe, no device, and none of the system's, which may never end."""
-    try:
-        ordinary = stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):  # ValueError: the path has a NUL
-        return False
-    return ordinary and not any(Path(os.path.realpath(path)).is_relative_to(place) for place in ("/proc", "/sys"))

@@ -23,9 +23,9 @@ from typing import Any
 import yaml
 
 from bert_training.files.atomic import is_occupied, make_folder, write_text
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.scripts import path_of
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.scripts import path_of
 from tokenization.errors import UserError
 
 NOTICE = 300  # seconds before the end of its time at which a job is told to stop

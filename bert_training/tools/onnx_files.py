@@ -102,10 +102,15 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
 
 
 class OnnxFile:
-    """A file that is ready to compute, on the CPU, with as many threads as torch has. Several threads may call it."""
+    """A file that is ready to compute, on the CPU, with as many threads as torch has. Several threads may call it.
 
-    def __init__(self, path: Path):
-        self._path, self._threads = path, torch.get_num_threads()
+    Args:
+        side_by_side: each thread computes a part of a large batch, for which the file is opened again when there is
+            one; otherwise all threads compute one part after another.
+    """
+
+    def __init__(self, path: Path, side_by_side: bool = True):
+        self._path, self._threads, self._side_by_side = path, torch.get_num_threads(), side_by_side
         self._alone = None  # for parts side by side: made when there are any
         self._lock = threading.Lock()
         self.session = self._session(self._threads)
@@ -123,7 +128,7 @@ class OnnxFile:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
         if self._threads == 1:
             return in_parts(self._whole, batch)
-        return in_parts(self._whole, batch, PART_ALONE, self._part, self._threads)
+        return in_parts(self._whole, batch, PART_ALONE, self._part if self._side_by_side else None, self._threads)
 
     def _whole(self, batch: Batch) -> Batch:
         return self._run(self.session, batch)

@@ -79,11 +79,13 @@ class OpenVinoFile:
 
         # Without this, OpenVINO computes in bfloat16 where the processor has it.
         settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+        core = openvino.Core()
+        core.set_property({"ENABLE_MMAP": False})  # otherwise the network follows what becomes of its file
         if side_by_side:
             settings["PERFORMANCE_HINT"] = "THROUGHPUT"
         else:
             settings["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
-        self._compiled = openvino.Core().compile_model(path, "CPU", settings)
+        self._compiled = core.compile_model(path, "CPU", settings)
         self._own = threading.local()  # a request computes for one thread at a time
         self.outputs = [one.get_any_name() for one in self._compiled.outputs]
 

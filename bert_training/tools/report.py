@@ -6,18 +6,25 @@ The table has one row for each fine-tuning task, and one column for each start: 
 transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
-of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
-With --by_class, a second table has the F1 of every class of your own data, and of every type of names.
+of a series, and the cell says how many there are. The folder of a series (--seeds) stands for all of its runs.
+Metrics name their number of rows, and scores of test data are there where all runs have them. Each run is compared with
+the first one that was scored on the same rows: the difference, its paired interval, and McNemar's test.
+With --by_class, a further table has the F1 of every class of your own data, and of every type of names.
 Pre-training runs are listed below, and the training and held-out loss of the first one are drawn next to the bars. The
 command writes report.md and, if matplotlib is installed, report.png.
 """
 
 import importlib.util
+import json
+import math
 import re
 import statistics
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bert_training.cards.curves import (
     BLUE,
@@ -38,13 +45,14 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.links import check_read
-from bert_training.files.records import RESULTS, read_events, read_record, well_formed
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments
-from bert_training.flags.objectives import NEXT_SENTENCE, objective_of
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.scripts import SCRIPTS
-from bert_training.tasks.classification.glue import title_of
+from bert_training.files.records import RESULTS, read_events, read_record
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.tasks.classification.glue import positive_of, title_of
+from bert_training.tasks.classification.scores import metric_prefix
+from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
 from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
 from tokenization.errors import UserError
@@ -53,6 +61,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# Of the labels in the picture: the characters of a line, those for which there is room, and the inches of a letter.
+WRAPPED, USUAL, LETTER = 34, 18, (0.08, 0.18)
 TYPE_F1 = r"eval_.+_f1"  # the key of the F1 of a type of names, such as eval_LOC_f1
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
@@ -91,7 +101,6 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
             f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
             "folders of the runs themselves"
         )
-    check_read(folder, *(folder / str(name) for name in names))
     return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
 
 
@@ -101,10 +110,8 @@ def _list_in(record: dict, name: str) -> list:
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    check_read(folder, *(folder / name for name in ("run.json", RESULTS, "metrics.jsonl")))
     facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
-    with well_formed(folder / "run.json"):
-        return _described(folder, facts, results)
+    return _described(folder, facts, results)
 
 
 def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:
@@ -152,7 +159,7 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
     seen: dict[tuple, Path] = {}
     for run in runs:
         seed = run.facts["flags"].get("seed")
-        key = (run.task, run.start_label, seed, run.facts["flags"].get("fold"))
+        key = (run.task, run.start_label, seed, run.facts["flags"].get("folds"))
         if key in seen:
             raise UserError(
                 f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
@@ -171,13 +178,61 @@ def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
         assert run.task is not None
-        factor = percent_factor(run.results)
+        alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
         for key in SCRIPTS[run.facts["script"]].metrics:
-            if key in run.results:
-                value, row = run.results[key], (run.task, METRICS[key].table_name)
-                scores = table.setdefault(row, {}).setdefault(run.start_label, [])
-                scores.append(None if value is None else factor * value)
+            of_test = key.replace("eval_", "test_", 1)
+            for name, ending in ((key, ""), (of_test, ", test")):
+                if name in run.results if not ending else all(name in other.results for other in alike):
+                    ending += rows_in([other for other in runs if other.task == run.task], ending[2:] or "validation")
+                    scores = table.setdefault((run.task, METRICS[key].table_name + ending), {})
+                    value, factor = run.results[name], percent_factor(run.results)
+                    scores.setdefault(run.start_label, []).append(None if value is None else factor * value)
     return table
+
+
+def splits_of(run: FinishedRun) -> dict[str, dict]:
+    """What run.json says of the splits of a fine-tuning."""
+    data = run.facts.get("data")
+    return data.get("splits", {}) if isinstance(data, dict) else {}
+
+
+def rows_in(runs: list[FinishedRun], split: str) -> str:
+    """How many rows of a split the runs are scored on, for the name of a metric; "" if they do not say it."""
+    parts = [part for run in runs for name, part in splits_of(run).items() if name.startswith(split)]
+    counts = {part["examples"] for part in parts if "examples" in part}
+    return f", {' to '.join(f'{count:,}' for count in sorted({min(counts), max(counts)}))} rows" if counts else ""
+
+
+def differences(runs: list[FinishedRun]) -> list[str]:
+    """The lines of the table that compares each run with the first one that is scored on the same rows.
+
+    Runs that share a cell with others are left out: --compare_to compares series.
+    """
+    lines, firsts = list[str](), dict[str, tuple[FinishedRun, list[dict]]]()
+    cells_of = [(run.task, run.start_label) for run in runs]
+    for run in (run for run, cell in zip(runs, cells_of) if cells_of.count(cell) == 1):
+        for split in splits_of(run):
+            rows = read_rows(run.place, split)
+            same = json.dumps([split, *((row.get("id"), row.get("true")) for row in rows)])
+            first, theirs = firsts.setdefault(same, (run, rows))
+            for key in SCRIPTS[run.facts["script"]].metrics if rows and first is not run else ():
+                prefix, pair = metric_prefix(split), f"{plain(run.folder.name)} against {plain(first.folder.name)}"
+                metric = key.removeprefix(prefix if prefix.startswith("eval_") else "eval_")
+                ours, other = (given_by(one, some, prefix, metric) for one, some in ((run, rows), (first, theirs)))
+                if ours and other:
+                    cells = compare_rows(ours, other, len(rows), metric in WHOLE)
+                    lines.append(f"| {pair} | {split}, {len(rows):,} rows | {METRICS[key].table_name} | {cells} |")
+    heads = "| runs | data | metric | difference, points | 95 % interval | rows that one alone has right | p, McNemar |"
+    return [heads, "|---|---|---|---:|---:|---:|---:|", *lines, ""] if lines else []
+
+
+def given_by(run: FinishedRun, rows: list[dict], prefix: str, metric: str) -> Metric | None:
+    """A metric of some of the rows; None unless all of them give the result that the run recorded."""
+    recorded = run.results.get(prefix + metric)
+    if recorded is None or not (found := metric_of(rows, metric, positive_of((run.facts["data"] or {}).get("task")))):
+        return None
+    again = found(np.arange(len(rows)))
+    return found if math.isclose(again, percent_factor(run.results) * recorded, abs_tol=0.01) else None
 
 
 def cell_text(values: Scores | None, digits: int = 1) -> str:
@@ -228,7 +283,7 @@ def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
     lines = []
     fine_tuning = fine_tuning_runs(runs)
     if fine_tuning:
-        lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), ""]
+        lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), "", *differences(fine_tuning)]
     if by_class and (of_classes := class_cells(fine_tuning)):
         lines += [*_comparison(fine_tuning, of_classes, "F1 of the class"), ""]
     pretraining = [run for run in runs if run.task is None]
@@ -326,6 +381,13 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
         draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
+        # Room for long labels, without which constrained_layout leaves nothing of the axes.
+        lines = [label.get_text().split("\n") for label in axes[-1].get_yticklabels()]
+        longest, most = max(len(line) for label in lines for line in label), max(map(len, lines))
+        bars_high = sum(len(scores) + 0.7 for scores in bars.values())
+        wide, high = figure.get_size_inches()
+        wide += len(axes) * LETTER[0] * max(0, longest - USUAL)
+        figure.set_size_inches(wide, max(high, 1.2 + LETTER[1] * (most + 1) * bars_high / 1.7))
     save_figure(figure, path)
     return True
 
@@ -348,7 +410,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
             undefined = len(scores[label]) - len(known)
             text = f"{mean:.1f}" + (f", {undefined} undefined" if undefined else "") if known else "undefined"
             axis.annotate(
-                f"{text}  {names[label]}",
+                textwrap.fill(f"{text}  {names[label]}", WRAPPED),
                 (max(mean, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
@@ -358,7 +420,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
             )
             place += 1
         centres.append((first + place - 1) / 2)
-        rows.append(f"{task}\n{metric}")
+        rows.append("\n".join([textwrap.fill(task, WRAPPED), *metric.split(", ", 1)]))
         place += 0.7
     style_axis(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")

@@ -8,9 +8,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from bert_training.flags.natures import AFTERWARDS, CHOICE, DATA, FREE, SERIES, START
-from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.inputs.flags.natures import APART, FREE
+from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 
+DATA = ("task_name", "data_dir", "dataset_name", "dataset_config_name", "train_file", "validation_file")
+CHOICE = ("eval_steps", "metric_for_best_model")  # flags that count only if the best evaluation is chosen
 # The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
@@ -23,9 +25,7 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "config_name": lambda value: f"size {value}" if value else "",
     "tokenizer_name": lambda value: f"tokenizer {value}" if value else "",
     "teacher": lambda value: f"teacher {value}" if value else "no teacher",
-    "teacher_temperature": lambda value: f"temperature {short(value)}" if value else "",
     "teacher_weight": lambda value: f"teacher's weight {short(value)}" if value else "",
-    "teacher_hidden_weight": lambda value: "" if value is None else f"weight of hidden states {short(value)}",
     "keep_layers": lambda value: f"layers {value}" if value else "all layers",
     "training data": lambda value: f"training data {value}",
     "evaluation data": lambda value: f"evaluation data {value}",
@@ -39,12 +39,14 @@ def compared_settings(facts: dict) -> dict[str, Any]:
         facts: the content of the run's run.json.
     """
     flags = _flags(facts)
-    others = flags_with(FREE | START | DATA | AFTERWARDS | SERIES)
+    others = flags_with(FREE | APART)
     settings = {name: value for name, value in flags.items() if name not in others}
     if settings.get("max_steps", -1) > 0:
         del settings["num_train_epochs"]
-    if not any(settings.get(name) for name in ("load_best_model_at_end", "early_stopping_patience", "average_last")):
-        settings = {name: value for name, value in settings.items() if name not in flags_with(CHOICE)}
+    if not settings.get("load_best_model_at_end"):
+        settings = {name: value for name, value in settings.items() if name not in CHOICE}
+    if settings.get("folds"):  # the folds of one cross-validation are averaged
+        settings["folds"] = settings["folds"].rpartition("/")[2]
     settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
     settings["processes"] = facts.get("processes", 1)
     return settings | _data(facts, flags)
@@ -109,7 +111,7 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
         hashes = [next((str(part[name]) for name in names if part.get(name)), "")[:8] for part in parts]
         named[title] = " and ".join(hashes)
     if not all(named.values()):
-        named |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}
+        named |= {name: flags[name] for name in DATA if flags.get(name) is not None}
     return named
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from bert_training.files.records import check_unchanged
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions, score
 from bert_training.tasks.squad.questions import read_squad
 

@@ -13,9 +13,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
-from bert_training.flags.objectives import PairTask
-from bert_training.flags.parsing import command_parser
-from bert_training.flags.phases import phase_at, phases_of, with_steps
+from bert_training.inputs.flags.objectives import PairTask
+from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.phases import phase_at, phases_of, with_steps
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
 from tokenization.errors import UserError

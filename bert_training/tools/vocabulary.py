@@ -21,17 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.output_folder import check_place
 from bert_training.files.atomic import make_folder
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
-from bert_training.files.text_files import PLACES, read_texts
+from bert_training.files.text_kinds import PLACES
 from bert_training.files.text_paths import check_apart
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
-from bert_training.pretraining.documents import check_entries, form_of
+from bert_training.pretraining.documents import check_entries
 from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.corpus import add_task_flags, check_task_flags
@@ -54,7 +53,7 @@ def learn_vocabulary(
     """Learn a vocabulary from files and return its pieces in the order of their ids.
 
     Args:
-        files: a path, or several; ``read_texts`` says which forms the files may have.
+        files: a path, or several; ``read_documents`` says which forms the files may have.
         vocab_size: number of rows of the vocabulary, including special and unused ones.
         text_column: the name of the field of the text in .jsonl and .parquet files.
         progress: show progress bars if standard error is a terminal.
@@ -66,20 +65,9 @@ def learn_vocabulary(
         OSError: the tokenizer could not be written.
     """
     paths = [files] if isinstance(files, str | os.PathLike) else files
-    if num_workers == 1:
-        return train_wordpiece(read_texts(paths, progress, text_column), vocab_size, progress=progress, **settings)
-    checked = _checked(paths, text_column)
+    checked = check_entries(paths, logger.warning, text_column)
     count = partial(count_words_of_files, checked, text_column=text_column, num_workers=num_workers, progress=progress)
     return train_wordpiece((), vocab_size, progress=progress, count=count, **settings)
-
-
-def _checked(paths: Iterable[str | os.PathLike[str]], text_column: str) -> list[Path]:
-    """The files, which are text, after a line for each that is read in a form of its own."""
-    checked = check_entries(paths, logger.warning)
-    for path in checked:
-        if form := form_of(path, text_column):
-            logger.warning("%s: read as %s", path, form)
-    return checked
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -93,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
         extend_from_flags(parser, args)
         return
     rules = {
-        "do_lower_case": not args.cased and args.do_lower_case != "false",
+        "do_lower_case": args.do_lower_case != "false",
         "strip_accents": None if args.strip_accents is None else args.strip_accents == "true",
         "tokenize_chinese_chars": args.tokenize_chinese_chars != "false",
     }
@@ -111,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
     else:
         target = Path(os.path.abspath(args.output_dir))  # "." has no name
         folder = target.with_name(f"{target.name}.counts")
-        files = _checked(args.train_file, args.text_column)
+        files = check_entries(args.train_file, logger.warning, args.text_column)
         plan = CountPlan.of(folder, files, args.text_column, counting_rules(**rules))
         if args.tasks is not None:
             _count(plan, args, workers)
@@ -129,7 +117,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     parser.add_argument("--vocab_size", "--vocab-size", type=int, help="size of the vocabulary to learn")
     add_extension_flags(parser)
     parser.add_argument("--output_dir", "--output-dir", required=True)
-    parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
     parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
     parser.add_argument(
         "--strip_accents",
@@ -167,7 +154,7 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")
-    check_place(Path(args.output_dir))
+    make_folder(Path(args.output_dir).parent)  # before hours of reading
     check_apart(args.train_file or (), args.output_dir)
     if args.extend is not None:
         if args.tasks is not None or args.join:
@@ -179,8 +166,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     for name in ("train_file", "vocab_size"):
         if getattr(args, name) is None:
             parser.error(f"the following arguments are required: --{name}")
-    if args.cased and args.do_lower_case == "true":
-        parser.error("--cased is the same as --do_lower_case false; give one of them")
     if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
         parser.error("--text_column has no effect without a .jsonl, .parquet or .arrow file; leave it out")
     return parser, args

@@ -1,11 +1,10 @@
-"""How what a checkpoint lacks had best begin: a head for masked words, and more positions.
+"""How more positions than a checkpoint has had best begin.
 
     python lab/benchmarks/beginnings.py --model CHECKPOINT --text novels.txt --work_dir /tmp/beginnings
 
-A checkpoint without a head for masked words, such as one of sentence-transformers, is continued with a head that is
-derived from its embeddings, and with random rows. And it is continued with 1,024 positions: copies of the first 512,
-or an interpolation of them. Both ways of a pair see the same batches; the record beginnings.json has the loss of masked
-words on held-out text at each evaluation. Finished runs in the work folder are not repeated.
+A checkpoint without a head for masked words, such as one of sentence-transformers, is continued with 1,024 positions:
+copies of the first 512, or an interpolation of them. Both ways see the same batches; the record beginnings.json has the
+loss of masked words on held-out text at each evaluation. Finished runs in the work folder are not repeated.
 """
 
 import argparse
@@ -26,13 +25,10 @@ from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "beginnings.json"
 POSITIONS = 1024
-HEAD = ["--max_seq_length", "128", "--per_device_train_batch_size", "32", "--max_steps", "200", "--eval_steps", "25"]
 LONG = ["--max_seq_length", "1024", "--per_device_train_batch_size", "8", "--max_steps", "100", "--eval_steps", "25"]
 COPIED = ["--max_position_embeddings", str(POSITIONS)]
 # Of each run: the checkpoint, "given" or "interpolated", and its flags.
 WAYS = {
-    "head, derived": ("given", HEAD),
-    "head, random": ("given", [*HEAD, "--new_weights", "random"]),
     "positions, copied": ("given", [*LONG, *COPIED]),
     "positions, interpolated": ("interpolated", LONG),
 }
@@ -82,7 +78,7 @@ def losses(args: argparse.Namespace, name: str, model: str | Path, flags: list[s
     folder = args.work_dir / name
     texts = write_texts(args)
     words = ["run_pretraining.py", "--recipe", "adapt", "--model_name_or_path", model, "--output_dir", folder]
-    words += ["--train_file", texts[0], "--validation_file", texts[1], "--max_eval_instances", 256, "--eval_words", 0]
+    words += ["--train_file", texts[0], "--validation_file", texts[1], "--max_eval_instances", 256]
     words += ["--save_steps", 0, "--seed", seed, "--resume_from_checkpoint", "auto", *flags]
     subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, check=True)
     events: list[dict[str, Any]] = [

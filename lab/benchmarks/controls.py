@@ -28,19 +28,14 @@ PASSAGES = ["--words", "300", "--train", "30", "--dev", "20"]  # of each of the 
 LEARNING = {
     NONE: [],
     "class weights": ["--class_weights", "balanced"],
-    "label smoothing 0.1": ["--label_smoothing", "0.1"],
-    "layer decay 0.9": ["--layer_decay", "0.9"],
-    "the lowest 2 layers frozen": ["--freeze_layers", "2"],
-    "average of the last 3 evaluations": ["--average_last", "3", "--eval_steps", "30"],
-    "cosine schedule": ["--lr_scheduler", "cosine"],
-    "constant rate": ["--lr_scheduler", "constant"],
+    "cosine schedule": ["--lr_scheduler_type", "cosine"],
+    "constant rate": ["--lr_scheduler_type", "constant"],
     "bfloat16": ["--mixed_precision", "bf16"],
 }
 READING = {
     NONE: [],
     "beginning and end": ["--long_texts", "head_tail"],
     "windows, mean": ["--long_texts", "windows"],
-    "windows, maximum": ["--long_texts", "windows", "--window_pooling", "max"],
 }
 # Of each task: what it takes, the flags, the metric and the controls.
 TASKS = {

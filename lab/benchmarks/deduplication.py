@@ -97,7 +97,7 @@ def measured(args: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
     words += ["--train_file", args.work_dir / text, "--validation_file", args.held_out, *flags, "--seed", seed]
     words += ["--tokenizer_name", args.work_dir / "vocabulary", "--max_steps", args.steps, "--eval_steps", 0]
     if args.smoke:
-        words += ["--initial_weights", "random", "--max_eval_instances", 16, "--eval_words", 50]
+        words += ["--initial_weights", "random", "--max_eval_instances", 16]
     run([*words, "--resume_from_checkpoint", "auto", "--output_dir", folder])
     results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))

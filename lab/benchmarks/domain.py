@@ -29,9 +29,7 @@ VARIANTS = {
     "as it is": None,
     "continued": [],
     "continued with new pieces": ["--extend_vocab", "{pieces}"],
-    "continued with new pieces, drawn at random": ["--extend_vocab", "{pieces}", "--new_weights", "random"],
 }
-LOSSES_ALONE = ("continued with new pieces, drawn at random",)  # are not fine-tuned
 TASKS = {
     "pair": ("run_glue.py", "eval_accuracy", ["--task_name", "builtin_pair"]),
     "kind": ("run_glue.py", "eval_accuracy", ["--task_name", "builtin_classification"]),
@@ -85,8 +83,7 @@ def measured(args: argparse.Namespace, name: str, more: list[str] | None) -> dic
         row = losses(json.loads((model / "all_results.json").read_text(encoding="utf-8")))
     more = ("--max_train_samples", args.examples, "--num_train_epochs", 2, "--learning_rate", "1e-4")
     tasks = {
-        task: fine_tuned(args.work_dir / f"{task}-{folder_of(name)}", model, task, args.seeds, more)
-        for task in (() if name in LOSSES_ALONE else TASKS)
+        task: fine_tuned(args.work_dir / f"{task}-{folder_of(name)}", model, task, args.seeds, more) for task in TASKS
     }
     return row | {"tasks": tasks}
 

@@ -1,7 +1,7 @@
 """The race of fixed time: what a pre-training is worth when its minutes are over (lab/notes/speedrun.md).
 
     python lab/benchmarks/fixed_time.py --what "the recipe as it is" --steps 1900         # tiny, five minutes
-    python lab/benchmarks/fixed_time.py --what "..." --steps 1900 --flags "--decay_steps 0.2"
+    python lab/benchmarks/fixed_time.py --what "..." --steps 1900 --flags "--dropout 0.1"
     python lab/benchmarks/fixed_time.py --smoke                                            # does everything run?
 
 An entry is run_pretraining.py with --recipe fast and the entry's own --flags and --steps. Its seconds run from the
@@ -33,8 +33,8 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from lab.benchmarks import idle
 from lab.benchmarks.domain import TASKS, fine_tuned
 from lab.benchmarks.held_out import INPUTS, HeldOut
@@ -51,7 +51,7 @@ def flags_of(args: argparse.Namespace, seed: int, data: Path, folder: Path) -> l
     """The flags of a run; those of the entry come last and win."""
     shared = {"output_dir": folder, "seed": seed, "max_steps": args.steps, "tokenizer_name": data / "vocabulary"}
     shared |= {"train_file": data / "train.txt", "validation_file": data / "heldout.txt"}
-    shared |= {"config_name": args.config_name, "peak_tflops": 1, "save_steps": 0, "eval_steps": args.steps}
+    shared |= {"config_name": args.config_name, "save_steps": 0, "eval_steps": args.steps}
     shared |= {"max_eval_instances": args.instances}
     given = shlex.split(args.flags)
     shared |= {} if "--phases" in given else {"max_seq_length": args.length}

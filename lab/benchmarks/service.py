@@ -157,7 +157,6 @@ def speed(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str,
         "requests": args.requests,
         "pipeline_per_s": round(statistics.median(loop), 1),
         "pipeline_range": [round(min(loop), 1), round(max(loop), 1)],
-        "parser": _parser(),
         "results": rows,
     }
 
@@ -177,13 +176,6 @@ def _middle(turns: list[dict[str, Any]]) -> dict[str, Any]:
 def _can_serve(args: argparse.Namespace, name: str) -> bool:
     backend = WAYS[name][0][-1]
     return args.export is not None and any(args.export.rglob({"onnx": "*.onnx", "openvino": "*.xml"}[backend]))
-
-
-def _parser() -> str:
-    """What reads HTTP: as of the service, which takes httptools and uvloop if they are installed."""
-    from bert_training.app.service_limits import TimedProtocol
-
-    return "httptools" if "HttpTools" in TimedProtocol.__mro__[1].__name__ else "h11"
 
 
 def _pipeline(model: Path, texts: list[str], folder: Path) -> tuple[Any, Path]:

@@ -13,7 +13,7 @@ Each reads the same text with the same vocabulary, and one judge measures all of
 weights in transformers' own class, on the same held-out instances. The clock starts before the process of a run does,
 so that imports and the preparation of the data count, and stands still while the judge works.
 
---flags "fast=--decay_steps 0.2" adds flags for a contestant: those of run_pretraining.py, or of transformers'
+--flags "fast=--dropout 0.1" adds flags for a contestant: those of run_pretraining.py, or of transformers'
 TrainingArguments. The record is added to lab/records/speedrun.json after every run. If the program is stopped, the same
 command continues with the runs that are missing. tables.py writes the ledger into the page.
 """
@@ -40,9 +40,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
-from bert_training.flags.recipes import peak_rate
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.recipes import peak_rate
 from bert_training.networks.configuration import bert_config
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.documents import check_files, read_documents
@@ -160,7 +160,7 @@ def describe_run(name: str, seed: int, args: argparse.Namespace, data: Path) -> 
     if kind == "ours":
         given = flags_of(name, args)
         shared |= {"train_file": data / "train.txt", "validation_file": data / "heldout.txt"}
-        shared |= {"tokenizer_name": data / "vocabulary", "config_name": args.config_name, "peak_tflops": 1}
+        shared |= {"tokenizer_name": data / "vocabulary", "config_name": args.config_name}
         shared |= {"save_steps": 0, "eval_steps": every} | (
             {} if "--phases" in given else {"max_seq_length": args.length}
         )

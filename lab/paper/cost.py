@@ -15,8 +15,8 @@ from typing import Any
 
 from bert_training.engine.finished import read_results
 from bert_training.engine.throughput import training_flops
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.phases import Phase, phases_of, with_steps
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
 from lab.paper.data import config_of
 from lab.paper.plan import Cell, Plan, words_of
 from lab.paper.record import is_finished
@@ -61,7 +61,7 @@ def _fine_tuning_flops(cell: Cell, scale: Scale) -> float:
     features = getattr(args, "feature_based", None)  # only run_ner.py has it
     flops = training_flops(config, trained * args.max_seq_length, trained, 0) * (FORWARD if features else 1)
     flops += training_flops(config, evaluated * args.max_seq_length, evaluated, 0) * FORWARD
-    if features or getattr(args, "bilstm_on_top", False):
+    if features or getattr(args, "bilstm_on_top", False) or getattr(args, "label_token", "") == "bilstm":
         layers_read = 4 if features and "concat" in features else 1
         units = args.lstm_size if features else cell.size.hidden
         tokens = args.max_seq_length * (trained / FORWARD + evaluated)

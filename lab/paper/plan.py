@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_training.flags.objectives import objective_of
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.recipes import initial_range
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.recipes import initial_range
+from bert_training.inputs.flags.scripts import SCRIPTS
 from lab.paper.experiments import EXPERIMENTS, Experiment, PlannedColumn, PlannedRow, Pretraining
 from lab.paper.published import CHECKPOINTS
 from lab.paper.scales import CELLS, DATA, SIZES, VOCABULARY, Flags, Scale, Size, Task

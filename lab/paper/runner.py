@@ -32,8 +32,6 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.output_folder import lock_output_dir
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.files.atomic import make_folder, new_folder, open_own
-from bert_training.files.compressed_files import open_regular
-from bert_training.files.links import guard
 from bert_training.pretraining.corpus import Corpus
 from lab.paper.plan import Cell, Plan
 from lab.paper.record import check_finished_cells, is_finished
@@ -113,7 +111,6 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
         threads: the number of threads for computing; 0 leaves it to torch.
     """
     os.chdir(folder)
-    guard(".")
     with open_own(Path(CELLS, f"{name}.log"), "ab") as log:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -250,7 +247,7 @@ def _check_end(folder: Path, cell: Cell, status: int) -> None:
 
 def _end_of(log: Path, size: int = 1 << 16) -> str:
     """The last ``size`` bytes of a file, as text."""
-    with open_regular(log) as file:
+    with open(log, "rb") as file:
         file.seek(max(0, log.stat().st_size - size))
         return file.read(size).decode(errors="replace")
 

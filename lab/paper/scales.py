@@ -128,8 +128,7 @@ SMOKE = replace(
     phases="32:1:4",
     phases_without_nsp="32:1:5",
     vocab_size=600,
-    pretraining=BUILTIN.pretraining
-    | {"max_train_documents": 100, "validation_split": 0.2, "max_eval_instances": 16, "peak_tflops": 1},
+    pretraining=BUILTIN.pretraining | {"max_train_documents": 100, "validation_split": 0.2, "max_eval_instances": 16},
     restarts=2,
     features={"lstm_size": 8, "learning_rate": 2e-3},
 )

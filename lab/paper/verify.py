@@ -18,12 +18,10 @@ from bert_training.engine.versions import commit
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.records import nearly_equal
-from bert_training.files.small_files import read_small_text
 from bert_training.tools.findings import (
     DIFFERS,
     Finding,
     differs,
-    is_ordinary,
     print_findings,
     run_check,
     short_text,
@@ -74,13 +72,13 @@ def check_record(folder: Path) -> Iterator[Finding]:
         wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
-    yield from _page(expected, read_small_text(folder / "report.md"), record)
+    yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
 
 
 def _files(folder: Path, recorded: dict[str, str]) -> Iterator[Finding]:
     same = []
     for name, digest in recorded.items():
-        if not is_plain_name(name) or not is_ordinary(folder / name):
+        if not is_plain_name(name) or not (folder / name).is_file():
             yield unknown(name, "it is not here")
         elif sha256(folder / name) != digest:
             yield differs(name, "the file has changed since the report was written")
@@ -95,7 +93,7 @@ def _cells(folder: Path, cells: dict[str, Any]) -> Iterator[Finding]:
     present = 0
     for name, cell in cells.items():
         path = folder / CELLS / name / ("summary.json" if "runs" in cell else "all_results.json")
-        if is_plain_name(name) and is_ordinary(path):
+        if is_plain_name(name) and path.is_file():
             present += 1
             if sha256(path) != cell["sha256"]:
                 yield differs(f"{CELLS}/{name}", f"{path.name} has changed since the report was written")

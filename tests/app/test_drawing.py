@@ -112,8 +112,16 @@ def test_the_answer_is_marked_where_it_stands():
     page = drawing.reply(Reply("the old", 20, 27, [entry("the old", 0.9)], -2.5, 0.5), context)
     assert "no; the old doctor, <mark>the old</mark> king" in page
     assert "No-answer odds: -2.50" in page and "threshold is 0.50; the odds are not above it, so it answers" in page
+    assert "Pieces that were not read" not in page
     assert "above it, so it gives no answer" in DRAWINGS["no answer"]("a")
     assert "always gives one" in drawing.reply(Reply("a", 0, 1, [entry("a", 1.0)], None, None), "a")
+
+
+def test_what_was_not_read_is_said_below_the_result():
+    reply = drawing.reply(Reply("a", 0, 1, [entry("a", 1.0)], None, None, 3), "a")
+    for page in (reply, drawing.score(Guess("a", 1.0, lost=3)), drawing.bars([Guess("a", 0.5, lost=3)] * 2)):
+        assert "Pieces that were not read, as in the training: 3." in page
+    assert "training: up to 3." in drawing.bars([Guess("a", 0.5, lost=3), Guess("b", 0.5)])
 
 
 def test_the_final_row_is_the_last_and_left_out_checkpoints_are_counted():

@@ -315,13 +315,6 @@ def test_other_limits_have_a_sentence_each(folders):
         readings.choose(model, "a", "b")
     with pytest.raises(ValueError, match="this table shows at most 512"):
         readings.pieces(model, "old " * 600)
-    model = open_folder(str(folders("BertForQuestionAnswering", question_answering={"max_query_length": 4})))
-    with pytest.raises(ValueError, match="The question has 5 pieces, and this model reads at most 4; shorten it"):
-        readings.answer(model, "the " * 5, "the old house")
-    own = {"script": "run_glue.py", "max_seq_length": 12}
-    model = open_folder(str(folders("BertForSequenceClassification", fine_tuning=own)))
-    with pytest.raises(ValueError, match="13 pieces with the special tokens, and this model reads at most 12"):
-        readings.classify(model, "old " * 11)
 
 
 def test_damaged_weights_are_said_to_be_the_cause(folders):
@@ -332,10 +325,16 @@ def test_damaged_weights_are_said_to_be_the_cause(folders):
         readings.classify(model, TEXT)
 
 
-def test_names_in_text_without_spaces_are_found_character_by_character(opened):
-    """As run_ner.py and the pipeline read it."""
-    model = opened("BertForTokenClassification", id2label={0: "NR", 1: "NN", 2: "VV"})
-    text = "王小明在the北京。"
-    words = readings._words_of(model, text)
-    assert [word for word, _ in words] == [*"王小明在", "the", *"北京。"]
-    assert all(text[begin:end] == word for word, (begin, end) in words)
+@pytest.mark.parametrize(
+    ("text", "stored", "words"),
+    [
+        ("王小明在the北京。", {}, "王 小 明 在 the 北 京 。"),  # as run_ner.py and the pipeline read it
+        ("U.S. men.", {}, "U . S . men ."),
+        ("(U.S. men)", {"fine_tuning": {"words": {"whole": ["U.S."]}}}, "( U.S. men )"),
+        ("red.men/a.", {"fine_tuning": {"words": {"unusual": ["x/x"]}}}, "red.men / a ."),
+    ],
+)
+def test_names_are_found_word_by_word_as_the_model_was_trained(opened, text, stored, words):
+    model = opened("BertForTokenClassification", id2label={0: "NR", 1: "NN", 2: "VV"}, **stored)
+    found = readings.names_in(model, text)
+    assert [text[name.start : name.end] for name in found] == words.split()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import http.client
 import importlib.util
 import json
@@ -206,6 +207,58 @@ def test_every_model_gives_vectors(opened, name, size):
     assert len(found[0]) == model.model.config.hidden_size
 
 
+LONG_WORDS = f"{TEXT} by the river . " * 12
+CUT = {
+    "a text": ("classes", {"text": LONG_WORDS}),
+    "a pair": ("classes", {"text": LONG_WORDS, "second_text": CONTEXT}),
+    "several labels": ("several labels", {"text": LONG_WORDS}),
+    "a score": ("score", {"text": LONG_WORDS}),
+    "the last token": ("last token", {"text": LONG_WORDS}),
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+@pytest.mark.parametrize("what", CUT)
+def test_a_long_text_is_read_as_in_the_training_and_the_answer_says_so(opened, what, batch_size):
+    """The independent source is the tokenizer's own cut at the 64 positions, which the trained network is given."""
+    head, body = CUT[what]
+    model, texts = opened(head), [*body.values()]
+    (found,) = answers(make_service(model, Settings("", None, batch_size)), body)
+    cut = model.tokenizer(*texts, truncation="longest_first", max_length=64, return_tensors="pt")
+    with torch.no_grad():
+        logits = model.model(**cut).logits
+    said = model.judge((logits[0, -1] if model.at_the_end else logits[0]).numpy()).ranked().record()
+    lost = len(model.tokenizer(*texts)["input_ids"]) - 64
+    found.pop("thresholds", None)
+    assert found == said | {"tokens_not_read": lost} and lost > 0
+    refusing = make_service(dataclasses.replace(model, refuses_long_texts=True), Settings("", None, batch_size))
+    status, _, content = ask(refusing, body)
+    assert status == 422 and f"{lost + 64} pieces, of which this model would not read {lost}; shorten" in str(content)
+    assert "tokens_not_read" not in answers(refusing, dict.fromkeys(body, TEXT))[0]
+
+
+def test_a_long_question_and_long_endings_are_cut_as_in_the_training(opened):
+    model, context = opened("answers"), {"context": CONTEXT}
+    app = make_service(model, SETTINGS)
+    (found,) = answers(app, context | {"question": "the king walked to the old house by the river"})
+    assert found.pop("tokens_not_read") == 4  # of 10; the model reads 6
+    assert answers(app, context | {"question": "the king walked to the old"}) == [found]
+    refusing = make_service(dataclasses.replace(model, refuses_long_texts=True), SETTINGS)
+    status, _, content = ask(refusing, context | {"question": "the king walked to the old house by the river"})
+    assert status == 422 and b"The question has 10 pieces, of which this model would not read 4" in content
+
+    model, endings = opened("choice"), [CONTEXT, OTHER]
+    (found,) = answers(make_service(model, SETTINGS), {"text": CONTEXT, "endings": endings})
+    pairs = [CONTEXT.strip()] * 2, [ending.strip() for ending in endings]
+    cut = model.tokenizer(*pairs, truncation="longest_first", max_length=64, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        shares = model.model(**{name: rows[None] for name, rows in cut.items()}).logits[0].softmax(0).tolist()
+    said = {ending["text"]: ending for ending in found["endings"]}
+    assert [said[ending]["probability"] for ending in pairs[1]] == pytest.approx(shares, abs=1e-5)
+    whole = [len(ids) for ids in model.tokenizer(*pairs)["input_ids"]]
+    assert [said[ending].get("tokens_not_read", 0) for ending in pairs[1]] == [max(0, n - 64) for n in whole] != [0, 0]
+
+
 # --- many clients ----------------------------------------------------------------------------------------
 
 
@@ -321,7 +374,6 @@ BAD = {
     "a model of the client's": (b'{"text": "a", "model": "/etc/passwd"}', 422, "model: "),
     "10,000 texts": (json.dumps({"texts": ["a"] * 10_000}).encode(), 422, "at most 64"),
     "a long text": (json.dumps({"text": "a" * 20_001}).encode(), 422, "at most 20000 characters"),
-    "too many pieces": (json.dumps({"text": "old " * 100}).encode(), 422, "102 pieces"),
     "10 MB": (b'{"text": "' + b"a" * 10 * 2**20 + b'"}', 413, "at most 1,048,576 bytes"),
 }
 
@@ -438,7 +490,7 @@ def test_an_answer_is_sent_to_a_slow_reader_whole(opened, monkeypatch):
 
 
 def test_headers_without_end_close_the_connection(opened):
-    """Of the two parsers that uvicorn may use, one knows no limit to them."""
+    """Of the two parsers that uvicorn has, one knows no limit to them; it may be installed, and is not used."""
     with running(make_service(opened("classes"), SETTINGS)) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
             began, sent = time.monotonic(), 0
@@ -450,7 +502,44 @@ def test_headers_without_end_close_the_connection(opened):
                     time.sleep(0.01)
             assert sent < 100 and time.monotonic() - began < service_limits.IDLE_SECONDS
         body = {"texts": [TEXT * 400] * 20}  # a body that comes in several pieces is no such thing
-        assert post(port, body)[0] == 422
+        assert post(port, body)[0] == 200
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n"
+
+
+async def never(*_):
+    await asyncio.sleep(60)
+
+
+def test_headers_without_end_behind_a_request_that_waits_are_not_read(opened, monkeypatch):
+    monkeypatch.setattr(service, "STOP_SECONDS", 1)  # a connection that is not read is not seen to close
+    app = make_service(opened("classes"), SETTINGS)
+    app.posts["/predict"] = never
+    with running(app) as port, socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+        client.sendall(HEAD + b"{}GET /health HTTP/1.1\r\nX: ")
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 2**26:
+                sent += client.send(b"a" * 2**16)
+    assert sent < 2**25, "more than the buffers of the two sockets hold"
+
+
+@pytest.mark.parametrize("sent", [HEAD, HEAD + b"{}"])
+def test_what_is_cut_off_at_the_end_gets_an_answer_in_json(opened, monkeypatch, sent):
+    """A request whose body is not complete, and one that is being answered, when patience ends after SIGTERM."""
+    monkeypatch.setattr(service, "STOP_SECONDS", 1)
+    app = make_service(opened("classes"), SETTINGS)
+    app.posts["/predict"] = never
+    with running(app) as port:
+        client = socket.create_connection(("127.0.0.1", port), timeout=20)
+        client.sendall(sent)
+        time.sleep(0.3)
+    with client, client.makefile("rb") as answer:
+        head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"content-type: application/json" in head
+    assert json.loads(body) == {"error": service_limits.ENDING}
+    assert app.metrics.requests == {("/predict", 503): 1}
 
 
 # --- the command -----------------------------------------------------------------------------------------
@@ -557,6 +646,15 @@ def test_a_thread_for_each_batch_or_all_for_one(opened, monkeypatch, head, batch
     single = head in ("classes", "several labels", "score", "last token", "encoder")
     assert threads == [1 if single and batch_size > 1 else 3, "opened"]  # a session keeps the number that it finds
     assert side_by_side == ([3 if single else 1] if batch_size > 1 else [])
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 200), (("--refuse_long_texts",), 422)])
+def test_a_flag_refuses_long_texts(opened, monkeypatch, words, status):
+    served = []
+    monkeypatch.setattr(service_workers, "serve_until_signal", lambda server, _: served.append(server.config.app))
+    monkeypatch.setattr(service, "forget_tokens", lambda: None)
+    assert main(["serve", str(opened("classes").folder), "--port", "0", *words]) == 0
+    assert ask(served[0](), {"text": LONG_WORDS})[0] == status
 
 
 @pytest.mark.parametrize(("host", "hosts"), [("127.0.0.1", serve.LOCAL), ("127.0.0.2", serve.LOCAL), ("0.0.0.0", None)])

@@ -29,7 +29,11 @@ class Network:
         return {"logits": attention_mask.sum(1)}
 
 
-def single(length, answer=lambda opened, outputs, number, length: (int(outputs["logits"][number]), length)):
+def said(opened, outputs, number, row):
+    return int(outputs["logits"][number]), len(row["input_ids"])
+
+
+def single(length, answer=said):
     def row(opened):
         if length == 7:
             raise UserError("too long")

@@ -57,23 +57,9 @@ def test_every_function_refuses_what_is_no_text_or_choice(tmp_path, pretrained, 
         assert re.fullmatch(r"[A-Z][^\n]{10,200}\.", str(error)), str(error)
 
 
-@pytest.mark.parametrize(
-    ("file", "fields", "message"),
-    [
-        ("config.json", {"add_cross_attention": True}, "add_cross_attention must be false"),
-        ("config.json", {"chunk_size_feed_forward": 3}, "chunk_size_feed_forward must be 0"),
-        ("config.json", {"hidden_dropout_prob": 2}, "hidden_dropout_prob must be a number of at least 0"),
-        ("config.json", {"pad_token_id": 10**6}, "pad_token_id must be an id below"),
-        *(
-            ("tokenizer_config.json", {"model_max_length": value}, "model_max_length in tokenizer_config.json must be")
-            for value in ("512", [512], {"a": 1}, True)
-        ),
-        ("tokenizer_config.json", {"unk_token": ""}, "the tokenizer has no [UNK]"),
-    ],
-)
-def test_values_in_a_folder_that_would_fail_when_the_page_computes(tmp_path, pretrained, file, fields, message):
+def test_a_tokenizer_that_would_fail_when_the_page_computes(tmp_path, pretrained):
     folder = save_model(tmp_path / "m", pretrained, "BertForPreTraining")
-    edit_json(folder / file, **fields)
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
+    edit_json(folder / "tokenizer_config.json", unk_token="")
+    with pytest.raises(ValueError, match=r"the tokenizer has no \[UNK\]") as error:
         open_folder(str(folder))
     assert is_for_the_user(error.value)

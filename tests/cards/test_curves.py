@@ -144,9 +144,6 @@ def test_bad_records_are_named_with_their_line(tmp_path):
         '{"event": "tra',
         "[1]",
         '{"step": 1}',
-        '{"event": 1}',
-        '{"event": "train", "step": 1.0}',
-        '{"event": "eval", "step": 1, "loss": "x"}',
     ):
         (tmp_path / "metrics.jsonl").write_text('{"event": "x"}\n' + line)
         with pytest.raises(ValueError, match=r"metrics.jsonl:2: expected one JSON object"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
-from bert_training.flags.objectives import OBJECTIVES
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.word_loss import WordSums
 from bert_training.tasks import swag
 from bert_training.tasks.classification import metrics as classification

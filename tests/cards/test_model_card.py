@@ -158,7 +158,7 @@ def test_a_baseline_is_called_a_baseline(tmp_path):
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
     facts = records("run_glue.py", model_name_or_path="runs/first")
     assert (
-        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["embedded_pair"], facts).text
+        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], facts).text
     )
 
 
@@ -311,7 +311,7 @@ def test_several_labels_of_long_texts_are_those_above_their_thresholds(saved, ca
         problem_type="multi_label_classification",
         fine_tuning={"thresholds": [1.0, 0.0]},
     )
-    flags = {"long_texts": how, "doc_stride": 4, "max_windows": 3, "window_pooling": "mean"}
+    flags = {"long_texts": how, "max_windows": 3}
     data = {"labels": ["never", "always"], "several_labels": True}
     facts = records("run_glue.py", **flags) | {"texts_per_example": 1, "data": data, "thresholds": "found"}
     exec(compile(usage("./model", facts, ["custom"], False), "card", "exec"), {})
@@ -346,7 +346,7 @@ def test_wrong_arguments_are_refused(tmp_path):
 def test_probabilities_of_long_texts_continue_the_program_of_the_card(saved, capsys, how, texts, last):
     cls = BertForTokenClassification if last else BertForSequenceClassification
     saved(cls, id2label={0: "no", 1: "yes"})
-    flags = {"long_texts": how, "doc_stride": 4, "max_windows": 3, "window_pooling": "mean"}
+    flags = {"long_texts": how, "max_windows": 3}
     flags |= {"label_token": "last"} if last else {}
     facts = records("run_glue.py", **flags) | {"texts_per_example": texts, "data": {"labels": ["no", "yes"]}}
     program = usage("./model", facts, ["custom"], False)

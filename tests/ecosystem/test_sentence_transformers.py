@@ -6,10 +6,12 @@ import pytest
 import torch
 from datasets import Dataset
 
+from tests.helpers import short_runs
 from tests.helpers.ecosystem import PLAIN, TRUSTED, WAYS, deprecations, largest_difference, needed, open_folder
 
 sentence_transformers = needed("sentence_transformers")
 losses = needed("sentence_transformers.losses")
+parts = needed("sentence_transformers.sentence_transformer.modules")
 pytestmark = [pytest.mark.slow, *deprecations]
 TEXTS = ["the old house by the river .", "a king", "the queen opened the letter , and the night was old ."]
 bare_folder = pytest.mark.parametrize("way", [PLAIN, TRUSTED])  # It opens folders by their names, so not as OWN.
@@ -80,3 +82,28 @@ def test_a_cross_encoder_scores_pairs(way, classifier, tokenizer, record_propert
         expected = open_folder(way, "BertForSequenceClassification", classifier)(**batch).logits.softmax(-1)
     record_property("largest difference", difference := largest_difference(found, expected))
     assert difference < 1e-5
+
+
+@pytest.mark.tried(
+    "sentence-transformers", "a folder of its own that a script continues from: pooling, modules, length"
+)
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_the_vectors_of_a_folder_are_those_after_a_training_that_changes_nothing(
+    script, finished, tmp_path, short_data, record_property, no_pictures
+):
+    torch.manual_seed(0)
+    transformer = parts.Transformer(str(finished))
+    transformer.max_seq_length = 6  # the third text has 13 pieces
+    pooling = parts.Pooling(32, pooling_mode="max")
+    modules = [transformer, pooling, parts.Dense(32, 8), parts.Normalize()]
+    before = sentence_transformers.SentenceTransformer(modules=modules, device="cpu", prompts={"query": "the night "})
+    before.save(str(tmp_path / "given"))
+    flags = short_runs.flags(script, short_data, tmp_path / "run", tmp_path / "given", "--learning_rate", "1e-30")
+    short_runs.start(script, flags)
+    after = sentence_transformers.SentenceTransformer(str(tmp_path / "run"), device="cpu")
+    assert after.max_seq_length == 6 and after.prompts == before.prompts
+    for options in ({}, {"prompt_name": "query"}):
+        found, expected = (model.encode(TEXTS, convert_to_tensor=True, **options) for model in (after, before))
+        record_property("largest difference", difference := largest_difference(found, expected))
+        assert difference < 1e-6
+        torch.testing.assert_close((found * expected).sum(1), torch.ones(3))

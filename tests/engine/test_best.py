@@ -1,6 +1,5 @@
-"""The best weights are kept, training stops early if it is asked to, and interrupted runs do the same."""
+"""The best weights are kept, and interrupted runs do the same."""
 
-import json
 import shutil
 
 import pytest
@@ -9,9 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from bert_training.engine.best import Best, deciding_metric
 from bert_training.files.atomic import damage
-from bert_training.files.records import read_events
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.classification import sources
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
@@ -23,15 +21,15 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 
 def best_of(make_run, **flags) -> Best:
     run = make_run()
-    run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
+    run.args.load_best_model_at_end = True
     run.output_dir.mkdir(exist_ok=True)
-    return Best(run, flags.pop("metric", "eval_accuracy"))
+    return Best(run, flags.pop("metric", "eval_accuracy"), [])
 
 
-def resumed(run) -> Best:
-    """What a run has that resumes after the events in its metrics.jsonl."""
-    best = Best(run, "eval_accuracy")
-    best.go_on(read_events(run.output_dir / "metrics.jsonl"))
+def resumed(run, *evaluations: tuple[int, float]) -> Best:
+    """What a run has that resumes from a checkpoint with these steps and scores."""
+    best = Best(run, "eval_accuracy", [(step, {"eval_accuracy": value}) for step, value in evaluations])
+    best.go_on()
     return best
 
 
@@ -46,9 +44,9 @@ class Model(torch.nn.Module):
         save_file(self.state_dict(), folder / "model.safetensors")
 
 
-def add_all(best: Best, values: list, steps=None) -> list[bool]:
-    steps = steps or range(1, len(values) + 1)
-    return [best.add(step, {best.metric: value}, Model(float(step))) for step, value in zip(steps, values)]
+def add_all(best: Best, values: list, steps=None) -> None:
+    for step, value in zip(steps or range(1, len(values) + 1), values):
+        best.add(step, {best.metric: value}, Model(float(step)))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def add_all(best: Best, values: list, steps=None) -> list[bool]:
 )
 def test_the_best_evaluation_is_restored(make_run, metric, values, expected):
     best = best_of(make_run, metric=metric)
-    assert add_all(best, values) == [False] * len(values)
+    add_all(best, values)
     model = Model()
     assert best.restore(model) == {metric: values[expected - 1], "best_step": expected}
     assert model.weight.item() == expected
@@ -72,15 +70,10 @@ def test_the_best_evaluation_is_restored(make_run, metric, values, expected):
     assert not list(best.run.output_dir.glob("checkpoint-*"))
 
 
-def test_patience_counts_evaluations_since_the_best(make_run):
-    assert add_all(best_of(make_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
-    assert add_all(best_of(make_run, patience=1), [0.5, 0.4]) == [False, True]
-
-
 def test_nothing_is_kept_unless_it_is_asked_for(make_run):
-    best = best_of(make_run, patience=1)
+    best = best_of(make_run)
     best.wanted = False
-    assert add_all(best, [0.5, 0.4]) == [False, False]
+    add_all(best, [0.5, 0.4])
     assert not list(best.run.output_dir.iterdir())
 
 
@@ -92,16 +85,13 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     add_all(best, [0.4, 0.5], steps=[5, 6])
     names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
     assert names == ["checkpoint-best-3", "checkpoint-best-6"]
-    records = best.run.output_dir / "metrics.jsonl"
-    records.write_text(
-        "".join(json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) + "\n" for n in (1, 2, 3))
-    )
-    again = resumed(best.run)
+    evaluations = [(n, n / 10) for n in (1, 2, 3)]
+    again = resumed(best.run, *evaluations)
     assert again.step == 3
     assert again.restore(Model())["best_step"] == 3
     shutil.rmtree(best.run.output_dir / "checkpoint-best-3")
     with pytest.raises(ValueError, match=r"checkpoint-best-3: .* cannot be used: no such folder; resume without"):
-        resumed(best.run)
+        resumed(best.run, *evaluations)
 
 
 def test_every_checkpoint_keeps_what_was_the_best_by_then(make_run):
@@ -127,10 +117,7 @@ def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_eval
     add_all(best, [0.3], steps=[3])
     names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
     assert names == ["checkpoint-best-2", "checkpoint-best-3"]
-    records = best.run.output_dir / "metrics.jsonl"
-    lines = [json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) for n in (1, 2)]
-    records.write_text("\n".join(lines) + "\n")
-    again = resumed(best.run)  # which still has the weights of step 3, that are in no records
+    again = resumed(best.run, (1, 0.1), (2, 0.2))  # whose folder still has the weights of step 3
     assert again.step == 2
     (best.run.output_dir / "checkpoint-4").mkdir()
     add_all(again, [0.6], steps=[5])
@@ -140,8 +127,6 @@ def test_the_checkpoint_of_the_last_step_keeps_what_was_the_best_before_its_eval
 def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     best = best_of(make_run)
     add_all(best, [0.1, 0.2])
-    records = best.run.output_dir / "metrics.jsonl"
-    records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
     folder = best.run.output_dir / "checkpoint-best-2"
     assert damage(folder) is None
     data = bytearray((folder / "model.safetensors").read_bytes())
@@ -151,7 +136,7 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
     with pytest.raises(ValueError, match=message):
         best.restore(Model())
     with pytest.raises(ValueError, match=message):
-        resumed(best.run)  # A resumed run says so before it trains.
+        resumed(best.run, (2, 0.2))  # A resumed run says so before it trains.
 
 
 def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_run, tmp_path):
@@ -160,29 +145,26 @@ def test_the_best_weights_of_the_run_that_is_continued_in_another_folder(make_ru
     other = make_run(
         output_dir=str(tmp_path / "other"), resume_from_checkpoint=str(best.run.output_dir / "checkpoint-2")
     )
-    other.args.load_best_model_at_end, other.args.early_stopping_patience = True, 0
-    (other.output_dir / "metrics.jsonl").write_text(
-        "".join(f'{{"event": "eval", "step": {step}, "eval_accuracy": 0.{4 - step}}}\n' for step in (1, 2))
-    )
-    model, again = Model(), resumed(other)
+    other.args.load_best_model_at_end = True
+    evaluations = [(1, 0.3), (2, 0.2)]
+    model, again = Model(), resumed(other, *evaluations)
     assert again.restore(model) == {"eval_accuracy": 0.3, "best_step": 1} and model.weight.item() == 1
     again.clear()
     assert (best.run.output_dir / "checkpoint-best-1").is_dir()
     (best.run.output_dir / "checkpoint-best-1" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="checkpoint-best-1: the weights of the best evaluation so far cannot be used"):
-        resumed(other)
+        resumed(other, *evaluations)
     # A finished run has deleted them. The checkpoint of the same step is as good.
     other.args.resume_from_checkpoint = str(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1").mkdir()
     Model(1.0).save_pretrained(best.run.output_dir / "checkpoint-1")
     (best.run.output_dir / "checkpoint-1" / "config.json").write_text("{}")
     shutil.rmtree(best.run.output_dir / "checkpoint-best-1")
-    assert resumed(other).restore(model)["best_step"] == 1
+    assert resumed(other, *evaluations).restore(model)["best_step"] == 1
 
 
-@pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
-def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
-    flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)
+def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch):
+    flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss")
     unbroken = train(tmp_path / "unbroken", pretrained, glue_files, "rte", *flags)
     add = Best.add
 
@@ -201,32 +183,16 @@ def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_file
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_evaluations_without_the_metric_are_refused(make_run):
-    with pytest.raises(ValueError, match="that is continued: expected a number as eval_accuracy of step 2, by which"):
-        best_of(make_run).go_on([{"event": "eval", "step": 2, "eval_f1": 0.5}])
-
-
 def test_a_refused_start_removes_no_records(tmp_path, pretrained, glue_files):
     """The checkpoint is named, so that the records after it would be cut off."""
     run = tmp_path / "run"
-    train(run, pretrained, glue_files, "rte", "--max_steps=6", "--save_steps=2", "--eval_steps=2")
+    train(run, pretrained, glue_files, "rte", "--max_steps=6", "--save_steps=2", *KEEP[1:])
     before = (run / "metrics.jsonl").read_bytes()
     (run / "all_results.json").unlink()  # as if the run had been killed just before its end
-    flags = ("--max_steps=6", "--save_steps=2", *KEEP, "--learning_rate=5e-05")
+    flags = ("--max_steps=6", "--save_steps=2", *KEEP)
     with pytest.raises(ValueError, match=r"checkpoint-best-2: the weights of .* cannot be used: no such folder"):
         train(run, pretrained, glue_files, "rte", *flags, f"--resume_from_checkpoint={run / 'checkpoint-4'}")
     assert (run / "metrics.jsonl").read_bytes() == before
-
-
-def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pretrained, glue_files):
-    flags = ("--max_steps=4", "--per_device_train_batch_size=4", "--save_steps=2")
-    for name, more in (("plain", ()), ("grouped", ("--group_by_length",))):
-        train(tmp_path / name, pretrained, glue_files, "rte", *flags, *more)
-    plain, grouped = ([e["loss"] for e in events(tmp_path / name, "train")] for name in ("plain", "grouped"))
-    assert plain != grouped
-    with pytest.raises(ValueError, match="group_by_length False -> True"):
-        again = ("--group_by_length", "--resume_from_checkpoint=auto")
-        train(tmp_path / "plain", pretrained, glue_files, "rte", *flags, *again)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +224,8 @@ def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
 
 def test_flags_without_the_flag_that_they_need_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--early_stopping_patience=2"])
-    assert "--early_stopping_patience needs --load_best_model_at_end" in capsys.readouterr().err
+        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--metric_for_best_model=loss"])
+    assert "--metric_for_best_model needs --load_best_model_at_end" in capsys.readouterr().err
     path = tmp_path / "own.tsv"
     path.write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
     given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]

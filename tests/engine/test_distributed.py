@@ -34,7 +34,7 @@ def flags(tmp_path, text_file, tokenizer_folder, network_shape):
         common = (
             f"--output_dir {tmp_path / name} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
             f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 6 --logging_steps 1 "
-            "--save_steps 4 --learning_rate 1e-3 --peak_tflops 1"
+            "--save_steps 4 --learning_rate 1e-3"
         )
         return [*common.split(), *more]
 
@@ -53,11 +53,10 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = ("--nnodes", 2, "--nproc_per_node", 1, "--master_addr", "127.0.0.1", "--master_port", port)
-    script = ("run_pretraining.py", *flags("nodes", "--per_device_train_batch_size", "4", "--verify_invariance"))
+    script = ("run_pretraining.py", *flags("nodes", "--per_device_train_batch_size", "4"))
     nodes = [start(*TORCHRUN, *address, "--node_rank", rank, *script) for rank in range(2)]
     outputs = [node.communicate(timeout=300) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], outputs
-    assert "micro-batches 2 x 4 x 1" in outputs[0][0]
     run_pretraining.main(flags("alone", "--per_device_train_batch_size", "8"))
     alone, together = tmp_path / "alone", tmp_path / "nodes"
     assert losses(together) == pytest.approx(losses(alone), rel=1e-4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_training.engine.divergence import Divergence, check_outputs, explain_divergence
-from bert_training.flags.phases import Phase
+from bert_training.inputs.flags.phases import Phase
 
 NAN = float("nan")
 

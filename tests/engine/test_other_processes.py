@@ -29,7 +29,7 @@ def test_one_two_four_and_one_process(tmp_path, text_file, tokenizer_folder, net
     common = (
         f"--train_file {text_file} --validation_split 0.2 --max_seq_length 32 --tokenizer_name {tokenizer_folder} "
         f"--config_name {network_shape} --dropout 0 --max_steps 9 --logging_steps 1 --save_steps 0 --eval_steps 0 "
-        "--learning_rate 3e-3 --warmup_steps 2 --peak_tflops 1"
+        "--learning_rate 3e-3 --warmup_steps 2"
     ).split()
 
     def train(folder, processes, size, accumulation, stop):

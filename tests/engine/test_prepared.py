@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from bert_training.engine.batches import step_batches
 from bert_training.engine.checkpoint import load_checkpoint, save_checkpoint
 from bert_training.engine.loop import training_steps
-from bert_training.engine.muon import create_muon
 from bert_training.engine.optimizer import create_optimizer
 from bert_training.engine.prepared import broken_ties, check_optimizer, prepare
 from bert_training.engine.state import UNKNOWN, TrainingState
@@ -49,10 +48,10 @@ def tpu(monkeypatch):
     monkeypatch.setattr(Accelerator, "prepare", prepare_on_tpu)
 
 
-def network_and_optimizer(name: str = "adamw"):
+def network_and_optimizer():
     torch.manual_seed(0)
     model = BertForPreTraining(small_config(**NO_DROPOUT))
-    return model, create_muon(model, 1e-2, 1e-2, 0.01) if name == "muon" else create_optimizer(model, 1e-2, 0.01, name)
+    return model, create_optimizer(model, 1e-2, 0.01)
 
 
 def train(run, model, optimizer, steps=2, start=0):
@@ -76,9 +75,8 @@ def test_accelerate_alone_breaks_the_ties(make_run):
 
 
 @pytest.mark.usefixtures("tpu")
-@pytest.mark.parametrize("name", ["adamw", "bert_adamw", "muon"])
-def test_a_step_moves_embeddings_and_decoder_together(make_run, name):
-    run, (model, optimizer) = make_run(), network_and_optimizer(name)
+def test_a_step_moves_embeddings_and_decoder_together(make_run):
+    run, (model, optimizer) = make_run(), network_and_optimizer()
     before = model.get_parameter(EMBEDDINGS)
     model, optimizer = prepare(run, model, optimizer)
     weights = model.get_parameter(EMBEDDINGS)
@@ -88,12 +86,11 @@ def test_a_step_moves_embeddings_and_decoder_together(make_run, name):
     assert not torch.equal(model.get_parameter(EMBEDDINGS), before)
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_the_losses_on_a_tpu_are_those_elsewhere(make_run, request, name):
+def test_the_losses_on_a_tpu_are_those_elsewhere(make_run, request):
     run = make_run()
-    expected = train(run, *prepare(run, *network_and_optimizer(name)))[0]
+    expected = train(run, *prepare(run, *network_and_optimizer()))[0]
     request.getfixturevalue("tpu")
-    assert train(run, *prepare(run, *network_and_optimizer(name)))[0] == expected
+    assert train(run, *prepare(run, *network_and_optimizer()))[0] == expected
 
 
 @pytest.mark.usefixtures("tpu")

@@ -14,11 +14,11 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine import signals
 from bert_training.engine.batches import Features, step_batches
-from bert_training.engine.checkpoint import load_checkpoint, resume, save_checkpoint
+from bert_training.engine.checkpoint import resume, save_checkpoint
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
 from bert_training.engine.signals import STOPPED, StopSignals
-from bert_training.engine.state import UNKNOWN, Totals, TrainingState
+from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.files.atomic import damage
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
@@ -102,22 +102,6 @@ def test_no_batch_is_fetched_that_will_not_be_used(make_run, small_config):
         for step in training_steps(run, prepared(small_config), batches(run), max_grad_norm=1.0):
             os.kill(os.getpid(), signal.SIGTERM) if step.index == 1 else None
     assert fetched == [1, 2] and (run.output_dir / "checkpoint-2").is_dir()
-
-
-def test_a_checkpoint_without_totals_begins_them_anew(make_run, small_config):
-    """Older versions wrote such checkpoints; a mean then covers the steps that were counted, and no others."""
-    run, state = make_run(), prepared(small_config)
-    state.totals.steps, state.totals.loss = 3, 2.5
-    folder = save_checkpoint(run, 3, state)
-    saved = torch.load(folder / "training_state.pt", weights_only=True)
-    del saved["totals"]
-    torch.save(saved, folder / "training_state.pt")
-    resumed = prepared(small_config)
-    assert load_checkpoint(run, folder, resumed) == 3
-    assert resumed.totals == Totals()
-    steps = training_steps(run, resumed, step_batches(source(), run, 3, 5), max_grad_norm=1.0, start_step=3)
-    losses = [step.loss for step in steps]
-    assert (resumed.totals.steps, resumed.totals.loss) == (2, sum(losses))
 
 
 def test_batches_may_be_a_list(make_run, small_config):

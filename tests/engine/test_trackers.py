@@ -5,8 +5,8 @@ import sqlite3
 import accelerate.tracking
 import pytest
 
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from tests.helpers import short_runs
 from tests.helpers.records import events
 
@@ -44,7 +44,8 @@ def told(monkeypatch):
 
 
 def start(short_data, pretrained, folder, *trackers):
-    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, "--report_to", *trackers))
+    more = ("--learning_rate", "5e-5", "--report_to", *trackers)
+    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, *more))
     return events(folder, "train")
 
 

@@ -18,7 +18,7 @@ def test_the_demo_runs_and_keeps_what_has_finished(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert not (guard / "asked").exists(), (guard / "asked").read_text()
-    assert "| pair task | accuracy |" in done.stdout
+    assert "| pair task | accuracy, " in done.stdout
     assert "fill_mask(" in done.stdout
     assert (tmp_path / "report" / "report.png").stat().st_size > 10_000
     names = ("pretrained", "pair-pretrained", "pair-random", "answers-pretrained", "answers-random")

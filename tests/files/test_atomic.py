@@ -9,10 +9,14 @@ import resource
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from bert_training.files import atomic
 from bert_training.files.atomic import (
+    DiskError,
     append_line,
     damage,
     files_into,
@@ -23,7 +27,6 @@ from bert_training.files.atomic import (
     write_json,
     write_text,
 )
-from bert_training.files.disk_errors import DiskError
 from tests.helpers.repository import ROOT
 
 
@@ -123,19 +126,56 @@ def test_a_folder_has_the_name_of_a_draft_while_it_is_deleted(tmp_path, monkeypa
     remove_folder(tmp_path / "c")  # nothing to do
 
 
-def test_a_draft_that_a_killed_process_left_is_removed(tmp_path):
+def test_a_draft_that_a_killed_process_left_is_removed_unless_others_write_the_file(tmp_path):
     left, other = tmp_path / f"a.{'0' * 32}.tmp", tmp_path / f"ab.{'0' * 32}.tmp"
     for draft in (left, other):
         draft.write_text("half")
     with whole_file(tmp_path / "a", shared=True) as one:
         one.write_text("one")
-        left.write_text("another process writes this")
-        with whole_file(tmp_path / "a", shared=True) as two:
-            two.write_text("two")
-        assert left.exists()  # because somebody was writing
-    with whole_file(tmp_path / "a", shared=True) as three:
-        three.write_text("three")
+    assert left.exists()
+    write_text(tmp_path / "a", "two")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", other.name]
+
+
+def test_a_file_that_grows_is_no_link(tmp_path):
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "a").symlink_to("other")
+    for write in (lambda path: append_line(path, "new"), lambda path: atomic.cut(path, 2)):
+        with pytest.raises(OSError, match="symbolic link"):
+            write(tmp_path / "a")
+    write_text(tmp_path / "a", "new")
+    assert (tmp_path / "other").read_text() == "precious" and not (tmp_path / "a").is_symlink()
+
+
+def save_with_torch(path: Path) -> None:
+    with open(path, "wb") as file:
+        torch.save({"a": torch.zeros(9999)}, file)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(bytes(9999)),
+        lambda path: np.savez(path, a=np.zeros(9999)),
+        save_with_torch,
+        lambda path: save_file({"a": torch.zeros(9999)}, path),
+    ],
+)
+def test_an_error_of_the_disk_names_the_file_and_leaves_nothing(tmp_path, write):
+    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, earlier[1]))
+    try:
+        message = r"inner could not be written \(.*(File too large|written)"
+        with pytest.raises(DiskError, match=message), sealed_folder(tmp_path / "inner") as draft:
+            write(draft / "a.npz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_that_names_a_file_is_left_as_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"read\.txt"), atomic.written(tmp_path / "outer"):
+        raise FileNotFoundError(errno.ENOENT, "No such file", "read.txt")
 
 
 def test_a_line_that_does_not_fit_is_taken_back(tmp_path):
@@ -188,16 +228,6 @@ def test_only_one_module_replaces_files():
 
     files = [*(ROOT / "bert_training").rglob("*.py"), *(ROOT / "lab" / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]
-
-
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
-    (tmp_path / "vocab.txt").mkdir()
-    with (
-        pytest.raises(OSError, match=r"vocab\.txt: a folder is in the place of a file"),
-        atomic.files_into(tmp_path, "x") as draft,
-    ):
-        (draft / "vocab.txt").write_text("[PAD]")
-    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
 
 
 def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):

@@ -148,11 +148,3 @@ def test_a_link_in_place_of_the_lock_is_refused(tmp_path):
     with pytest.raises(OSError, match=r"\.lock"):
         hold(tmp_path / ".lock", "busy")
     assert (tmp_path / "target").read_text() == "precious"
-
-
-def test_what_a_file_of_that_name_holds_stays_if_it_has_another_name(tmp_path):
-    (tmp_path / "target").write_text("precious")
-    (tmp_path / ".lock").hardlink_to(tmp_path / "target")
-    with held(tmp_path / ".lock", "busy"):
-        assert (tmp_path / "target").read_text() == "precious"
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]

@@ -1,37 +1,23 @@
-"""A Parquet file that stands for far more rows or text than it holds is refused; an honest one is read."""
+"""The rows of a Parquet file, as a whole and group by group."""
+
+import itertools
 
 import pyarrow
 import pyarrow.parquet
-import pytest
 
-from bert_training.files.compressed_files import LIMIT
-from bert_training.files.parquet_files import text_rows
+from bert_training.files.parquet_files import groups_within, text_rows
 
 
-def write(path, texts) -> int:
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
-    return path.stat().st_size
-
-
-def rows(path, size) -> list[str]:
-    with open(path, "rb") as file:
-        return [row.as_py() for row in text_rows(path, file, size)]
-
-
-@pytest.mark.parametrize(
-    "texts", [["x" * 1000] * 20_000, [""] * 1_100_000], ids=["one text many times", "a million empty rows"]
-)
-def test_repeated_rows_are_refused(tmp_path, monkeypatch, texts):
-    monkeypatch.setenv(LIMIT, "1")
-    path = tmp_path / "bomb.parquet"
-    size = write(path, texts)
-    assert size < 10_000
-    with pytest.raises(ValueError, match=r"bomb.parquet: expected at most 1,048,576 rows and bytes of text"):
-        rows(path, size)
-    monkeypatch.setenv(LIMIT, "32")
-    assert len(rows(path, size)) == len(texts)
-
-
-def test_an_honest_file_is_read(tmp_path):
-    path, texts = tmp_path / "a.parquet", [f"row {n} é" for n in range(100)]
-    assert rows(path, write(path, texts)) == texts
+def test_every_group_is_read_once_whatever_the_division(tmp_path):
+    texts = [f"row {n} é" for n in range(100)]
+    table = pyarrow.table({"n": range(100), "meta": [{"text": "no"}] * 100, "text": texts})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=9)
+    size = (tmp_path / "a.parquet").stat().st_size
+    with open(tmp_path / "a.parquet", "rb") as file:
+        assert [row.as_py() for row in text_rows("a", file)] == texts
+        for cuts in ([0, size], [0, size // 3, size // 2, size], [*range(0, size + 1, 50), size + 50]):
+            found = []
+            for within in itertools.pairwise(cuts):
+                assert groups_within(file, "text", within).rows_before == len(found) or found == texts
+                found += [row.as_py() for row in text_rows("a", file, within=within)]
+            assert found == texts

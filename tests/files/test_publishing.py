@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bert_training.cards.model_card import write_model_card
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.files.hub_upload import upload, write_published
+from bert_training.files.hub_upload import write_published
 from bert_training.files.publishing import names_on_hub, published, published_config, published_name, without_folders
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS
 
 # Part of the name of every folder below; no program spells letters and digits in another way.
 SECRET = "zq7secret"
@@ -53,6 +53,7 @@ def hostile_run(script: str, folder: str, joined: bool) -> dict:
     if script == "run_pretraining.py":
         data = [{"name": f"{folder}/text", "sha256": "0"}]
     return {
+        "format": 1,
         "script": script,
         "flags": defaults | {"max_seq_length": 64, "max_steps": 2} | values,
         "command": command,
@@ -155,31 +156,8 @@ def test_what_is_uploaded_of_configs_is_sealed_anew(tmp_path):
     texts = sent(folder, tmp_path / "sent")
     assert json.loads(texts["config.json"]) == {"_name_or_path": "output_dir.txt", "x": "a/b"}
     assert json.loads(texts[HASHES])["sha256"] == hashes_of(tmp_path / "sent")
-    (folder / "run.json").write_text(json.dumps({"flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 1, "flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []})
+    )
     changed = json.loads(sent(folder, tmp_path / "again")[HASHES])["sha256"]
     assert changed["run.json"] != hashes_of(tmp_path / "again")["run.json"]  # still visible
-
-
-@pytest.mark.parametrize(
-    ("place", "kept"), [("/home/zq7secret/x", True), ("../zq7secret", True), ("/a/jane o'n", False)]
-)
-def test_a_card_of_an_older_version_is_cut_or_stays_here(tmp_path, place, kept):
-    """Such a card has the folders in it, and run.json does not say which names are on the Hub."""
-    run = hostile_run("run_glue.py", place, False) | {"command": ["run_glue.py", f"--train_file={place}/a.tsv"]}
-    del run["hub_names"]
-    run["flags"] |= {"model_name_or_path": "you/base", "dataset_name": None, "output_dir": f"{place}/run"}
-    folder = finished(tmp_path / "run", run)
-    card = f"---\nbase_model: you/base\n---\nmodel={place + '/run'!r}\n{place}/a.tsv | {place}/test_file.txt\n"
-    (folder / "README.md").write_text(card)
-    seal(folder)
-    texts = sent(folder, tmp_path / "sent")
-    assert json.loads(texts["run.json"])["flags"]["model_name_or_path"] == "you/base"
-    assert texts.get("README.md") == (
-        "---\nbase_model: you/base\n---\nmodel='you/name'\na.tsv | test_file.txt\n" if kept else None
-    )
-    lines: list[str] = []
-    upload(folder, "you/name", True, True, lines.append)
-    assert lines[0].startswith("would upload" if kept else f"{folder / 'README.md'} stays here: an older version")
-    run["flags"]["dataset_name"] = f"{place}/data"  # the metadata has it in small letters, with hyphens
-    write_json(folder / "run.json", run)
-    assert "README.md" not in sent(folder, tmp_path / "other")

@@ -6,11 +6,11 @@ from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.files.records import (
     changed_since_finished,
+    check_format,
     check_weights_unchanged,
     read_events,
     read_record,
     warn_of_changes,
-    well_formed,
 )
 
 
@@ -68,15 +68,18 @@ def test_damaged_hashes_are_named_themselves(finished, spoil):
         changed_since_finished(finished, "run.json")
 
 
-def test_events_need_a_step(tmp_path):
+@pytest.mark.parametrize("line", ['{"step": 2}', "[1]", '{"event": "tr'])
+def test_an_event_is_an_object_with_its_name(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"event": "corpus"}\n{"event": "train", "step": 1}\n{"event": "train", "stop": 2}\n')
+    path.write_text('{"event": "corpus"}\n{"event": "train", "step": 1}\n')
+    assert len(read_events(path)) == 2
+    path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(ValueError, match=r"metrics\.jsonl:3: expected one JSON object"):
         read_events(path)
-    assert len(read_events(path, size=len('{"event": "corpus"}\n{"event": "train", "step": 1}\n'))) == 2
 
 
-def test_an_unexpected_form_is_one_sentence(tmp_path):
-    message = r"run\.json: not in the form that a run writes \(KeyError: 'a'\)"
-    with pytest.raises(ValueError, match=message), well_formed(tmp_path / "run.json"):
-        {}["a"]
+def test_another_format_is_refused(tmp_path):
+    check_format(tmp_path / "run.json", {"format": 1})
+    for record, found in (({}, "one without a format"), ({"format": 2}, "2")):
+        with pytest.raises(ValueError, match=rf"run\.json: expected a record of format 1, got {found}; use"):
+            check_format(tmp_path / "run.json", record)

@@ -1,4 +1,4 @@
-"""bert_training/files/repeated_hashes.py against a dictionary, with less memory than there are hashes."""
+"""bert_training/files/repeated_hashes.py against a dictionary, with several files of hashes."""
 
 from collections import defaultdict
 

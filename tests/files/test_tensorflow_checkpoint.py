@@ -1,23 +1,20 @@
-"""TensorFlow's checkpoints are read as TensorFlow wrote them, and damaged or hostile files are refused."""
+"""TensorFlow's checkpoints are read as TensorFlow wrote them, and damaged files are refused."""
 
 import itertools
 import json
 import shutil
-import struct
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bert_training.files.tensorflow_checkpoint import FOOTER, MAGIC, TensorFlowCheckpoint, masked_crc32c
+from bert_training.files.tensorflow_checkpoint import FOOTER, TensorFlowCheckpoint
 from tests.helpers.repository import ROOT
 
 pytest.importorskip("google_crc32c")
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"
 FOLDERS = ("pretrained", "several_files", "in_parts")
-MEMORY = 32_000_000  # bytes; the files have some 100 kB, and threads that earlier tests left behind are counted as well
 
 
 def content(folder: Path) -> dict[str, np.ndarray]:
@@ -82,7 +79,6 @@ def test_damage_is_found(tmp_path, seed):
     else:
         data = bytearray(files[(files.index(path) + 1) % len(files)].read_bytes())
     path.write_bytes(data)
-    tracemalloc.start()
     try:
         after = content(folder)
     except ValueError as error:
@@ -90,115 +86,12 @@ def test_damage_is_found(tmp_path, seed):
     else:
         assert path.suffix == ".index" and place >= len(data) - FOOTER
         assert all(np.array_equal(before[name], after[name]) for name in before)
-    finally:
-        assert tracemalloc.get_traced_memory()[1] < MEMORY
-        tracemalloc.stop()
-
-
-def varint(number: int) -> bytes:
-    """The bytes of a number in a protocol buffer or a LevelDB table."""
-    out = b""
-    while number > 127:
-        out, number = out + bytes([number & 127 | 128]), number >> 7
-    return out + bytes([number])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    """The bytes of a field in a protocol buffer."""
-    if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
-    return varint(number << 3) + varint(value)
-
-
-def entry(dtype=1, shape=(2, 2), shard=0, offset=0, size=16, more=b"") -> bytes:
-    """The entry of a variable in an index, with the checksum of 16 zeros."""
-    dims = b"".join(field(2, field(1, length)) for length in shape)
-    crc = varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(bytes(16)))
-    return field(1, dtype) + field(2, dims) + field(3, shard) + field(4, offset) + field(5, size) + crc + more
-
-
-def block(pairs: list[tuple[bytes, bytes]], kind: int = 0, restarts: int = 1, shared: int = 0) -> bytes:
-    body = b"".join(varint(shared) + varint(len(k)) + varint(len(v)) + k + v for k, v in pairs)
-    body += struct.pack("<I", 0) + struct.pack("<I", restarts) + bytes([kind])
-    return body + struct.pack("<I", masked_crc32c(body))
-
-
-def write(folder: Path, pairs: list[tuple[bytes, bytes]], header: bytes | None = None, **how) -> Path:
-    """Write an index with the given content and correct checksums, and a data file of 16 zeros."""
-    data = block([(b"", field(1, 1) if header is None else header), *pairs], **how)
-    index = block([(b"\xff", varint(0) + varint(len(data) - 5))])
-    places = varint(0) + varint(0) + varint(len(data)) + varint(len(index) - 5)
-    footer = places.ljust(FOOTER - 8, b"\0") + struct.pack("<Q", MAGIC)
-    (folder / "x.index").write_bytes(data + index + footer)
-    (folder / "x.data-00000-of-00001").write_bytes(bytes(16))
-    return folder / "x"
-
-
-def test_what_the_helper_writes_can_be_read(tmp_path):
-    """If it could not be read, the next test would prove nothing."""
-    checkpoint = TensorFlowCheckpoint(write(tmp_path, [(b"a", entry())]))
-    assert np.array_equal(checkpoint.read("a"), np.zeros((2, 2), np.float32))
-
-
-def part(*extents: tuple[int, int]) -> bytes:
-    return field(7, b"".join(field(1, field(1, start) + field(2, length)) for start, length in extents))
-
-
-HOSTILE = {
-    "too large a shape": ([(b"a", entry(shape=(1 << 39, 1 << 39)))], {}, "needs .* bytes, 16 are stored"),
-    "a negative length": ([(b"a", entry(shape=((1 << 64) - 1,)))], {}, "a variable has the shape"),
-    "too large a size": (
-        [(b"a", entry(shape=(1 << 38,), size=1 << 40))],
-        {},
-        "cut short, or damaged: by the index",
-    ),
-    "an offset behind the end": ([(b"a", entry(offset=1 << 62))], {}, "cut short"),
-    "no such data file": ([(b"a", entry(shard=7))], {}, "x.data-00007-of-00001: not found"),
-    "a string": ([(b"a", entry(dtype=7))], {}, "a type that is not supported"),
-    "no data files": ([(b"a", entry())], {"header": field(1, 0)}, "got 0"),
-    "billions of data files": ([(b"a", entry())], {"header": field(1, 1 << 40)}, "expected a header"),
-    "text for the number of data files": ([(b"a", entry())], {"header": field(1, b"1")}, "text where a number"),
-    "big-endian": ([(b"a", entry())], {"header": field(1, 1) + field(2, 1)}, "big-endian"),
-    "a name that is not UTF-8": ([(b"\xff\xfe", entry())], {}, "not UTF-8"),
-    "keys out of order": ([(b"b", entry()), (b"a", entry())], {}, "not in order"),
-    "a compressed block": ([(b"a", entry())], {"kind": 1}, "is compressed"),
-    "too many restart points": ([(b"a", entry())], {"restarts": 1 << 31}, "restart points"),
-    "a key that shares too much": ([(b"a", entry())], {"shared": 9}, "longer than the block"),
-    "a number without an end": ([(b"a", b"\x80" * 20)], {}, "a number has no end"),
-    "an unknown wire type": ([(b"a", b"\x0f")], {}, "unknown wire type 7"),
-    "a message that is too long": ([(b"a", b"\x12\x7f")], {}, "longer than its entry"),
-    "text for a number": ([(b"a", field(4, b"x"))], {}, "text where a number"),
-    "a number for a message": ([(b"a", field(2, 5))], {}, "a number where a message"),
-    "a part that is missing": ([(b"a", entry(more=part((0, 1), (0, 2))))], {}, "a part of a is missing"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_indices_are_refused(tmp_path, name):
-    """The checksums are right but the content is wrong. No memory of the size that it claims is allocated."""
-    pairs, how, message = HOSTILE[name]
-    prefix = write(tmp_path, pairs, **how)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match=message) as caught:
-            TensorFlowCheckpoint(prefix).read("a")
-        assert tracemalloc.get_traced_memory()[1] < MEMORY
-    finally:
-        tracemalloc.stop()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [0, 10, FOOTER])
 def test_a_file_that_is_not_a_table_is_refused(tmp_path, size):
     (tmp_path / "x.index").write_bytes(bytes(size))
     with pytest.raises(ValueError, match=r"x\.index: damaged"):
-        TensorFlowCheckpoint(tmp_path / "x")
-
-
-def test_an_index_that_is_too_large_is_not_read(tmp_path):
-    with open(tmp_path / "x.index", "wb") as file:
-        file.truncate(1 << 33)  # The file has a hole, which takes no space on the disk.
-    with pytest.raises(ValueError, match="at most 4,194,304 bytes in a file of this kind, got 8,589,934,592"):
         TensorFlowCheckpoint(tmp_path / "x")
 
 

@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
-from bert_training.files.text_files import read_texts
 from bert_training.files.text_forms import WIKIEXTRACTOR, WIKITEXT, recognised
+from bert_training.tools.vocabulary import learn_vocabulary
+from tokenization.train_wordpiece import train_wordpiece
 
 DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'
 # With a revision and quotes in a title as some versions write them, with an escaped title, and without any text.
@@ -169,6 +170,7 @@ def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path, caplog):
     (tmp_path / "a.txt").write_text(EXTRACTED)
     (tmp_path / "b.txt").write_text(WIKI_LINES)
     with caplog.at_level(logging.WARNING):
-        texts = [text.strip() for text in read_texts([tmp_path / "a.txt", tmp_path / "b.txt"]) if text.strip()]
-    assert texts == [line for document in (*ARTICLES, *WIKI_ARTICLES) for line in document]
+        learnt = learn_vocabulary([tmp_path / "a.txt", tmp_path / "b.txt"], 60)
+    texts = [line for document in (*ARTICLES, *WIKI_ARTICLES) for line in document]
+    assert learnt == train_wordpiece(texts, 60)
     assert [record.getMessage().partition(" read as ")[2] for record in caplog.records] == [WIKIEXTRACTOR, WIKITEXT]

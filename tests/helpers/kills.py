@@ -41,7 +41,7 @@ def pretraining_flags(shape: Path, text_file: Path, tokenizer_folder: Path, voca
     return (
         f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
         f"--config_name {shape} --max_steps 11 --learning_rate 1e-2 --logging_steps 1 --eval_steps 4 "
-        f"--save_steps {SAVE_STEPS} --save_total_limit 1 --peak_tflops 1"
+        f"--save_steps {SAVE_STEPS} --save_total_limit 1"
     ).split()
 
 

@@ -115,9 +115,10 @@ def glue_arguments(**given) -> SimpleNamespace:
         "validation_split",
         "folds",
         "fold",
-        "split_seed",
     )
-    return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
+    return SimpleNamespace(
+        **(dict.fromkeys(names) | {"do_predict": False, "num_folds": given.get("folds") or 0} | given)
+    )
 
 
 def glue_error(**given) -> str:

@@ -8,8 +8,6 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from bert_training.files.hashing import sha256
-
 Tensors = dict[str, torch.Tensor]
 
 
@@ -89,21 +87,6 @@ def stored_as(form: str, source: Path, target: Path) -> Path:
     tensors = change(load_file(source / "model.safetensors"))
     write({name: tensor.contiguous() for name, tensor in tensors.items()}, target)
     return target
-
-
-def give_old_names(folder: Path) -> None:
-    """Rename the tensors of a checkpoint of a run, as earlier versions saved them."""
-    path = folder / "model.safetensors"
-    save_file(with_old_names(load_file(path)), path, {"format": "pt"})
-    seal(folder)
-
-
-def seal(folder: Path) -> None:
-    """Write the hash of the weights into the manifest of a checkpoint."""
-    manifest = folder / "manifest.json"
-    content = json.loads(manifest.read_text())
-    content["sha256"]["model.safetensors"] = sha256(folder / "model.safetensors")
-    manifest.write_text(json.dumps(content))
 
 
 def names_in(folder: Path) -> set[str]:

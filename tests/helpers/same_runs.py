@@ -10,7 +10,7 @@ import torch
 # Keys of JSON files and of training_state.pt whose values are times, or are computed from times; also the memory that
 # the system counted, and ``metrics_bytes``, ``metrics_sha256`` and ``checksum``, of records that contain times.
 CLOCK = re.compile(
-    r"tokens_per_second|(train_)?mfu|seconds_per_step|seconds|train_runtime|train_\w+_per_second|metrics_(bytes|sha256)|"
+    r"tokens_per_second|(train_)?mfu|peak_tflops|seconds_per_step|seconds|train_runtime|train_\w+_per_second|metrics_(bytes|sha256)|"
     r"peak_memory_gb|checksum"
 )
 # These say when and how often the command was given, what the clock said, and the hashes of such files.

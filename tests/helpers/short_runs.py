@@ -34,8 +34,7 @@ def flags(script: str, data: Path, output_dir: Path, model: Path | str, *more: s
     given = f"--output_dir {output_dir} --model_name_or_path {model} --train_file {file} --validation_file {file} "
     given += "--max_steps 2 --save_steps 0 --logging_steps 1 --per_device_train_batch_size 4 --max_seq_length 24"
     squad = ("--max_query_length", "8", "--doc_stride", "6") if script == "run_squad" else ()
-    peak = ("--peak_tflops", "1") if script == "run_pretraining" else ()
-    return [*given.split(), *squad, *peak, *more]
+    return [*given.split(), *squad, *more]
 
 
 def start(script: str, arguments: list[str]) -> None:

@@ -49,8 +49,8 @@ def new_state(config, dropout=0.0, factor=lambda step: 1.0) -> TrainingState:
     return TrainingState(model, optimizer, LambdaLR(optimizer, factor), total_steps=10, origin=UNKNOWN)
 
 
-def state_with_optimizer(optimizer_name: str, shard: bool = False) -> TrainingState:
-    """The same network with an optimiser of ours; FSDP2 shards it over all processes if ``shard`` is True."""
+def state_with_optimizer(shard: bool = False) -> TrainingState:
+    """The same network with our optimiser; FSDP2 shards it over all processes if ``shard`` is True."""
     torch.manual_seed(0)
     model = BertForPreTraining(small_config(**NO_DROPOUT))
     if shard:
@@ -58,13 +58,13 @@ def state_with_optimizer(optimizer_name: str, shard: bool = False) -> TrainingSt
         for layer in model.bert.encoder.layer:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-    optimizer = create_optimizer(model, 1e-3, 0.01, optimizer_name)
+    optimizer = create_optimizer(model, 1e-3, 0.01)
     return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), SHARDED_STEPS, UNKNOWN)
 
 
-def train_and_save(run: Run, optimizer_name: str, shard: bool) -> None:
+def train_and_save(run: Run, shard: bool) -> None:
     """Train 4 steps, or the rest of them if the run resumes. Save a checkpoint at step 2, and the model at the end."""
-    state = state_with_optimizer(optimizer_name, shard)
+    state = state_with_optimizer(shard)
     done = resume(run, state)
     batches = step_batches(LabelledTokens(), run, done, SHARDED_STEPS)
     for step in training_steps(run, state, batches, max_grad_norm=1.0, start_step=done):

@@ -143,7 +143,7 @@ FAULTS = {
     "sums over earlier steps not restored": Fault(
         file=CHECKPOINT,
         places="load_checkpoint",
-        correct='vars(state.totals).update(saved.get("totals", {}))',
+        correct='vars(state.totals).update(saved["totals"])',
         faulty="None",
         tests=("tests/engine/test_stopping.py",),
     ),
@@ -156,15 +156,15 @@ FAULTS = {
     ),
     "records after the checkpoint kept": Fault(
         file=CHECKPOINT,
-        places="_cut",
-        correct="_size(metrics) > size",
-        faulty="False",
+        places="_go_back",
+        correct="path.read_bytes()[:then]",
+        faulty="path.read_bytes()",
         tests=("tests/engine/test_checkpoint.py",),
     ),
     "other data accepted": Fault(
         file=CHECKPOINT,
         places="_check_same_run",
-        correct='saved["data_sha256"] not in (checksums(origin.data), checksums(origin.data, contents=False))',
+        correct='saved["data_sha256"] != checksums(origin.data)',
         faulty="False",
         tests=("tests/engine/test_checkpoint.py",),
     ),
@@ -309,13 +309,6 @@ FAULTS = {
         places="create_optimizer",
         correct="EPS",
         faulty="1e-8",
-        tests=("tests/engine/test_optimizer.py",),
-    ),
-    "decay without the learning rate": Fault(
-        file=OPTIMIZER,
-        places="BertAdamW._step_group",
-        correct='lr * group["weight_decay"]',
-        faulty='group["weight_decay"]',
         tests=("tests/engine/test_optimizer.py",),
     ),
     "no warm-up": Fault(

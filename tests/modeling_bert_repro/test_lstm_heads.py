@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
-from bert_training.flags.fine_tuning import TaggerLayers
+from bert_training.inputs.flags.fine_tuning import TaggerLayers
 from modeling_bert_repro.lstm_heads import (
     LAYERS,
     BertBiLSTMForQuestionAnswering,

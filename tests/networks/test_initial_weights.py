@@ -3,6 +3,7 @@
 import ast
 import json
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ import modeling_bert_repro
 import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.pretraining.network import build_pretraining_network
 from bert_training.tools import ask
 from tests.helpers import short_runs
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.model_folders import save_model
 from tests.helpers.repository import ROOT
 
@@ -347,3 +349,38 @@ def test_a_new_head_in_place_of_another_class_is_announced(pretrained, short_dat
     short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "run", tagger))
     line = "classifier.bias, classifier.weight, in place of the checkpoint's head for 2 classes"
     assert f"bert.pooler.dense.weight, {line}" in capsys.readouterr().out
+
+
+# --- Files that change ------------------------------------------------------------------------------------
+
+KEPT = """
+    import os, sys
+    from pathlib import Path
+    import torch, transformers
+    import modeling_bert_repro
+    from bert_training.app.folder import open_folder
+    from bert_training.networks.initial_weights import load_network
+
+    (file,) = (path for path in Path(sys.argv[1]).iterdir() if path.suffix in (".safetensors", ".bin"))
+    heads = modeling_bert_repro.BertForSequenceClassification, transformers.BertForSequenceClassification
+    models = [load_network(head, sys.argv[1]).model.eval() for head in heads]
+    if file.suffix == ".safetensors":
+        models.append(open_folder(sys.argv[1]).model)
+    ask = torch.inference_mode()(lambda: [model(input_ids=torch.arange(8)[None]).logits.tolist() for model in models])
+    before = ask()
+    for size in (file.stat().st_size, 100, 0):
+        file.open("r+b").write(bytes(size))
+        os.truncate(file, size)
+        print(ask() == before)
+"""
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+def test_a_network_does_not_follow_what_becomes_of_its_file(tmp_path, pretrained, file):
+    """Zeros are written into it, and then it is cut short, which would be the end of a process that reads its map."""
+    folder = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification")
+    if file.endswith(".bin"):
+        torch.save(load_file(folder / "model.safetensors"), folder / file)
+        (folder / "model.safetensors").unlink()
+    printed = run_in_a_fork(textwrap.dedent(KEPT), [folder], ROOT, with_project=True)
+    assert printed.split()[-3:] == ["True"] * 3

@@ -15,10 +15,10 @@ import extract_features
 import modeling_bert_repro
 import run_glue
 import run_swag
-from bert_training.engine.errors import is_for_the_user, report_errors
+from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
 from bert_training.networks import tokenizer_files
-from bert_training.networks.configuration import bert_config, config_labels
+from bert_training.networks.configuration import config_labels
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
@@ -63,7 +63,7 @@ def test_left_to_right_is_refused_where_the_first_token_decides(left_to_right, t
 
 
 def test_left_to_right_is_accepted_where_every_token_has_a_label(left_to_right):
-    flags = {"config_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32, "freeze_layers": None}
+    flags = {"config_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32}
     assert load_config(SimpleNamespace(**flags), AutoTokenizer.from_pretrained(left_to_right)).is_decoder
 
 
@@ -241,19 +241,8 @@ def test_features_and_answers_of_old_checkpoints(tmp_path):
 
 def test_a_folder_without_a_tokenizer_is_one_error(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match=r"tokenizer\.json:1: not valid JSON"):
+    with pytest.raises(ValueError, match=r"expected a folder or a name on the Hub with a tokenizer .*line 1 column 2"):
         load_tokenizer(str(tmp_path))
-
-
-@pytest.mark.parametrize("by_flag", [False, True])
-def test_a_config_that_transformers_refuses_is_one_line(tmp_path, pretrained, by_flag):
-    shutil.copytree(pretrained, tmp_path / "model")
-    edit_json(tmp_path / "model" / "config.json", layer_norm_eps="x")
-    opened = (lambda name: bert_config(name, 9)) if by_flag else checkpoint_config
-    message = r"config\.json: transformers refuses it .*layer_norm_eps.*; correct it"
-    with pytest.raises(ValueError, match=message) as caught:
-        opened(str(tmp_path / "model"))
-    assert is_for_the_user(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("names", [{"0": "a", "2": "b"}, {"0": "a", "1": "a"}, {"0": "a", "1": ""}])

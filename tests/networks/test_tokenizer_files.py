@@ -14,7 +14,7 @@ from bert_training.app.folder import open_folder
 from bert_training.engine.errors import is_for_the_user
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.pretrained import chosen_tokenizer, load_tokenizer
 from bert_training.pretraining.early_checks import check_early
 from bert_training.tools import ask

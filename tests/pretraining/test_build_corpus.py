@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bert_training.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.pretraining import build_corpus as corpus_module
 from bert_training.pretraining import corpus as corpus_files
 from bert_training.pretraining import encoding, parallel_encoding
@@ -120,8 +120,7 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     assert together.manifest == alone.manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "alone", "b.txt", "c"]
     encode_part(files, tokenizer, tmp_path / "c", 0, world_size)  # The corpus is there.
-    (tmp_path / "c.shares-9-left").mkdir()  # by an earlier version that was killed when the corpus was complete
-    (tmp_path / "c.shards").mkdir()  # by this one
+    (tmp_path / "c.shards").mkdir()  # by a process that was killed when the corpus was complete
     build_corpus(files, tokenizer, tmp_path / "c")
     assert encoded == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "alone", "b.txt", "c"]
@@ -250,7 +249,7 @@ def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenize
     occupied = corpus_module.is_occupied
     monkeypatch.setattr(corpus_module, "is_occupied", lambda path: looks.pop() if looks else occupied(path))
     for _ in range(2):  # The second time, the first look finds it.
-        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / "c.shards").mkdir()  # as if it had been killed just before it removed this, and its lock
         (tmp_path / ".c.lock").touch()
         assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
         assert [path.name for path in tmp_path.iterdir()] == ["c"]
@@ -261,7 +260,7 @@ def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(CorpusWriter, "append", full)
-    with pytest.raises(OSError, match=r"c could not be written .*the disk is full .* again; building continues"):
+    with pytest.raises(OSError, match=r"c could not be written \(No space left on device\)"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from bert_training.pretraining.build_corpus import Corpus, build_corpus
 from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.sentences import RULES
@@ -155,39 +155,3 @@ def test_a_build_of_other_rules_of_sentences_starts_anew(tmp_path, monkeypatch):
             writer.commit()
     corpus = build_corpus(DOCUMENTS, make_tokenizer(), tmp_path / "d")
     assert corpus.manifest["sentence_rules"] == RULES and corpus.manifest["key"]["format"] == 1
-
-
-@pytest.mark.parametrize("name", ["c.building", "c.building/tokens.bin", "c.building/unigrams.bin"])
-def test_an_unfinished_corpus_is_not_continued_through_a_link(tmp_path, name):
-    """The folder may come from somebody else; what a library caller names is not one of a run."""
-    writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
-    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
-    writer.commit()
-    writer.close()
-    (tmp_path / "outside").mkdir()
-    moved = tmp_path / "outside" / "moved"
-    if (tmp_path / name).exists():
-        (tmp_path / name).rename(moved)
-    else:
-        moved.write_bytes(bytes(8))
-    (tmp_path / name).symlink_to(moved)
-    before = {path: path.is_file() and path.read_bytes() for path in (tmp_path / "outside").rglob("*")}
-    with (
-        pytest.raises(ValueError, match=rf"{name}: is a link to .*moved, and nothing is written through links"),
-        contextlib.closing(CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))) as writer,
-    ):
-        writer.finish({"special_ids": []}, 9)
-    assert {path: path.is_file() and path.read_bytes() for path in (tmp_path / "outside").rglob("*")} == before
-
-
-@pytest.mark.parametrize("name", ["c.shards", "c.shards/shard-00000.bin"])
-def test_a_shard_is_not_written_through_a_link(tmp_path, tokenizer, name):
-    (tmp_path / "a.txt").write_text("The dog.\n")
-    (tmp_path / "outside" / "folder").mkdir(parents=True)
-    (tmp_path / "outside" / "file").write_text("precious")
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).symlink_to(tmp_path / "outside" / ("file" if name.endswith("bin") else "folder"))
-    with pytest.raises(ValueError, match=r"c\.shards: is a link to .*outside|shard-00000\.bin: expected a whole shard"):
-        encode_part([tmp_path / "a.txt"], tokenizer, tmp_path / "c", 0, 1)
-    assert sorted(path.name for path in (tmp_path / "outside").rglob("*")) == ["file", "folder"]
-    assert (tmp_path / "outside" / "file").read_text() == "precious"

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import deduplication
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.deduplication import MODES, find_repeated, in_words
@@ -161,7 +161,7 @@ def test_a_resumed_run_with_other_text_is_refused_before_it_is_read(pretrained, 
     (texts / "a.txt").write_text("one .\n\ntwo .\n")
     args, _ = started(folder, pretrained, "--train_file", texts, "--resume_from_checkpoint", "auto")
     (folder / "checkpoint-1").mkdir(parents=True)
-    facts = {"flags": json.loads(json.dumps(vars(args))), "data": Text(args).sources}
+    facts = {"format": 1, "flags": json.loads(json.dumps(vars(args))), "data": Text(args).sources}
     (folder / "run.json").write_text(json.dumps(facts))
     assert check_unfinished(args) == facts
     (texts / "b.txt").write_text("three .\n")

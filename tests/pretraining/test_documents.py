@@ -5,6 +5,8 @@ import json
 import lzma
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from bert_training.files.text_forms import WIKITEXT
 from bert_training.pretraining.corpus import CorpusWriter, read_manifest
 from bert_training.pretraining.documents import form_of, read_documents
 from bert_training.tools import audit
+from tests.helpers.repository import ROOT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
@@ -39,6 +42,26 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     for file in files:
         assert list(read_documents([file])) == DOCUMENTS, file
     assert list(read_documents(files)) == DOCUMENTS * 8  # A document never goes on in the next file.
+
+
+def test_lines_are_read_as_they_are_asked_for(tmp_path):
+    """Of 40 MB of compressed text, one line at a time is in memory."""
+    path = tmp_path / "big.txt.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(400):
+            file.write(b"the same short line of text again and again\n" * 2300)
+    code = (
+        "import os, resource\n"
+        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
+        "from bert_training.pretraining.documents import read_lines\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"n = sum(1 for _ in read_lines([{str(path)!r}]))\n"
+        "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    count, kib = map(int, done.stdout.split())
+    assert count == 400 * 2300 + 1
+    assert kib < 8_000
 
 
 @pytest.mark.parametrize(

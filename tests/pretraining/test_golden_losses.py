@@ -30,7 +30,7 @@ from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
 from bert_training.engine.run import Run
 from bert_training.engine.state import UNKNOWN, TrainingState
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.hashed_random import random_bits, uniform
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances

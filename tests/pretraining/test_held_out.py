@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 import pytest
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import held_out
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.held_out import is_held_out, lines_of_side

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bert_training.flags.mixtures import whole_shares
-from bert_training.flags.phases import Phase
+from bert_training.inputs.flags.mixtures import whole_shares
+from bert_training.inputs.flags.phases import Phase
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.mixture import (

@@ -1,15 +1,12 @@
 """bert_training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
 
-import functools
 from dataclasses import MISSING, fields
 from types import SimpleNamespace
 
 import pytest
-import torch
 
-import run_pretraining
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import phased_batches
 from bert_training.pretraining.instances import InstanceSettings
 from bert_training.pretraining.masking import MaskSettings
@@ -51,26 +48,3 @@ def test_an_epoch_too_short_for_the_recipe_names_what_to_give():
         phased_batches.planned_phases(args, train, 1)
     args.num_train_epochs = 5
     assert [phase.stop for phase in phased_batches.planned_phases(args, train, 1)] == [3, 6, 8]
-
-
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("static", [False, True])
-def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
-    """With --static_shapes, every module sees one shape only, although half of the instances are short."""
-    build, shapes = run_pretraining.build_pretraining_network, {}
-
-    def note(name, module, inputs):
-        if module.training:
-            shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
-
-    def hooked(*arguments):
-        model, initial_weights = build(*arguments)
-        for name, module in model.named_modules():
-            module.register_forward_pre_hook(functools.partial(note, name))
-        return model, initial_weights
-
-    monkeypatch.setattr(run_pretraining, "build_pretraining_network", hooked)
-    flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
-    flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
-    run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])
-    assert (max(map(len, shapes.values())) == 1) == static

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.text import Text
@@ -89,15 +89,15 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
         ("--train_file a.txt --validation_file b.txt", "--corpus_dir needs --tokenizer_name"),
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
-            "leave out --mixture and --max_train_documents",
+            "--corpus_dir and --max_train_documents exclude each other",
         ),
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
-            "leave out --deduplicate, or leave out --corpus_dir",
+            "--corpus_dir and --deduplicate exclude each other",
         ),
         (
             "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",
-            "a tokenizer without the pieces of --extend_vocab; extend it first",
+            "--corpus_dir and --extend_vocab exclude each other",
         ),
     ],
 )

@@ -8,9 +8,9 @@ from transformers import AutoTokenizer
 
 import run_pretraining
 from bert_training.files.text_paths import entries_of
-from bert_training.flags.objectives import OBJECTIVES
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.objectives import OBJECTIVES
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.text import Text, check_apart, names_of_results

@@ -8,8 +8,9 @@ import torch
 from transformers import BertConfig
 from transformers import BertForMaskedLM as Theirs
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.pretraining import word_loss
 from bert_training.pretraining.held_out_words import WINDOW, cut_pieces, word_windows
 from bert_training.pretraining.text import Text
 from bert_training.pretraining.word_loss import HiddenWords, hidden_words
@@ -54,7 +55,6 @@ def test_nats_a_word_are_those_of_the_definition(make_run, tmp_path, pieces, spa
     model.save_pretrained(tmp_path)
     model.config.sparse_prediction = sparse
     run = make_run(per_device_eval_batch_size=1)
-    run.args.static_shapes = not sparse
     found = HiddenWords(windows, tokenizer).evaluate(run, model, 32).results()
     theirs = Theirs.from_pretrained(tmp_path, config=BertConfig.from_pretrained(tmp_path)).eval()
     assert found["nats_per_word"] == pytest.approx(by_hand(windows, tokenizer, theirs), rel=1e-5)
@@ -69,7 +69,6 @@ def test_who_cannot_write_a_word_gains_nothing(make_run):
     nats = {}
     for pieces in (WHOLE, IN_PIECES, WITHOUT_Z):
         run, model = make_run(), BertForMaskedLM(small_config(vocab_size=len(pieces)))
-        run.args.static_shapes = False
         nats[len(pieces)] = HiddenWords(windows, build_tokenizer(pieces)).evaluate(run, model, 32).nats
     assert nats[len(WHOLE)] < nats[len(IN_PIECES)] < nats[len(WITHOUT_Z)]
     assert nats[len(WITHOUT_Z)] == pytest.approx(6 * math.log(1_114_112) + math.log(len(WITHOUT_Z)), abs=1)
@@ -101,10 +100,11 @@ def test_every_piece_is_in_one_input_whatever_the_length(capacity):
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_tokenizer_with_other_words_than_those_of_bert_is_not_compared(tmp_path, apart):
+def test_a_tokenizer_with_other_words_than_those_of_bert_is_not_compared(tmp_path, apart, monkeypatch):
     """Without ``tokenize_chinese_chars``, what stands between two spaces is one word."""
     (tmp_path / "held.txt").write_text("\u4f60\u597d \u4e16\u754c .\n" * 9)
-    flags = f"--output_dir x --train_file {tmp_path}/held.txt --validation_file {tmp_path}/held.txt --eval_words 7"
+    flags = f"--output_dir x --train_file {tmp_path}/held.txt --validation_file {tmp_path}/held.txt"
+    monkeypatch.setattr(word_loss, "ASKED_FOR", 7)
     args, said = parse_arguments(PretrainingArguments, flags.split()), []
     run = SimpleNamespace(args=args, say=said.append, only_main=lambda work: work())
     vocabulary = [*SPECIALS, *"\u4f60\u597d\u4e16\u754c", "##\u597d", "##\u754c", "."]

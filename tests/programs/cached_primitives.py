@@ -15,7 +15,7 @@ from torch.backends import mkldnn
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.engine.launch import CACHE_CAPACITIES, start_run
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 
 
 def main(output_dir: str, mixed_precision: str) -> None:

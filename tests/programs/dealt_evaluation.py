@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from accelerate import Accelerator
 
 from bert_training.engine.run import Run
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from tests.helpers.dealt_evaluations import BATCH, CASES
 
 

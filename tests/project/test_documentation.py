@@ -22,12 +22,12 @@ from accelerate.commands.launch import launch_command_parser
 from transformers import BertConfig
 
 from bert_training.__main__ import COMMANDS
-from bert_training.flags.app import AppArguments
-from bert_training.flags.feature_extraction import FeatureArguments
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.natures import FIXED
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.scripts import SCRIPTS, flags_with
+from bert_training.inputs.flags.app import AppArguments
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.natures import FIXED
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
 from modeling_bert_repro import BertForPreTraining, heads

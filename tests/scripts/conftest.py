@@ -58,7 +58,6 @@ def pretraining_flags(tmp_path, text_file, tokenizer_folder, network_shape):
             "eval_steps": 3,
             "save_steps": 2,
             "learning_rate": 1e-3,
-            "peak_tflops": 1,
         } | more
         pairs = [(f"--{key}", str(value)) for key, value in settings.items() if value is not None]
         return [part for pair in pairs for part in pair]

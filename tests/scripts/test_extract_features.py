@@ -3,7 +3,7 @@
 import gzip
 import json
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -166,6 +166,12 @@ def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
     assert pair == Row(pair.input_ids, [0, 0, 0, 0, 1, 1], slice(None))
     assert single.cut is False and pair.cut is True
     assert not any(row.cut for rows in read_rows(source, tokenizer, 9, "cut") for row in rows)
+    for length, *counts in product((4, 7, 8), range(1, 7), range(1, 7)):
+        first, second = ["red"] * counts[0], ["blue"] * counts[1]
+        ((cut,),) = read_rows(write(tmp_path, f"{' '.join(first)} ||| {' '.join(second)}"), tokenizer, length, "cut")
+        while len(first) + len(second) > length - 3:  # `_truncate_seq_pair` of google-research/bert
+            (first if len(first) > len(second) else second).pop()
+        assert tokenizer.convert_ids_to_tokens(cut.input_ids) == ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
 
 
 def test_long_lines_are_named(tokenizer, tmp_path):

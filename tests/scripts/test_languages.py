@@ -76,22 +76,6 @@ def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
     assert line.startswith("ok ") and "stripped from 0.0% of the words" in line
 
 
-@pytest.mark.slow
-def test_a_vocabulary_of_an_earlier_version_is_kept_by_a_resumed_run(learnt, text, capsys):
-    """Earlier versions stripped accents from every text; the folder of their vocabulary has the same name."""
-    file = text(documents(HINDI))
-    stripped = pretrain(learnt("stripped", file, strip_accents="true"))
-    [vocabulary] = (stripped / "corpus").glob("vocabulary-*")
-    folder = pretrain(learnt("old", file))
-    [name] = [path.name for path in (folder / "corpus").glob("vocabulary-*")]
-    assert vocabulary.name == name.replace("-uncased-", "-uncased-stripped-")
-    again = stripped.with_name("again")
-    (again / "corpus").mkdir(parents=True)
-    vocabulary.rename(again / "corpus" / name)
-    pretrain(learnt("again", file))
-    assert AutoTokenizer.from_pretrained(again).tokenize("में") == ["म"]
-
-
 def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pretraining_flags, text, tmp_path):
     file = text(documents(THAI))
     message = r"^text\.txt: expected text that the tokenizer knows, but 100\.0% of its letters are in \[UNK\], such as"

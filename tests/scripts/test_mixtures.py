@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_training.__main__ import main as command
+from bert_training.pretraining import word_loss
 from bert_training.pretraining.mixture import MixedInstances
 from bert_training.tools.audit import mixture_measurements, open_run
 from tests.helpers.fault_runs import run
@@ -97,11 +98,12 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypa
 
 
 @pytest.mark.parametrize("objective", ["mlm", "ltr"])
-def test_asking_for_words_changes_no_weight(pretraining_flags, capsys, objective):
+def test_asking_for_words_changes_no_weight(pretraining_flags, capsys, objective, monkeypatch):
     """Under ``ltr`` there is nothing to ask for, which is said."""
-    folders = [
-        pretrain(pretraining_flags(str(words), objective=objective, eval_words=words, max_steps=3)) for words in (50, 0)
-    ]
+    folders = []
+    for words in (50, 0):
+        monkeypatch.setattr(word_loss, "ASKED_FOR", words)
+        folders.append(pretrain(pretraining_flags(str(words), objective=objective, max_steps=3)))
     one, other = ((folder / "model.safetensors").read_bytes() for folder in folders)
     assert one == other
     has = ["eval_nats_per_word" in read(folder, "all_results.json") for folder in folders]

@@ -19,9 +19,9 @@ from bert_training.engine.errors import report_errors
 from bert_training.tasks import fine_tuning
 from bert_training.tasks.classification import submission
 from tests.helpers.glue_runs import train
-from tests.helpers.records import events
+from tests.helpers.records import events, results_of_rows
 from tests.helpers.repository import ROOT
-from tests.helpers.script_checks import fast_paths_are_on_and_can_be_switched_off
+from tests.helpers.script_checks import fast_paths_are_on
 from tests.helpers.torchrun import torchrun
 
 EXPECTED = {
@@ -66,6 +66,8 @@ def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, caps
     folder = tmp_path / "run"
     results = train(folder, pretrained, files, task, "--max_steps=1", "--do_predict")
     assert set(results) == EXPECTED[task] | ALWAYS
+    scores = {name for name, value in results.items() if name in EXPECTED[task] and value is not None}
+    assert results_of_rows(folder) == {name for name in scores if not name.endswith("loss")}
     assert all(value is None or math.isfinite(value) for value in results.values())
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = list(config["id2label"].values())
@@ -117,16 +119,13 @@ def test_diagnostics_are_evaluated_with_an_mnli_model(tmp_path, mnli, files):
 
 
 def test_what_the_server_would_refuse_is_said_before_the_training(tmp_path, pretrained, files, capsys, monkeypatch):
-    given = ("--write_submission", "--max_steps=1")
+    given = ("--do_predict", "--max_steps=1")
     train(tmp_path / "a", pretrained, files, "cola", *given)
     path = tmp_path / "a" / "CoLA.tsv"
     assert f"the GLUE server would refuse this: {path}: expected 1,063 predictions, got 24" in capsys.readouterr().out
     monkeypatch.setitem(submission.TEST_ROWS, "CoLA.tsv", 24)
     train(tmp_path / "b", pretrained, files, "cola", *given)
     assert f"predictions: {tmp_path / 'b' / 'CoLA.tsv'}" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        run_glue.main(["--output_dir=x", "--model_name_or_path=y", "--train_file=z", "--write_submission"])
-    assert "--write_submission needs --task_name" in capsys.readouterr().err
 
 
 def test_a_head_of_another_size_is_replaced_with_a_message(tmp_path, mnli, files, capsys):
@@ -189,11 +188,11 @@ def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
     assert runs["repro"] == pytest.approx([event["loss"] for event in events(whole, "train")], abs=1e-5)
 
 
-def test_the_fast_paths_are_on_and_can_be_switched_off(pretrained, files, tmp_path, fast_paths):
+def test_the_fast_paths_are_on(pretrained, files, tmp_path, fast_paths):
     def start(folder, *more):
         train(folder, pretrained, files, "mrpc", *more)
 
-    fast_paths_are_on_and_can_be_switched_off(start, tmp_path, fast_paths)
+    fast_paths_are_on(start, tmp_path, fast_paths)
 
 
 def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):

@@ -10,8 +10,8 @@ import run_glue
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.seeds import compare
 from bert_training.tools.report import read_finished_runs, tables
-from bert_training.tools.verify import check_summary
 from bert_training.tools.verify_scores import check_scores
+from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -53,7 +53,7 @@ def refused(capsys, *argv: str) -> str:
 
 def is_verified(folder: Path) -> bool:
     results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-    found = list(check_scores(folder, facts(folder), results, [], evaluate=True))
+    found = list(check_scores(folder, facts(folder), results, []))
     return {"verified"} == {one.verdict for one in found}
 
 
@@ -63,7 +63,7 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     assert (tmp_path / "run" / "model.safetensors").is_file()
     splits = facts(tmp_path / "run")["data"]["splits"]
     assert (splits["train"]["examples"], splits["validation"]["examples"]) == (28, 12)
-    assert "split seed 42, by class, groups of 'writer' together" in splits["validation"]["divided"]
+    assert "0.25 of it held out, by class, groups of 'writer' together" in splits["validation"]["divided"]
     assert "12 (" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     # From the checkpoint of step 2, in another folder.
     weights = (tmp_path / "run" / "model.safetensors").read_bytes()
@@ -71,8 +71,8 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     assert again["eval_loss"] == results["eval_loss"]
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights
     other = f"--resume_from_checkpoint={tmp_path / 'run' / 'checkpoint-2'}"
-    with pytest.raises(ValueError, match="split_seed"):
-        run(tmp_path / "other", *given, "--split_seed=7", other)
+    with pytest.raises(ValueError, match=r"group_column writer -> None"):
+        run(tmp_path / "other", *flags, "--validation_split=0.25", "--id_column=ticket", other)
     # A later command reads the same columns, with the same delimiter.
     new = Path(sheet).with_name("new.csv")
     new.write_text("id;ticket;text\n1;t7;the red house\n2;t9;the blue, blue house\n")
@@ -82,22 +82,24 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     assert names == ["index", "t7", "t9"]
 
 
-def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, capsys):
+def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, sheet, capsys):
     summary = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
     assert [one["folder"] for one in summary["runs"]] == ["fold-1", "fold-2"]
     assert summary["settings"][0]["metrics"]["eval_accuracy"]["n"] == 2
     assert "best on" not in capsys.readouterr().out
-    alone = run(tmp_path / "alone", *flags, "--folds=2", "--fold=2", "--save_steps=0")
+    alone = run(tmp_path / "alone", *flags, "--folds=2/2", "--save_steps=0")
     assert alone["eval_loss"] == summary["runs"][1]["results"]["eval_loss"]
     again = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
     assert again == summary
     assert "run 2 of 2: fold-2 is finished already" in capsys.readouterr().out
     longer = ("--folds=2", "--save_steps=0", f"--compare_to={tmp_path / 'folds'}", "--max_steps=3")
     assert run(tmp_path / "longer", *flags, *longer)["comparison"]["pairs"] == 2
+    other = tmp_path / "other.csv"
+    other.write_text(Path(sheet).read_text().replace("house", "river"))
     with pytest.raises(ValueError, match="it was evaluated on other data, so the runs cannot be compared"):
-        run(tmp_path / "no", *flags, *longer, "--split_seed=3")
+        run(tmp_path / "no", *flags, *longer, f"--train_file={other}")
     assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
-    found = [one for one in check_summary(tmp_path / "folds") if one.verdict != "verified"]
+    found = [one for one in findings_of(tmp_path / "folds") if one.verdict != "verified"]
     assert not found, found
 
 
@@ -121,7 +123,7 @@ def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):
     run(tmp_path / "seeds", *flags, "--validation_split=0.2", "--seeds=2", "--save_steps=0")
     one, other = (facts(tmp_path / "seeds" / name) for name in ("seed-42", "seed-43"))
     assert one["data"] == other["data"]
-    assert (other["flags"]["seed"], other["flags"]["split_seed"]) == (43, 42)
+    assert other["flags"]["seed"] == 43
 
 
 def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
@@ -143,37 +145,35 @@ def test_a_run_without_validation_data_is_judged_by_its_test(tmp_path, flags, sh
     [
         (
             ["--validation_split=0.1"],
-            "--validation_split has no effect without training data of your own; leave it out",
+            "--validation_split needs --train_file or --dataset_name; give that",
         ),
-        (["--train_file=a", "--validation_file=b", "--folds=3"], "--folds has no effect with --validation_file; leave"),
-        (["--task_name=cola", "--validation_split=0.1"], "--validation_split has no effect with --task_name, whose"),
-        (["--train_file=a", "--validation_split=1"], "--validation_split must be at least 0 and below 1, such as 0.1;"),
-        (["--train_file=a", "--folds=1"], "--folds must be at least 2"),
-        (["--train_file=a", "--folds=3", "--fold=4"], "--fold must be from 1 to 3; got 4"),
-        (["--train_file=a", "--fold=4"], "--fold has no effect without --folds; leave it out"),
+        (["--train_file=a", "--validation_file=b", "--folds=3"], "--folds and --validation_file exclude each other"),
+        (["--task_name=cola", "--validation_split=0.1"], "--validation_split and --task_name exclude each other"),
+        (["--train_file=a", "--validation_split=1"], "--validation_split must be at least 0 and below 1; got 1.0"),
+        (["--train_file=a", "--folds=1"], "--folds must be a number of at least 2"),
+        (["--train_file=a", "--folds=4/3"], "one of so many, such as 2/5; got '4/3'"),
+        (["--train_file=a", "--folds=many"], "--folds must be a number of at least 2, or one of so many"),
         (
             ["--train_file=a", "--folds=3", "--seeds=2"],
-            "--folds is a series of its own; drop --seeds, or give the comm",
+            "--seeds and --folds exclude each other",
         ),
-        (["--train_file=a", "--folds=3", "--paper"], "--folds is a series of its own; drop --paper, or give the comm"),
-        (["--train_file=a", "--folds=3", "--validation_split=0.1"], "--folds holds out every part in turn; drop --val"),
-        (["--train_file=a", "--group_column=b"], "--group_column has no effect without --validation_split or --folds;"),
+        (
+            ["--train_file=a", "--folds=3", "--validation_split=0.1"],
+            "--validation_split and --folds exclude each other",
+        ),
+        (["--train_file=a", "--group_column=b"], "--group_column needs --validation_split or --folds"),
         (
             ["--train_file=a", "--validation_split=0", "--load_best_model_at_end"],
-            "--load_best_model_at_end has nothing",
+            "--validation_split 0 leaves nothing to choose",
         ),
-        (["--train_file=a", "--validation_split=0", "--seeds=3"], "so a series of runs has nothing to compare; give a"),
-        (
-            ["--train_file=a", "--validation_split=0", "--eval_steps=3"],
-            "--eval_steps has no effect as --validation_spli",
-        ),
-        (["--test_file=a", "--weight_column=b"], "--weight_column has no effect without training data; leave it out"),
+        (["--train_file=a", "--validation_split=0", "--seeds=3"], "--validation_split 0 leaves nothing to choose"),
+        (["--test_file=a", "--weight_column=b"], "--weight_column needs --train_file or --dataset_name"),
         (
             ["--train_file=a", "--weight_column=b", "--label_column=b"],
-            "--weight_column b is named by another flag as we",
+            "name the column 'b'; it is one thing only",
         ),
         (["--train_file=a", "--delimiter=::"], "--delimiter: expected comma, semicolon, tab or pipe, or one of these"),
-        (["--dataset_name=a", "--delimiter=;"], "--delimiter has no effect with --dataset_name; leave it out"),
+        (["--dataset_name=a", "--delimiter=;"], "--delimiter and --dataset_name exclude each other"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(capsys, given, expected):
@@ -194,10 +194,10 @@ def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate)
 @pytest.mark.parametrize(
     "given",
     [["--validation_split=0.25", "--id_column=ticket", "--weight_column=writer", "--calibrate"],
-     ["--folds=2", "--fold=2", "--id_column=ticket", "--group_column=writer"]],
+     ["--folds=2/2", "--id_column=ticket", "--group_column=writer"]],
 )  # fmt: skip
 def test_verify_finds_the_part_again(tmp_path, flags, sheet, given):
-    mails = tmp_path / "mails.csv"  # whose text is found because the flags name all other columns
+    mails = tmp_path / "mails.csv"
     mails.write_text(Path(sheet).read_text().replace("text", "mail", 1))
-    run(tmp_path / "run", *flags, f"--train_file={mails}", *given, "--save_steps=0")
+    run(tmp_path / "run", *flags, f"--train_file={mails}", "--text_column=mail", *given, "--save_steps=0")
     assert is_verified(tmp_path / "run")

@@ -1,6 +1,7 @@
 """run_ner.py from its flags to its folder, on tiny networks."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, pipeline
 
 import run_ner
+from bert_training.app import readings
+from bert_training.app.folder import open_folder
 from bert_training.tasks.ner import tagged_text
-from bert_training.tasks.ner.metrics import span_scores
+from bert_training.tasks.ner.metrics import entities, span_scores
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.finished_folders import findings_of
-from tests.helpers.records import events, read
+from tests.helpers.records import events, read, results_of_rows
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
     control_and_accumulation_have_the_same_losses,
@@ -134,6 +137,7 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     run_ner.main([*flags(checkpoint, files, tmp_path / "run", "--load_best_model_at_end"), *more])
     results = read(tmp_path / "run", "all_results.json")
     assert {"eval_accuracy", "eval_f1_macro", "eval_PER_f1", "eval_other_number"} <= results.keys()
+    assert "eval_f1_macro" in results_of_rows(tmp_path / "run")
     assert not {"eval_f1", "eval_precision"} & results.keys()
     (span,) = (tmp_path / "run" / "test_spans.jsonl").read_text().splitlines()
     assert [one["text"] for one in json.loads(span)["spans"]] == "the king walked , and the old city .".split()
@@ -146,6 +150,58 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     assert read(tmp_path / "again", "all_results.json")["eval_accuracy"] == results["eval_accuracy"]
     run_ner.main([*alone[:2], "--test_file", raw, "--output_dir", str(tmp_path / "tagged")])
     assert (tmp_path / "tagged" / "test_spans.jsonl").read_text() == f"{span}\n"
+
+
+SPANS = [["king"], ["old", "city"], ["a.", "garden"], ["river.house"]]
+
+
+def without_types(seed: int) -> str:
+    """Tags B, I and O, where spans often touch, and words with punctuation, which the tokenizer cuts."""
+    generator, lines = np.random.default_rng(seed), []
+    for _ in range(40):
+        for _ in range(3):
+            for number in generator.choice(len(SPANS), generator.integers(1, 3)):
+                lines += [f"{word}\t{'I' if place else 'B'}" for place, word in enumerate(SPANS[number])]
+            lines.append("walked\tO")
+        lines += [".\tO", ""]
+    return "\n".join(lines)
+
+
+def test_tags_without_a_type_and_words_with_punctuation(checkpoint, tmp_path):
+    """The service finds what the script finds, and pipelines the spans that touch; other models may have such tags."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    paths = {name: write(tmp_path, without_types(seed), f"{name}.txt") for seed, name in enumerate(("train", "dev"))}
+    more = ["--max_steps", "60", "--learning_rate", "5e-3", "--max_seq_length", "40", "--save_steps", "0"]
+    files = ["--train_file", paths["train"], "--validation_file", paths["dev"]]
+    run_ner.main(["--model_name_or_path", str(checkpoint), "--output_dir", str(run), *files, *more])
+    results, text = read(run, "all_results.json"), (run / "validation_predictions.txt").read_text(encoding="utf-8")
+    sentences = [[line.split("\t") for line in part.splitlines()] for part in text.split("\n\n") if part]
+    bare = [[[row[column][0] for row in rows] for rows in sentences] for column in (1, 2)]
+    assert results["eval_f1"] > 0.95 and results["eval_f1"] == span_scores(bare[1], bare[0])["f1"]
+    model = open_folder(str(run))
+    for rows in sentences:
+        words = [row[0] for row in rows]
+        ends = np.cumsum([len(word) + 1 for word in words]) - 1
+        spans = [
+            (ends[first] - len(words[first]), ends[after - 1]) for _, first, after in entities([r[2] for r in rows])
+        ]
+        assert [(one.start, one.end) for one in readings.names_in(model, " ".join(words))] == spans
+    mark = pipeline("token-classification", model=str(run), aggregation_strategy="first", device="cpu")
+    found = [(one["entity_group"], one["word"]) for one in mark("king old city king walked")]
+    assert found == [("SPAN", "king"), ("SPAN", "old city"), ("SPAN", "king")]
+    cut = sum("." in word and word != "." for part in without_types(0).splitlines() for word in part.split("\t")[:1])
+    assert f"Of the training words, {cut} hold punctuation" in (run / "README.md").read_text(encoding="utf-8")
+
+    shutil.copytree(run, other)
+    config = read(other, "config.json") | {
+        "id2label": {"0": "O", "1": "B", "2": "I"},
+        "label2id": {"O": 0, "B": 1, "I": 2},
+    }
+    (other / "config.json").write_text(json.dumps(config))
+    again = ["--validation_file", paths["dev"], "--output_dir", str(tmp_path / "again")]
+    run_ner.main(["--model_name_or_path", str(other), *again])
+    assert read(tmp_path / "again", "all_results.json")["eval_f1"] == results["eval_f1"]
+    assert {one.kind for one in readings.names_in(open_folder(str(other)), "king old city")} == {"SPAN"}
 
 
 def test_a_series_with_class_weights_continues(checkpoint, files, tmp_path, capsys):
@@ -258,17 +314,16 @@ def test_one_file_is_divided(checkpoint, files, tmp_path, capsys):
     """The part that is held out is found again on resume, with the same scores by ``verify``, and not in other runs."""
     argv = [word for word in flags(checkpoint, files, tmp_path / "run") if word not in ("--validation_file",)]
     argv.remove(str(files / "dev.txt"))
-    argv += ["--validation_split", "0.25", "--split_seed", "3", "--test_file", str(files / "test.txt")]
+    argv += ["--validation_split", "0.25", "--test_file", str(files / "test.txt")]
     run_ner.main(argv)
     out = capsys.readouterr().out
-    assert "sentences held out (asked for 0.25) with split seed 3, whole documents" in out
+    assert "sentences held out (asked for 0.25), whole documents" in out
     splits = read(tmp_path / "run", "run.json")["data"]["splits"]
     assert splits["train"]["documents"] + splits["validation"]["documents"] == 24
     assert splits["validation"]["examples"] / (splits["train"]["examples"] + splits["validation"]["examples"]) > 0.15
     findings = findings_of(tmp_path / "run", evaluate=True)
     assert any("eval_f1" in one.line() and "computed again by run_ner.py" in one.line() for one in findings)
     assert not [one.line() for one in findings if one.verdict == "differs"]
-    whole = [word for word in argv if word not in ("--split_seed", "3")]
-    run_ner.main([*whole[:3], str(tmp_path / "other"), *whole[4:], "--validation_split", "0"])
+    run_ner.main([*argv[:3], str(tmp_path / "other"), *argv[4:], "--validation_split", "0"])
     assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
     assert not [name for name in read(tmp_path / "other", "all_results.json") if name.startswith("eval_")]

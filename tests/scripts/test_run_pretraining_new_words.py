@@ -130,11 +130,14 @@ def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--config_name makes new weights"),
-        ("--extend_vocab 3", "give --model_name_or_path"),
-        ("--extend_vocab 3 --model_name_or_path M --vocab_size 99", "leave out --vocab_size"),
-        ("--extend_vocab 0 --model_name_or_path M", "at least 1, or a file"),
-        ("--max_position_embeddings 99", "no effect without --model_name_or_path"),
+        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--extend_vocab needs --model_name_or_path"),
+        ("--extend_vocab 3", "--extend_vocab needs --model_name_or_path; give that"),
+        (
+            "--extend_vocab 3 --model_name_or_path M --vocab_size 99",
+            "--vocab_size and --model_name_or_path exclude",
+        ),
+        ("--extend_vocab 0 --model_name_or_path M", "a number above 0, or a file with one word a line"),
+        ("--max_position_embeddings 99", "--max_position_embeddings needs --model_name_or_path"),
     ],
 )
 def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
@@ -154,7 +157,8 @@ def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
 def test_what_is_refused_leaves_nothing_behind(tmp_path, pretrained, domain, given, message):
     with pytest.raises(UserError, match=message):
         pretrain(flags(tmp_path / "run", pretrained, domain, *given))
-    assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock", "run.lock"}
+    left = tmp_path / "run"
+    assert not left.exists() or {path.name for path in left.iterdir()} <= {".lock", "run.lock"}
 
 
 def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
@@ -193,7 +197,10 @@ def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tm
     difference = (head.bias[rows["the"]] - head.bias[rows["doctor"]]).detach()
     assert float(difference.exp()) == pytest.approx(2, rel=0.02), "its bias is not the logarithm of counts"
     assert head.bias[rows["[UNK]"]] == head.bias[rows["[PAD]"]], "[UNK] is counted, which is never predicted"
-    drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "encoder", domain, "--new_weights", "random", *run, steps=1))
+    shutil.copytree(tmp_path / "encoder", tmp_path / "random")
+    torch.manual_seed(0)
+    BertForPreTraining.from_pretrained(tmp_path / "encoder").save_pretrained(tmp_path / "random")  # it draws a head
+    drawn = pretrain(flags(tmp_path / "drawn", tmp_path / "random", text, *run, steps=1))
     losses = [json.loads((folder / "all_results.json").read_text())["eval_mlm_loss"] for folder in (made, drawn)]
     assert losses[0] < losses[1] - 1
 
@@ -207,6 +214,23 @@ def test_neither_held_out_nor_hardly_read_text_chooses_the_pieces(tmp_path, pret
     arguments = flags(tmp_path / "run", pretrained, files, "--mixture", 0.9, 0.1, "--extend_vocab", 1, steps=1)
     saved = json.loads((pretrain(arguments) / "run.json").read_text())["new_pieces"]["saved"]
     assert list(saved) == ["hepatitis"]
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
+def test_the_documents_that_choose_are_those_of_the_corpus(tmp_path, pretrained, suffix):
+    """A document is what stands between blank lines, or a row; its lines are none."""
+    noise, word = "\n".join(["nivolumab"] * 30), "hepatitis"
+    documents = [noise, noise, *[f"the house\nhas {word}"] * 3]
+    rows = [json.dumps({"text": document}) + "\n" for document in documents]
+    text = tmp_path / f"text.{suffix}"
+    text.write_text("\n\n".join(documents) if suffix == "txt" else "".join(rows))
+    vocabulary([*f"--extend {pretrained} --extend_vocab 1 --train_file {text} --output_dir {tmp_path / 'v'}".split()])
+    given = flags(tmp_path / "run", pretrained, text, "--extend_vocab", 1, "--validation_file", text, steps=1)
+    split = given.index("--validation_split")
+    folder = pretrain(given[:split] + given[split + 2 :])
+    for record in (tmp_path / "v" / "new_pieces.json", folder / "run.json"):
+        content = json.loads(record.read_text())
+        assert list(content.get("new_pieces", content)["saved"]) == [word]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import run_pretraining
-from bert_training.flags.scripts import names_of_texts
+from bert_training.inputs.flags.scripts import names_of_texts
 from tests.helpers.torchrun import torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pictures")]
@@ -27,7 +27,7 @@ def test_one_process_and_two_leave_the_same_out(tmp_path, pretrained, capsys):
     """The corpora are equal byte for byte, and what is left out is recorded."""
     data = texts(tmp_path / "data")
     flags = f"--train_file {data} --deduplicate both --tokenizer_name {pretrained} --config_name tiny --max_steps 2 "
-    flags += "--max_seq_length 32 --validation_split 0.2 --eval_words 0 --per_device_train_batch_size "
+    flags += "--max_seq_length 32 --validation_split 0.2 --per_device_train_batch_size "
     run_pretraining.main(f"{flags} 4 --output_dir {tmp_path / 'one'}".split())
     printed = capsys.readouterr().out
     assert "left out by --deduplicate both: 20 of 84 documents (23.81%)" in printed

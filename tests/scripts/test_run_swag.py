@@ -93,7 +93,7 @@ def test_the_folder_serves_every_reader(finished, files):
     results = read(finished, "all_results.json")
     assert results["eval_accuracy"] == 1.0
     assert {"eval_accuracy", "eval_loss", "train_runtime", "train_samples_per_second", "train_steps"} == set(results)
-    assert "| multiple choice | accuracy | 100.0 |" in tables(read_finished_runs(finished))
+    assert "| multiple choice | accuracy, 14 rows | 100.0 |" in tables(read_finished_runs(finished))
     card = (finished / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: multiple-choice" in card and "Nothing was measured on a test set" in card
     for split, name in (("validation", "val"), ("test", "test")):

@@ -14,7 +14,6 @@ import modeling_bert_repro
 import run_glue
 import run_squad
 from bert_training.engine.batches import IGNORED, Features
-from bert_training.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
@@ -113,22 +112,22 @@ def left_to_right(tmp_path, pretrained) -> Path:
 
 
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.slow), ["--bilstm_on_top"]])
-def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more):
+@pytest.mark.parametrize("token", [pytest.param("last", marks=pytest.mark.slow), "bilstm"])
+def test_run_glue_reads_the_last_token(left_to_right, tmp_path, token):
     # Only the last word decides the label, and [CLS] of a left-to-right network cannot see it.
     rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8
     (tmp_path / "a.csv").write_text("sentence,label\n" + "".join(rows))
     file, out = str(tmp_path / "a.csv"), tmp_path / "out"
     flags = ["--model_name_or_path", str(left_to_right), "--train_file", file, "--validation_file", file]
-    flags += ["--output_dir", str(out), "--max_seq_length", "16", "--label_token", "last", "--max_steps", "30"]
+    flags += ["--output_dir", str(out), "--max_seq_length", "16", "--label_token", token, "--max_steps", "30"]
     flags += ["--learning_rate", "1e-2", "--per_device_train_batch_size", "16", "--save_steps", "0"]
-    run_glue.main([*flags, *more])
+    run_glue.main(flags)
     results = json.loads((out / "all_results.json").read_text())
     assert results["eval_accuracy"] == 1
     assert "AutoModelForTokenClassification" in (out / "README.md").read_text()
-    assert ("trust_remote_code" in (out / "README.md").read_text()) == bool(more)
+    assert ("trust_remote_code" in (out / "README.md").read_text()) == (token == "bilstm")
     again = ["--model_name_or_path", str(out), "--validation_file", file, "--output_dir", str(tmp_path / "again")]
-    run_glue.main([*again, "--max_seq_length", "16", "--label_token", "last", *more])
+    run_glue.main([*again, "--max_seq_length", "16", "--label_token", token])
     repeated = json.loads((tmp_path / "again/all_results.json").read_text())
     assert repeated["eval_loss"] == pytest.approx(results["eval_loss"], rel=1e-6)
 
@@ -148,8 +147,6 @@ def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path):
 
 
 def test_flags_that_do_not_fit_are_refused(tmp_path, pretrained):
-    with pytest.raises(ValueError, match="--bilstm_on_top reads the label from the last token: add --label_token last"):
-        GlueArguments(output_dir="o", model_name_or_path="m", bilstm_on_top=True)
     (tmp_path / "a.csv").write_text("sentence,label\n" + "the old house,1.5\nthe king walked,2.5\n" * 4)
     flags = [
         "--train_file",

@@ -1,13 +1,19 @@
 """bert_training/tasks/cut_texts.py: what is cut is counted, said and recorded, and refused if nothing else is left."""
 
+import itertools
 import random
 
 import pytest
+from transformers import PreTrainedTokenizerBase
 
 import run_glue
 import run_swag
 from bert_training.engine.errors import report_errors
-from bert_training.tasks.cut_texts import check_room, cut_rows, whole_lengths
+from bert_training.tasks import swag
+from bert_training.tasks.classification.long_texts import Reading, read_texts
+from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut
+from bert_training.tasks.feature_extraction import read_rows
+from bert_training.tasks.swag import SwagData, SwagExamples
 from tests.helpers.records import read
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
@@ -36,22 +42,43 @@ def flags(pretrained, tmp_path, train, dev, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("pair", [False, True])
-def test_the_counted_texts_are_those_that_are_longer_uncut(tokenizer, pair):
-    """The independent source is the tokenizer without a limit."""
-    generator = random.Random(1)
-    texts = [
-        [" ".join(generator.choices(WORDS, k=generator.randint(1, 9))) for _ in range(60)] for _ in range(1 + pair)
-    ]
-    whole = [len(ids) for ids in tokenizer(*texts)["input_ids"]]
-    for length in (5, 9, 12, 30):
-        coded = tokenizer(*texts, truncation="longest_first", max_length=length)
-        found = whole_lengths(coded, tokenizer, texts, length)
-        assert found == whole
-        assert cut_rows(coded, found) == [row for row, pieces in enumerate(whole) if pieces > length]
+def test_the_ids_are_those_of_the_tokenizer_s_own_cut(vocab, pair, side):
+    """For all combinations of lengths up to 12 words, and random ones; the lengths are those without a limit."""
+    tokenizer, generator = build_tokenizer(vocab), random.Random(1)
+    tokenizer.truncation_side = side
+    counts = [*itertools.product(range(13), repeat=2), *(generator.choices(range(90), k=2) for _ in range(60))]
+    texts = [[" ".join(generator.choices(WORDS, k=row[text])) for row in counts] for text in range(1 + pair)]
+    options = {"split_special_tokens": True, "return_token_type_ids": True}
+    whole = [len(ids) for ids in tokenizer(*texts, **options)["input_ids"]]
+    for length in (5, 6, 9, 12, 31, 64):
+        expected = tokenizer(*texts, truncation="longest_first", max_length=length, **options)
+        rows, found = encode_cut(tokenizer, texts, length)
+        assert rows == {name: expected[name] for name in ROWS} and found == whole
 
 
-def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_path, capsys):
+def test_of_two_long_texts_nobody_asks_for_every_combination_of_what_is_cut_off(vocab, tmp_path, monkeypatch):
+    """The tokenizer, which keeps them all, reads every text whole: 3,000 words to 4 tokens would be a million pairs."""
+    asked, called = [], PreTrainedTokenizerBase.__call__
+
+    def noting(tokenizer, *texts, **options):
+        asked.append(options.get("truncation", False))
+        return called(tokenizer, *texts, **options)
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", noting)
+    tokenizer, long = build_tokenizer(vocab), "the king " * 1500
+    for how in ("cut", "head_tail"):
+        read = read_texts([[long], [long]], tokenizer, Reading(11, how))
+        assert read.lost == [5992] and len(read.input_ids[0][0]) == 11
+    data = SwagData("x", {"train": SwagExamples([long], [[long, "old"]], None, ["0"], {})})
+    assert [len(row) for row in swag.features(data, tokenizer, 11)["train"].columns["input_ids"][0]] == [11, 11]
+    (tmp_path / "pair.txt").write_text(f"{long}||| {long}")
+    assert len(read_rows(tmp_path / "pair.txt", tokenizer, 11, "cut")[0][0].input_ids) == 11
+    assert asked and not any(asked)
+
+
+def test_one_line_for_all_splits_with_shares_place_and_remedy(pretrained, tmp_path, capsys):
     """12 tokens hold [CLS], 10 pieces and [SEP]."""
     train = write(
         tmp_path / "train.csv", [("the king", "x"), (PREFIX, "y"), ("the queen", "x"), ("the old house", "y")]
@@ -63,10 +90,9 @@ def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_pat
     assert "longest inputs in tokens: train 13, validation 4, test 14 (--max_seq_length 12)" in out
     lines = [line for line in out if "were cut" in line]
     assert lines == [
-        f"warning: train: 1 of 4 examples (25.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{train}:3; 1 of 26 tokens (3.8 %) are not read; {REMEDY}",
-        f"warning: test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 and were cut, the first: "
-        f"{new}:2, after which 2 cannot be told apart; 3 of 27 tokens (11.1 %) are not read; {REMEDY}",
+        "warning: train: 1 of 4 examples (25.0 %), test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 "
+        f"and were cut, the first: {train}:3, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not read; "
+        f"{REMEDY}"
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
         "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},
@@ -130,8 +156,10 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
     ])  # fmt: skip
     run_swag.main(flags(pretrained, tmp_path, path, path, "--max_seq_length=16"))
     out = capsys.readouterr().out
-    assert f"train: 2 of 3 examples (66.7 %) are longer than --max_seq_length 16 and were cut, the first: {path}" in out
-    assert f"{path}:3, after which 1 cannot be told apart" in out
+    counts = ", ".join(f"{split}: 2 of 3 examples (66.7 %)" for split in ("train", "validation"))
+    assert (
+        f"{counts} are longer than --max_seq_length 16 and were cut, the first: {path}:3, after which 2 cannot" in out
+    )
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {
         "cut": 2, "examples": 3, "longest": 18, "tokens": 80, "tokens_lost": 5,
     }  # fmt: skip

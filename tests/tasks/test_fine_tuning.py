@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.networks.initial_weights import LoadedNetwork
 from bert_training.tasks.fine_tuning import _keep_or_replace_head, untrained_positions
 from tests.helpers.small_networks import small_config
@@ -22,7 +22,7 @@ from tests.helpers.small_networks import small_config
     ],
 )
 def test_texts_longer_than_those_of_the_pre_training(tmp_path, flags, length, said):
-    facts = {"script": "run_pretraining.py", "flags": {"max_seq_length": 128} | flags}
+    facts = {"format": 1, "script": "run_pretraining.py", "flags": {"max_seq_length": 128} | flags}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     args = GlueArguments(output_dir="x", task_name="rte", model_name_or_path=str(tmp_path), max_seq_length=length)
     found = untrained_positions(args)
@@ -31,8 +31,11 @@ def test_texts_longer_than_those_of_the_pre_training(tmp_path, flags, length, sa
     assert untrained_positions(args) is None
 
 
-@pytest.mark.parametrize(("ours", "theirs", "kept"), [(["score"], ["toxicity"], True), (["a", "b"], ["c", "d"], False)])
-def test_a_score_may_have_any_name(ours, theirs, kept):
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kept"),
+    [(["score"], ["toxicity"], True), (["a", "b"], ["c", "d"], False), (["a", "b"], ["A", "B"], True)],
+)
+def test_a_score_may_have_any_name_and_a_class_any_case(ours, theirs, kept):
     """A model from elsewhere calls its one output "toxicity"; of classes, another name is another class."""
 
     def config(names):

@@ -24,7 +24,6 @@ from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,
     loss_arguments,
-    smoothing_warnings,
     with_loss_weights,
 )
 from modeling_bert_repro.losses import classification_loss
@@ -36,7 +35,7 @@ ROWS = [0.5, 2.0, 1.0, 0.0, 3.0, 1.0, 0.25, 1.0, 1.0, 2.0, 1.0, 0.5]
 
 
 def flags(**given) -> SimpleNamespace:
-    return SimpleNamespace(**{"class_weights": None, "label_smoothing": None} | given)
+    return SimpleNamespace(**{"class_weights": None} | given)
 
 
 def features(labels=LABELS) -> Features:
@@ -91,21 +90,21 @@ def test_a_file_has_the_weight_of_every_class(tmp_path, content, message):
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["class_weights", "label_smoothing"])
-def test_flags_without_effect_are_refused(name):
-    asked = flags(**{name: "balanced" if name == "class_weights" else 0.1})
-    with pytest.raises(ValueError, match=f"--{name} has no effect without training data"):
+def test_names_in_a_file_of_weights_are_compared_in_nfc(tmp_path):
+    (path := tmp_path / "weights.json").write_text('{"e\u0301loge": 1.5, "r": 1}', encoding="utf-8")
+    assert class_weights_of(flags(class_weights=str(path)), ("\u00e9loge", "r"), [1, 1], "row") == {
+        "\u00e9loge": 1.5,
+        "r": 1,
+    }
+
+
+def test_weights_without_effect_are_refused():
+    asked = flags(class_weights="balanced")
+    with pytest.raises(ValueError, match="--class_weights has no effect without training data"):
         check_flags(asked, trained=False)
-    with pytest.raises(ValueError, match=f"--{name} is for classes, and these labels are scores"):
+    with pytest.raises(ValueError, match="--class_weights is for classes, and these labels are scores"):
         check_flags(asked, trained=True, problem="regression")
     check_flags(asked, trained=True)
-
-
-def test_smoothing_that_the_weights_make_too_strong_is_said():
-    """A row of a has 0.9 * 0.5 + 0.05 * 0.5 = 0.475 of its own label, and 0.05 * 9.5 = 0.475 of the other one."""
-    (line,) = smoothing_warnings(flags(label_smoothing=0.1), {"a": 0.5, "b": 9.5})
-    assert "--label_smoothing 0.1 leaves the label 'a' only 50% of itself" in line
-    assert smoothing_warnings(flags(label_smoothing=0.1), {"a": 0.9, "b": 1.1}) == []
 
 
 def test_words_have_the_weights_of_their_tags():
@@ -128,11 +127,10 @@ def test_the_weights_of_a_row_and_of_its_class_are_multiplied():
 # --- The loss of a training -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("smoothing", [None, 0.1])
 @pytest.mark.parametrize("rows", [None, ROWS])
 @pytest.mark.parametrize("kind", ["cls", "last", "control", "regression"])
-def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows, smoothing):
-    if kind == "regression" and (smoothing or not rows):
+def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows):
+    if kind == "regression" and not rows:
         return
     torch.manual_seed(0)
     config = small_config(num_hidden_layers=1, num_labels=1 if kind == "regression" else 3, **NO_DROPOUT)
@@ -147,7 +145,7 @@ def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows, s
     data = with_loss_weights(plain, weights, rows)
     if kind == "last":
         data, plain = with_labels_at_the_end(data), with_labels_at_the_end(plain)
-    arguments = loss_arguments(flags(label_smoothing=smoothing), weights)
+    assert loss_arguments(weights) == {}  # the weights of the rows contain them
 
     batch = plain.collate(range(12))
     with torch.no_grad():
@@ -159,12 +157,10 @@ def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows, s
         losses, total = F.mse_loss(logits[:, 0], torch.tensor(labels), reduction="none"), own.sum()
     else:
         target = torch.tensor(LABELS)
-        losses = F.cross_entropy(logits, target, of_class, reduction="none", label_smoothing=smoothing or 0.0)
+        losses = F.cross_entropy(logits, target, of_class, reduction="none")
         total = (own * of_class[target]).sum()
         if not rows:
-            assert losses.sum() / total == pytest.approx(
-                F.cross_entropy(logits, target, of_class, label_smoothing=smoothing or 0.0).item(), rel=1e-6
-            )
+            assert losses.sum() / total == pytest.approx(F.cross_entropy(logits, target, of_class).item(), rel=1e-6)
     expected = float((losses * own).sum() / total)
 
     for size in (12, 4, 1):
@@ -173,12 +169,12 @@ def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows, s
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
         state = TrainingState(model, optimizer, scheduler, total_steps=1, origin=UNKNOWN)
         batches = step_batches(data, run, 0, 1)
-        step = next(training_steps(run, state, batches, max_grad_norm=0, loss_arguments=arguments))
+        step = next(training_steps(run, state, batches, max_grad_norm=0))
         assert step.loss == pytest.approx(expected, rel=1e-5)
         assert step.counts.items == pytest.approx(float(total), rel=1e-6)
         assert (step.counts.sequences, step.counts.tokens) == (12, int(plain.lengths.sum()))
     evaluated, weighted = (predict(run, model, part, 5, kind == "last")["loss"] for part in (plain, data))
-    assert smoothing or weighted == pytest.approx(expected, rel=1e-5)
+    assert weighted == pytest.approx(expected, rel=1e-5)
     if kind != "regression":  # An evaluation knows no weights.
         assert evaluated == pytest.approx(log_loss(LABELS, logits.double().softmax(1)), rel=1e-5)
 
@@ -216,8 +212,8 @@ def test_several_labels_have_torchs_pos_weight(rows):
     assert float(classification_loss(logits, labels, kind, None, weights, class_weights=of_label)) == pytest.approx(
         expected
     )
-    with pytest.raises(ValueError, match="neither label_smoothing nor"):
-        classification_loss(logits, labels, kind, label_smoothing=0.1)
+    with pytest.raises(ValueError, match="expected no class_weights, which regression cannot use"):
+        classification_loss(logits, labels, "regression", class_weights=of_label)
 
 
 def test_balanced_weights_of_several_labels():
@@ -225,7 +221,7 @@ def test_balanced_weights_of_several_labels():
     assert class_weights_of(asked, ("a", "b"), [1, 3], "row", several_of=4) == {"a": 3.0, "b": pytest.approx(1 / 3)}
     with pytest.raises(ValueError, match="every training row has the label 'b', so there is nothing to balance"):
         class_weights_of(asked, ("a", "b"), [1, 4], "row", several_of=4)
-    assert list(loss_arguments(asked, {"a": 3.0}, several_labels=True)) == ["class_weights"]
+    assert list(loss_arguments({"a": 3.0}, several_labels=True)) == ["class_weights"]
 
 
 def test_items_of_several_labels_counted_by_hand():

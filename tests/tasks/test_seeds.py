@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks import seeds
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.glue_runs import train
+from tests.helpers.records import write_summary
 from tests.helpers.torchrun import torchrun
 
 BATCH = "--per_device_train_batch_size=32"
@@ -223,37 +224,15 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
     assert calls == [1]
 
 
-def test_the_papers_search_makes_a_run_for_each_rate(tmp_path, pretrained, glue_files, counted, capsys):
-    summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
-    assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
-    assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]
-    assert [s["metrics"]["eval_accuracy"]["n"] for s in summary["settings"]] == [1] * 4
-    scores = [r["results"]["eval_accuracy"] for r in summary["runs"]]
-    assert summary["best"]["folder"] == summary["runs"][scores.index(max(scores))]["folder"]
-    for folder in counted:
-        flags = json.loads((tmp_path / "p" / folder / "run.json").read_text(encoding="utf-8"))["flags"]
-        kept = [flags[name] for name in ("per_device_train_batch_size", "num_train_epochs", "warmup_steps")]
-        assert kept == [32, 3.0, 0.1]
-    assert "best on eval_accuracy: rate-" in capsys.readouterr().out
-
-
-def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
-    given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
-    assert len(seeds.planned_runs(parse_arguments(GlueArguments, given))) == 4 * 5
-    halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
-    with pytest.raises(ValueError, match="--paper needs batches of 32; got 16"):
-        seeds.planned_runs(parse_arguments(GlueArguments, halves))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert len(seeds.planned_runs(parse_arguments(GlueArguments, halves))) == 20
-    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
-    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
-
-
 def test_flags_that_do_not_fit_a_series_are_refused(capsys):
-    assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
+    assert "--compare_to needs --seeds or --folds" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
-    assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
-    assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+    assert "--seeds and --push_to_hub exclude each other" in refused(
+        capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b"
+    )
+    assert "a series of runs resumes by itself" in refused(
+        capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1"
+    )
 
 
 def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
@@ -283,7 +262,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         if change:
             (tmp_path / name).mkdir()
             changed = {key: value for key, value in (ours | change).items() if key != "checksum"}
-            (tmp_path / name / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
+            write_summary(tmp_path / name, **changed)
         given = ("--seeds=2", "--compare_to", str(tmp_path / name))
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
@@ -294,13 +273,11 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
 def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_files):
     run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     path = tmp_path / "ours" / "summary.json"
-    summary = seeds.read_summary(tmp_path / "ours")
+    seeds.read_summary(tmp_path / "ours")
     whole = path.read_text()
     path.write_text(whole.replace('"seed": 42', '"seed": 43'))
     with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):
         seeds.read_summary(tmp_path / "ours")
-    path.write_text(json.dumps(summary))  # as older versions wrote it
-    assert seeds.read_summary(tmp_path / "ours") == summary
     path.unlink()
     run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     assert path.read_text() == whole
@@ -311,7 +288,7 @@ def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_fi
     del ours["checksum"]
     for results in (ours["baselines"], ours["runs"][0]["results"]):
         del results["eval_f1"]  # A user's own data have no such score.
-    (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
+    write_summary(tmp_path / "ours", **ours)
     more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
     summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
     assert set(summary["comparison"]) == {"with", "pairs", "eval_accuracy"}
@@ -324,7 +301,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
         folder = tmp_path / str(processes)
         flags = [f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
         flags += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
-        flags += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
+        flags += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end"]
         for _ in range(2):  # The second time, all runs are there already.
             done = torchrun("run_glue.py", flags, processes)
         assert "run 2 of 2: seed-43 is finished already" in done.stdout
@@ -340,7 +317,7 @@ def test_the_summary_of_a_series_with_other_runs_is_not_overwritten(tmp_path, mo
     series = seeds.Series("x", {}, "eval_accuracy", {})
     monkeypatch.setattr(seeds, "results_of_finished", lambda *_: pytest.fail("the summary would be overwritten"))
     content = {"runs": [{"folder": name} for name in (*names, "seed-44")]}
-    (tmp_path / "summary.json").write_text(json.dumps(content))
+    write_summary(tmp_path, **content)
     with pytest.raises(ValueError, match=r"holds a series to which seed-44 belongs.* give another folder"):
         seeds.run_series(args, series, lambda _: {})
     for text in (json.dumps({"runs": content["runs"][:1]}), "damaged"):  # A longer series includes the shorter one.
@@ -375,31 +352,27 @@ def test_the_metric_of_a_class_is_found_where_a_finished_run_has_it():
     assert "eval_f1:spam" not in summary["runs"][1]["results"]
 
 
-def test_a_series_of_an_older_version_has_no_content_of_the_hub():
-    facts = {"task": "own", "splits": {"train": {"sha256": "a", "content_sha256": "b"}, "test": 5}}
-    assert seeds._without_contents(facts) == {"task": "own", "splits": {"train": {"sha256": "a"}, "test": 5}}
-
-
 def test_runs_on_other_questions_of_the_hub_are_not_compared(tmp_path):
-    """``content_sha256`` tells them apart; a summary of an older version, which has none, still compares."""
+    """``content_sha256`` tells them apart; data of files has none."""
     args = GlueArguments(output_dir=str(tmp_path / "new"), seeds=1, model_name_or_path="m")
     plans = seeds.planned_runs(args)
 
     def compared(theirs):
         other = {"validation": {"validation": theirs}, "baselines": {"eval_f1": 0.0}}
         other |= {"runs": [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]}
-        (tmp_path / "summary.json").write_text(json.dumps(other), encoding="utf-8")
+        write_summary(tmp_path, **other)
         facts = {"splits": {"validation": {"examples": 2, "content_sha256": "a"}}}
         return seeds._read_other(str(tmp_path), plans, seeds.Series("x", facts, "eval_f1", {"eval_f1": 0.0}))
 
     same = {"examples": 2, "sha256": None, "fingerprint": None}
-    assert compared(same) and compared(same | {"content_sha256": "a"})
-    with pytest.raises(ValueError, match="it was evaluated on other data"):
-        compared(same | {"content_sha256": "b"})
+    assert compared(same | {"content_sha256": "a"})
+    for other in (same, same | {"content_sha256": "b"}):
+        with pytest.raises(ValueError, match="it was evaluated on other data"):
+            compared(other)
 
 
 def test_why_a_type_was_chosen_is_said_once(tmp_path):
     """A series that is started again keeps the reason of its first start."""
     assert seeds._earlier_choice(tmp_path) == {}
-    (tmp_path / "summary.json").write_text(json.dumps({"runs": [], "precision_chosen": {"why": "faster", "ratio": 2}}))
+    write_summary(tmp_path, runs=[], precision_chosen={"why": "faster", "ratio": 2})
     assert seeds._earlier_choice(tmp_path) == {"precision_chosen": {"why": "faster", "ratio": 2}}

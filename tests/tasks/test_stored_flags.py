@@ -2,17 +2,19 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import pytest
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, BertConfig, PretrainedConfig
 
 import run_glue
 import run_squad
 from bert_training.app.folder import open_folder
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.natures import EVALUATION, natures
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import EVALUATION, natures
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.scripts import SCRIPTS, script_of
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 from tests.helpers import short_runs
@@ -20,7 +22,7 @@ from tests.helpers.records import read
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-NO_DATA = {"seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "unpad_inputs", "max_eval_samples"}
+NO_DATA = {"seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "max_eval_samples"}
 FINE_TUNING = ("run_glue", "run_squad", "run_ner", "run_swag")
 
 
@@ -96,7 +98,7 @@ def test_a_given_flag_wins_and_is_said_and_recorded(models, short_data, tmp_path
 
 
 def test_the_same_command_resumes_whatever_has_become_of_the_model(models, short_data, tmp_path, capsys):
-    """The defaults of a run are those with which it began."""
+    """The defaults of a run are those with which it began, the rate among them."""
     model = tmp_path / "model"
     shutil.copytree(models("run_glue"), model)
     (file,) = short_data.glob("run_glue.*")
@@ -131,27 +133,17 @@ def test_a_series_takes_the_stored_flags_and_continues(models, short_data, tmp_p
 def test_a_series_takes_nothing_from_a_neighbour(models, tmp_path):
     """The folder of the series also has a pre-training, which stores nothing with its model."""
     (tmp_path / "base").mkdir()
-    (tmp_path / "base/run.json").write_text(json.dumps({"flags": {}}))
+    (tmp_path / "base/run.json").write_text(json.dumps({"format": 1, "flags": {}}))
     given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad")), "seeds": 2}
     assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
     (tmp_path / "base").rename(tmp_path / "seed-42")
     assert "max_seq_length" not in defaults_of_model(SquadArguments, given)
 
 
-def test_a_run_that_an_older_version_began_takes_nothing(models, tmp_path):
-    """It began with the defaults of the flags, although its model, one of SQuAD, stored lengths by then."""
-    given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
-    assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
-    (tmp_path / "run.json").write_text(json.dumps({"flags": {"max_seq_length": 384}}))
-    assert defaults_of_model(SquadArguments, given | {"resume_from_checkpoint": "auto"}) == {}
-    named = given | {"output_dir": str(tmp_path / "new"), "resume_from_checkpoint": str(tmp_path / "checkpoint-1")}
-    assert defaults_of_model(SquadArguments, named) == {}
-
-
 def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
     """A model of SQuAD as the start of a classifier does not carry its length over, and leaves nothing behind."""
     given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
-    assert defaults_of_model(GlueArguments, given) == {} == defaults_of_model(NerArguments, given)
+    assert {*defaults_of_model(GlueArguments, given)} == {"learning_rate"} == {*defaults_of_model(NerArguments, given)}
     config = BertConfig.from_pretrained(models("run_squad"))
     config.null_score_diff_threshold = 1.0
     store_flags(config, GlueArguments(output_dir="x", model_name_or_path="y"))
@@ -164,14 +156,37 @@ def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
     assert stored_length(config) is None
 
 
-def test_random_weights_bring_no_defaults(tmp_path):
-    assert defaults_of_model(GlueArguments, {"output_dir": str(tmp_path), "config_name": "tiny"}) == {}
+def test_random_weights_bring_only_a_rate(tmp_path):
+    given = {"output_dir": str(tmp_path), "config_name": "tiny"}
+    assert defaults_of_model(GlueArguments, given) == {"learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize("cls", [GlueArguments, SquadArguments, NerArguments, SwagArguments])
+def test_the_default_rate_is_the_papers_scaled_to_the_width(cls, tmp_path, monkeypatch):
+    """5e-5 (SWAG: 2e-5) at 768 units, times the square of 768 / width, from 0.4 to 20."""
+    paper = 2e-5 if cls is SwagArguments else 5e-5
+    words = ["--output_dir", str(tmp_path / "run"), "--model_name_or_path", str(tmp_path)]
+    for width, times in ((768, 1), (384, 4), (256, 9), (128, 20), (1024, 0.5625), (4096, 0.4)):
+        (tmp_path / "config.json").write_text(json.dumps({"hidden_size": width}))
+        assert parse_arguments(cls, words, defaults_of_model).learning_rate == pytest.approx(times * paper, rel=5e-3)
+    assert parse_arguments(cls, [*words, "--learning_rate=3e-5"], defaults_of_model).learning_rate == 3e-5
+    (tmp_path / "run.yaml").write_text("learning_rate: 3e-5")
+    assert (
+        parse_arguments(cls, [*words, "--config", str(tmp_path / "run.yaml")], defaults_of_model).learning_rate == 3e-5
+    )
+    on_hub = [*words[:3], "you/on-the-hub"]
+    monkeypatch.setattr(PretrainedConfig, "get_config_dict", lambda name: ({"hidden_size": 384}, {}))
+    assert parse_arguments(cls, on_hub, defaults_of_model).learning_rate == 4 * paper
+    if cls is GlueArguments:
+        student = {"output_dir": "x", "teacher": "you/on-the-hub", "keep_layers": "0,2"}
+        assert defaults_of_model(cls, student)["learning_rate"] == 4 * paper
 
 
 def test_every_reader_of_a_config_keeps_the_flags(models, tmp_path):
     """A dict in a config survives transformers' own reading and writing, also in checkpoints."""
     model = models("run_ner", "--save_steps=1", "--context=sentence")
     stored = {"script": "run_ner.py", "max_seq_length": 24, "context": "sentence", "lstm_size": 768}
+    stored["words"] = read(model, "config.json")["fine_tuning"]["words"]  # how text becomes words
     assert read(model / "checkpoint-1", "config.json")["fine_tuning"] == stored
     AutoConfig.from_pretrained(model).save_pretrained(tmp_path)
     assert read(tmp_path, "config.json")["fine_tuning"] == stored
@@ -179,9 +194,9 @@ def test_every_reader_of_a_config_keeps_the_flags(models, tmp_path):
 
 def test_the_network_that_reads_the_text_is_stored_too(models, short_data, tmp_path):
     """Without its flags, a BiLSTM over the last token was built as a classifier of [CLS]."""
-    model = models("run_glue", "--label_token=last", "--bilstm_on_top")
+    model = models("run_glue", "--label_token=bilstm")
     facts = evaluate("run_glue", model, short_data, tmp_path / "again")
-    assert facts["flags"]["label_token"] == "last" and facts["flags"]["bilstm_on_top"] is True
+    assert facts["flags"]["label_token"] == "bilstm"
     (model / "run.json").rename(model / "run.json.away")
     assert open_folder(str(model)).at_the_end  # Also without the records.
     (model / "run.json.away").rename(model / "run.json")
@@ -217,26 +232,14 @@ def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
     assert stored_flags(SquadArguments, config, "x") == lengths | {"version_2_with_negative": True}
 
 
-def test_an_older_folder_says_what_its_config_does_not_store(models, short_data, tmp_path, capsys):
-    """Nothing is taken from there, as before, but the difference is no longer silent."""
-    model = tmp_path / "model"
-    shutil.copytree(models("run_glue"), model)
-    config = read(model, "config.json")
-    del config["fine_tuning"]
-    (model / "config.json").write_text(json.dumps(config))
-    facts = evaluate("run_glue", model, short_data, tmp_path / "again", "--max_seq_length=12")
-    assert facts["stored_with_the_model"] == {}
-    assert "by its run.json the model was fine-tuned with --max_seq_length 24" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("cls", "fields", "problem"),
     [
         (GlueArguments, {"max_seq_length": "256"}, "max_seq_length must be a positive whole number, got '256'"),
         (GlueArguments, {"max_seq_length": True}, "max_seq_length must be a positive whole number, got 'True'"),
         (GlueArguments, {"max_seq_length": 513}, "the stored max_seq_length is 513, over the 512 positions"),
-        (GlueArguments, {"bilstm_on_top": 1}, "bilstm_on_top must be true or false, got '1'"),
-        (GlueArguments, {"label_token": ["cls"]}, r"label_token must be one of cls, last, got \"\['cls'\]\""),
+        (SquadArguments, {"bilstm_on_top": 1}, "bilstm_on_top must be true or false, got '1'"),
+        (GlueArguments, {"label_token": ["cls"]}, r"label_token must be one of cls, last, bilstm, got \"\['cls'\]\""),
         (NerArguments, {"context": "page"}, "context must be one of document, sentence, got 'page'"),
         (NerArguments, {"feature_based": "all"}, "feature_based must be one of embeddings, .*, got 'all'"),
         (SwagArguments, {"max_seq_length": 0}, "max_seq_length must be a positive whole number, got '0'"),
@@ -244,11 +247,10 @@ def test_an_older_folder_says_what_its_config_does_not_store(models, short_data,
     ],
 )
 def test_values_of_a_stranger_are_checked(cls, fields, problem, tmp_path):
-    heads = {GlueArguments: "BertForSequenceClassification", NerArguments: "BertForTokenClassification",
-             SwagArguments: "BertForMultipleChoice"}  # fmt: skip
-    script = {GlueArguments: "run_glue.py", NerArguments: "run_ner.py", SwagArguments: "run_swag.py"}[cls]
+    script = script_of(cls)
+    head = next(iter(SCRIPTS[script].heads))
     own = {"script": script} | fields if isinstance(fields, dict) else fields
-    config = {"model_type": "bert", "architectures": [heads[cls]], "fine_tuning": own}
+    config = {"model_type": "bert", "architectures": [head], "fine_tuning": own}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=f"config.json: .*{problem}"):
         parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", str(tmp_path)], defaults_of_model)
@@ -272,9 +274,28 @@ def test_settings_of_squad_are_checked_by_every_reader():
 
 
 def test_every_stored_flag_can_be_given_again(tmp_path):
-    """``verify`` gives them as words of a command; a flag without a value has none to give."""
+    """``verify`` gives them to the script; a flag without a value has none to give."""
     args = NerArguments(output_dir="x", model_name_or_path="y")
     config = BertConfig()
     store_flags(config, args)
     names = {one.name for one in dataclasses.fields(args)}
     assert set(config.fine_tuning) - {"script"} <= names and None not in config.fine_tuning.values()
+
+
+@pytest.mark.parametrize("script", FINE_TUNING)
+def test_a_run_says_once_where_its_rate_comes_from(script, pretrained, short_data, tmp_path, capsys):
+    width = BertConfig.from_pretrained(pretrained).hidden_size
+    paper = 2e-5 if script == "run_swag" else 5e-5
+    short_runs.start(script, short_runs.flags(script, short_data, tmp_path / "run", pretrained))
+    out = capsys.readouterr().out
+    (line,) = re.findall("^learning rate .*", out, re.MULTILINE)
+    rate = read(tmp_path / "run", "run.json")["flags"]["learning_rate"]
+    assert line == f"learning rate {rate:g}: {paper:g} at 768 units, scaled to {width}".replace("e-0", "e-")
+    assert rate == pytest.approx(20 * paper)
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert f"| learning rate | {rate}" in card.replace("`", "").replace("_", " ")
+    # After two steps, a classifier still gives every text of this data the same class.
+    assert ("second look: eval_accuracy is no higher than 0.5000, " in out) == (script == "run_glue")
+    given = short_runs.flags(script, short_data, tmp_path / "given", pretrained, "--learning_rate=3e-3")
+    short_runs.start(script, given)
+    assert "\nlearning rate " not in capsys.readouterr().out

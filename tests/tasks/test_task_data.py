@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import io
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,11 +12,13 @@ import pytest
 from transformers import AutoTokenizer, BertConfig
 
 from bert_training.engine.state import Origin
-from bert_training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.seeds import series_of
 from bert_training.tasks.task_data import (
+    check_vocabulary,
     files_or_hub,
+    in_chunks,
     own_files,
     record_origin,
     same_content_warnings,
@@ -22,6 +26,7 @@ from bert_training.tasks.task_data import (
     with_labels,
 )
 from tests.helpers import short_runs
+from tokenization import build_tokenizer
 from tokenization.fingerprint import tokenizer_sha256
 
 TASKS = {
@@ -121,3 +126,30 @@ def test_data_of_the_hub_with_the_same_questions_is_noticed():
     parts = {"train": {"content_sha256": "a"}, "validation": {"content_sha256": "a"}, "test": {"content_sha256": "b"}}
     (told,) = same_content_warnings(SimpleNamespace(facts=lambda: {"splits": parts}))
     assert "the splits train and validation" in told
+
+
+def test_what_is_tokenised_is_said_before(task, vocab, capsys):
+    _, _, data = task
+    check_vocabulary(data, build_tokenizer(vocab))
+    assert capsys.readouterr().out == "tokenising the examples: train 4, validation 3\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "rank", "shown"), [(Terminal, "0", True), (Terminal, "1", False), (io.StringIO, "0", False)]
+)
+def test_a_terminal_shows_one_bar_if_tokenising_takes_long(monkeypatch, stream, rank, shown):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("sys.stderr", written := stream())
+    assert list(in_chunks(25, 10)) == [slice(0, 10), slice(10, 20), slice(20, 30)]
+    assert not written.getvalue()
+    now = [time.time()]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    for _ in in_chunks(25, 10):
+        now[0] += 2
+    assert ("tokenising:  40%" in written.getvalue()) is shown
+    assert bool(written.getvalue()) is shown and "\n" not in written.getvalue()

@@ -10,7 +10,7 @@ import transformers
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
-from bert_training.files.text_files import read_texts
+from bert_training.files.compressed_files import numbered_lines
 from tests.helpers.clean_process import run_clean
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -277,7 +277,7 @@ def test_googles_vocabulary_gives_what_transformers_gives(real_data, case):
     vocab = real_data / "assets" / f"{case}_vocab.txt"
     ours = build_tokenizer(vocab, case == "uncased")
     theirs = transformers.BertTokenizer(vocab=str(vocab), do_lower_case=case == "uncased", model_max_length=512)
-    lines = list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::7]
+    lines = [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::7]
     batch = {"truncation": True, "padding": True, "max_length": 64}
     assert dict(ours(lines[1:], lines[:-1], **batch)) == dict(theirs(lines[1:], lines[:-1], **batch))
 
@@ -286,7 +286,7 @@ def test_googles_vocabulary_gives_what_transformers_gives(real_data, case):
 def test_offsets_of_real_text_spell_the_pieces(real_data):
     tokenizer = build_tokenizer(real_data / "assets" / "uncased_vocab.txt")
     fold = BasicTokenizer()
-    for line in list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::40]:
+    for line in [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::40]:
         encoded = tokenizer(line, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
         for piece, (start, end) in zip(encoded.tokens(), encoded["offset_mapping"], strict=True):
             if piece != "[UNK]":

@@ -17,6 +17,7 @@ from tokenization.extend_vocabulary import (
     split_piece,
     wordpieces,
 )
+from tokenization.train_wordpiece import count_words
 
 LETTERS = "abcdefghij"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -47,8 +48,8 @@ def test_the_pieces_that_save_most_come_first_and_fill_the_unused_rows():
 def test_a_mixture_makes_counts_smaller_and_never_larger():
     sources = (["fade " * 6 + "chad"], ["abcde " * 40 + "xyz " * 2])  # 7 and 42 words
     mixed = count_mixed_words(BASE, sources, [0.5, 0.5])
-    assert mixed == {"fade": 6, "chad": 1, "abcde": 7}  # 40 / 6, and 2 / 6, which is none
-    assert count_mixed_words(BASE, sources, [1, 0]) == {"fade": 6, "chad": 1}
+    assert mixed.counts == {"fade": 6, "chad": 1, "abcde": 7}  # 40 / 6, and 2 / 6, which is none
+    assert count_mixed_words(BASE, sources, [1, 0]).counts == {"fade": 6, "chad": 1}
     assert [new.piece for new in extend_vocabulary(BASE, mixed, 1).pieces] == ["fade"]
 
 
@@ -71,6 +72,55 @@ def test_savings_are_those_of_the_tokenizer_and_the_order_is_fixed():
     assert sum(len(split(word)) for word in text) == extended.before
 
 
+def lines_of(*documents: str) -> list[str | None]:
+    return [line for document in documents for line in (*document.split("\n"), None)]
+
+
+def test_a_piece_is_in_three_documents_if_there_are_so_many():
+    noise, word = "fadebig " * 50, "chad"
+    documents = [noise + word, noise + "Chad,", f"{word} {word}", "abc", "abc"]
+    sources = [lines_of(*documents[:2]), lines_of(*documents[2:])]
+    for texts in (lines_of(*documents), count_mixed_words(BASE, sources, [0.9, 0.1])):
+        assert [new.piece for new in extend_vocabulary(BASE, texts, 1).pieces] == ["chad"]
+        with pytest.raises(UserError, match="occur 2 times or more, in 3 documents; ask for at most 1, or"):
+            extend_vocabulary(BASE, texts, 2)
+    for fewer in (documents[:2], ["\n".join(documents)]):
+        assert extend_vocabulary(BASE, lines_of(*fewer), 1).pieces[0].piece == "fadebig"
+
+
+def test_parts_are_in_the_documents_of_their_words():
+    """##ga is part of three words, each of which is in one document."""
+    found = extend_vocabulary(BASE, lines_of("bigad hi", "figaf hi", "digah hi"), 1).pieces
+    assert [new.piece for new in found] == ["##iga"]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 500_000])
+def test_the_documents_of_words_are_those_of_a_plain_count(limit, monkeypatch):
+    monkeypatch.setattr("tokenization.train_wordpiece.RAW_LIMIT", limit)
+    generator = random.Random(0)
+    forms = ["abc", "Abc,", "fade", "(Fade", "chad-big", "CHAD", "zyx"]
+    documents = [" ".join(generator.choices(forms, k=generator.randint(0, 4))) for _ in range(9)]
+    found: dict[str, tuple[int, ...]] = {}
+    counted = count_words(lines_of(*documents), documents=found)
+    split = [BASE.backend_tokenizer.pre_tokenizer.pre_tokenize_str(document.lower()) for document in documents]
+    words = [[word for word, _ in parts] for parts in split]
+    assert counted == Counter(word for one in words for word in one)
+    assert found == {
+        word: tuple([number for number, one in enumerate(words, 1) if word in one][:3]) for word in counted
+    }
+
+
+def test_formulas_and_sequences_offer_no_piece():
+    """A string that is longer than any word, in as many documents as you like; other scripts may have no spaces."""
+    generator = random.Random(0)
+    formula, phrase = ("".join(generator.choices(letters, k=86)) for letters in (LETTERS, "กขคงจฉ"))
+    base = build_tokenizer([*PIECES, *"กขคงจฉ", *(f"##{letter}" for letter in "กขคงจฉ")])
+    chosen = extend_vocabulary(base, lines_of(*[f"{formula} {phrase} fade"] * 5), 5).pieces
+    assert len(formula) == len(phrase) == 86
+    assert [new.piece for new in chosen if new.piece.isascii()] == ["fade"]
+    assert max(len(new.piece.removeprefix("##")) for new in chosen if not new.piece.isascii()) == 30
+
+
 def test_equal_savings_whole_words_first_then_the_alphabet():
     found = choose_pieces({"cab": 1, "fab": 1, "dig": 2, "big": 2}, set(wordpieces(BASE)), 3)
     assert found == [("big", 4), ("dig", 4), ("##ab", 2)]
@@ -85,7 +135,7 @@ def test_a_piece_that_splits_other_words_further_saves_less():
 def test_a_text_that_offers_too_little():
     with pytest.raises(UserError, match=r"offers 5 new pieces, but only 2 .* ask for at most 2"):
         extend_vocabulary(BASE, TEXT, 5)
-    with pytest.raises(UserError, match=r"none of the words .* leave the vocabulary as it is"):
+    with pytest.raises(UserError, match=r"only 0 words and word parts .* leave the vocabulary as it is"):
         extend_vocabulary(BASE, TEXT[:0], 5)
 
 

@@ -134,8 +134,8 @@ def saved(tokenizer, folder):
 def test_a_corpus_whose_added_tokens_were_taken_apart_is_not_used_again(tokenizer, tmp_path):
     tokenizer, documents = copy.deepcopy(tokenizer), [["old [E1] house"]]
     tokenizer.add_tokens([AddedToken("[E1]", special=True)])
-    with pytest.MonkeyPatch.context() as earlier_version:
-        earlier_version.setattr("bert_training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr("bert_training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
         build_corpus(documents, tokenizer, tmp_path / "corpus")
-    with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); delete it"):
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); give"):
         build_corpus(documents, tokenizer, tmp_path / "corpus")

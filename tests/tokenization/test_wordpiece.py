@@ -9,7 +9,7 @@ import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_training.files.text_files import read_texts
+from bert_training.files.compressed_files import numbered_lines
 from tests.helpers.hostile_text import hostile_texts
 from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer, build_tokenizer, load_vocab, wordpiece
@@ -225,7 +225,8 @@ def test_real_text_is_tokenized_the_same(real_data, case, step):
     if step == 10:
         names += ["wiki.txt.xz", "books.txt.xz"]
     seen = 0
-    for number, line in enumerate(read_texts([real_data / "text" / name for name in names], progress=False)):
+    lines = (line for name in names for _, line in numbered_lines(real_data / "text" / name))
+    for number, line in enumerate(lines):
         if number % step == 0:
             seen += 1
             assert fast.tokenize(line) == reference.tokenize(line), line
@@ -241,7 +242,7 @@ def test_transformers_own_python_tokenizer_agrees(real_data):
     vocab = load_vocab(real_data / "assets" / "uncased_vocab.txt")
     theirs = legacy.BasicTokenizer(), legacy.WordpieceTokenizer(vocab, "[UNK]")
     ours = BasicTokenizer(), WordpieceTokenizer(vocab)
-    for line in list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::50]:
+    for line in [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::50]:
         words = ours[0].tokenize(line)
         assert words == theirs[0].tokenize(line)
         assert ours[1].tokenize(" ".join(words)) == theirs[1].tokenize(" ".join(words))

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForQuestionAnswering
 
 from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.networks import number_types
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
@@ -169,13 +169,9 @@ def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vocab_size": 10**10}, "GiB"),
-        ({"num_hidden_layers": 10**6}, "parameters|GiB"),
         ({"attn_implementation": "somebody/kernel"}, "code of the Hub, which is not executed"),
         ({"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.C", "AutoModelForQuestionAnswering": "theirs.M"}},
          "expected a BERT checkpoint"),
-        ({"quantization_config": {"quant_method": "theirs"}}, "quantised"),
-        ({"hidden_act": "theirs"}, "hidden_act"),
     ],
 )  # fmt: skip
 def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_path, monkeypatch, fields, message):

@@ -12,7 +12,7 @@ import pytest
 from transformers import BertTokenizer
 
 from bert_training.__main__ import main as command
-from bert_training.flags.objectives import NEXT_SENTENCE, OBJECTIVES
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE, OBJECTIVES
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import LabelBalance
@@ -111,15 +111,6 @@ def test_long_words_and_stripped_vowels_are_found(tmp_path, tokenizer):
     assert lines["accents"].text.endswith("--strip_accents false, or take a tokenizer that keeps them")
 
 
-def test_a_corpus_of_an_earlier_version_is_measured_by_its_tokens(tmp_path, tokenizer):
-    corpus = build_corpus([["word1 gh."]] * 8, tokenizer, tmp_path / "c")
-    del corpus.manifest["coverage"]
-    settings = InstanceSettings(seed=1, **(SETTINGS | {"objective": "mlm"}))
-    lines = {line.name: line for line in audit(PretrainingInstances(corpus, tokenizer, settings), tokenizer)[0]}
-    assert lines["unknown"].text.startswith("[UNK] is 33.3% of the tokens; fine below 1 %; for characters")
-    assert lines["accents"].good and lines["accents"].text.startswith("not counted by the version that built this")
-
-
 def test_mask_settings_are_measured(tmp_path, tokenizer):
     lines, picture = findings(
         tmp_path / "c", tokenizer, documents(300), mlm_probability=0.3, mask_replace_prob=0.5, random_replace_prob=0.5
@@ -204,7 +195,7 @@ def test_without_matplotlib_all_lengths_are_measured_and_none_is_drawn(run_folde
         (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
-        (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
+        (["audit", "OTHER"], "expected a pre-training run, but its flags lack mlm_probability"),
     ],
 )
 def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, capsys, arguments, message):

@@ -11,8 +11,8 @@ from transformers import BertConfig
 
 import run_pretraining
 from bert_training.engine.errors import report_errors
-from bert_training.flags.phases import phases_of
-from bert_training.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools import budget
 from tokenization import build_tokenizer
@@ -171,12 +171,12 @@ def test_with_a_teacher_its_own_vocabulary_is_timed(vocabulary, capsys):
 
 def test_flags_of_the_text_are_printed_and_not_timed(capsys):
     """The made-up text is no mixture, has no columns and is held out as a whole; the timed run is not published."""
-    left_out = "--train_file a.jsonl b.jsonl --mixture 0.9 0.1 --text_column body --validation_split 0.1 --cased"
-    left_out += " --limit_alphabet 500 --deduplicate=lines --extend-vocab 2000 --push_to_hub --report_to tensorboard"
+    left_out = "--train_file a.jsonl b.jsonl --mixture 0.9 0.1 --text_column body --validation_split 0.1"
+    left_out += " --do_lower_case false --deduplicate=lines --extend-vocab 2000 --push_to_hub --report_to tensorboard"
     words, *_ = timed(["--hours", "1", "--vocab_size", "50", "--", *left_out.split(), "--whole_word_mask", "--seed=3"])
     assert words[: words.index("--output_dir")] == ["--recipe", "paper", "--whole_word_mask", "--seed=3"]
     names = {word.partition("=")[0] for word in words}
-    assert not names & {"--mixture", "--text_column", "--validation_split", "--cased", "--push_to_hub"}
+    assert not names & {"--mixture", "--text_column", "--validation_split", "--do_lower_case", "--push_to_hub"}
     assert words.count("--train_file") == 1
     assert capsys.readouterr().out.splitlines()[-2].endswith(f" {left_out} --whole_word_mask --seed=3")
 

@@ -111,7 +111,7 @@ def test_a_head_that_is_not_there_is_refused():
             r"dense\.weight has the shape \(24, 16\), the config asks for \(32, 16\)",
         ),
         ({"vocab_size": 19, "hidden_size": 32}, "has the shape"),
-        ({"hidden_size": "16"}, "hidden_size must be a positive whole number, got '16'"),
+        ({"num_attention_heads": None}, "expected the sizes of a BERT, it lacks num_attention_heads"),
         ({"model_type": "albert"}, "expected a BERT checkpoint, got model_type 'albert'"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bert_training.files import locks
-from bert_training.pretraining import ranges
+from bert_training.pretraining import ranges, sources
 from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.tools.corpus import main
 from tests.helpers.repository import ROOT
@@ -31,6 +31,11 @@ def text(tmp_path_factory) -> Path:
         build_tokenizer(vocab).save_pretrained(folder / name)
     main([*flags(folder), "--output_dir", str(folder / "whole")])
     return folder
+
+
+@pytest.fixture
+def text_flags(text) -> list[str]:
+    return ["--tokenizer_name", str(text / "tokenizer"), "--num_workers", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +167,47 @@ def test_a_file_that_changes_between_two_tasks_is_named(text, tmp_path, keeps_ti
     assert contents(tmp_path / "c") == contents(text / "whole")
 
 
+PROSE = "".join(f"The dog sat by river {number} .\n" for number in range(200))
+ROWS = "".join(json.dumps({"text": line}) + "\n" for line in PROSE.splitlines())
+HEADINGS = ["", "= Valkyria =", "", "= = Gameplay = =", ""]
+AS_ROWS = "".join(json.dumps({"text": line}) + "\n" for line in HEADINGS)
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "content", "head"),
+    [
+        ("a.txt", PROSE, "\n".join(HEADINGS) + "\n"),  # becomes wikitext, the headings of which are left out
+        ("a.txt", "= Old =\na bird\n= = New = =\n" + PROSE, "\n= O =\n\n= = N = =\n\n"),  # wikitext of another kind
+        ("a.jsonl", ROWS, AS_ROWS),  # rows of wikitext, which the first shard reads alone
+        ("wiki_00", ROWS, "[\n"),  # no longer rows, but lines
+    ],
+)
+def test_a_file_that_is_read_otherwise_between_two_tasks_is_named(
+    text_flags, name, content, head, first, keeps_time, tmp_path, monkeypatch
+):
+    """The beginning of a file decides how all of its shards are read, also those that do not have it."""
+    monkeypatch.setattr(sources, "BLOCK", 128)
+    file, end = tmp_path / name, 1 + content.index("\n", len(head) - 1)
+    changed = f"{head[:-1]}{' ' * (end - len(head))}\n{content[end:]}"
+    file.write_text(content)
+    command = ["--train_file", str(file), *text_flags, "--output_dir"]
+    main([*command, str(tmp_path / "whole")])
+    time = file.stat()
+    for number in (first, 1 - first):
+        file.write_text(content if number == 0 else changed)  # the beginning is in the shard of task 0
+        if keeps_time:
+            os.utime(file, ns=(time.st_atime_ns, time.st_mtime_ns))
+        main([*command, str(tmp_path / "c"), "--tasks", "2", "--task", str(number)])
+    with pytest.raises(ValueError, match=rf"shard-00001\.bin: .*{name} was changed between two tasks"):
+        main([*command, str(tmp_path / "c"), "--join"])
+    file.write_text(content)
+    main([*command, str(tmp_path / "c"), "--tasks", "2", "--task", "1"])
+    main([*command, str(tmp_path / "c"), "--join"])
+    assert contents(tmp_path / "c") == contents(tmp_path / "whole")
+
+
 def test_a_full_disk_in_the_join_loses_nothing(text, tmp_path, monkeypatch):
     shards = made(text, tmp_path / "c")
     append, appended = CorpusWriter.append, []
@@ -175,7 +221,7 @@ def test_a_full_disk_in_the_join_loses_nothing(text, tmp_path, monkeypatch):
     before = contents(shards[0].parent)
     with monkeypatch.context() as patch:
         patch.setattr(CorpusWriter, "append", full)
-        with pytest.raises(OSError, match=r"c could not be written .*the disk is full"):
+        with pytest.raises(OSError, match=r"c could not be written \(No space left"):
             join(text, tmp_path / "c")
     assert contents(shards[0].parent) == before
     join(text, tmp_path / "c")

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,14 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
+from bert_training.files.hashing import sha256
 from bert_training.tasks.classification.by_class import value_of
-from bert_training.tools import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
+from bert_training.tools import export, export_scores, exported, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import add_modules
+from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 from tokenization.errors import UserError
 
@@ -91,6 +96,33 @@ def test_a_file_is_scored_as_the_run_was(finished_runs, torch_as_file, tmp_path,
     assert "| onnx/model_quantized.onnx | " in capsys.readouterr().out
     config = json.loads((tmp_path / "out/config.json").read_text())
     assert "auto_map" not in config and (tmp_path / "out/tokenizer.json").is_file()
+
+
+@pytest.mark.parametrize("script", SCORES)
+def test_the_rows_that_a_file_answers_differently_are_counted(copy_of_run, torch_as_file, tmp_path, script, capsys):
+    """Texts, sentences, questions and choices; here numbers with the other sign turn all of them around."""
+    torch_as_file[export.SMALL], folder = -1.0, copy_of_run(script)
+    if script == "run_squad":  # otherwise it answers nothing, whatever the numbers are
+        edit_json(folder / "config.json", null_score_diff_threshold=1000.0)
+    words = (folder, "--quantize", "dynamic", "--force", "--output_dir", tmp_path / "out")
+    assert not status(*words)
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    (whole, small), rows = record["files"].values(), record["rows"]
+    facts = json.loads((folder / "run.json").read_text())["data"]["splits"]["validation"]
+    assert rows == facts["examples"] and (whole["changed"], small["changed"]) == (0, rows)
+    assert small["agreement"] == 0 and f"| {rows:,} of {rows:,} | " in capsys.readouterr().out
+    assert f"{100 / rows:.2f} points" in export.beside_a_row(0.5, rows)
+    assert not export.beside_a_row(100 / rows, rows)
+
+
+def test_several_labels_change_as_a_whole_and_scores_do_not_count():
+    logits = np.array([[2.0, -2.0], [0.5, 3.0]])
+    several = transformers.BertConfig(problem_type="multi_label_classification", num_labels=2)
+    several.fine_tuning = {"thresholds": [0.9, 0.1]}
+    assert export_scores.answers_of({"validation": logits}, several) == [[False, True], [False, True]]
+    one = transformers.BertConfig(num_labels=2)
+    assert export_scores.answers_of({"a": logits, "b": -logits}, one) == [0, 1, 1, 0]
+    assert export_scores.answers_of({"validation": logits[:, :1]}, one) == [None, None]
 
 
 def scored(folder: Path, metric: str | None = None, **flags) -> tuple[str, float]:
@@ -217,23 +249,75 @@ def test_a_worse_file_leaves_nothing_behind(learned, torch_as_file, tmp_path, ca
     assert status(*words) == 2
     error = capsys.readouterr().err
     assert "onnx/model_quantized.onnx: eval_accuracy fell from 100.00 to 0.00" in error and error.count("\n") == 1
+    assert "--max_drop 0.5, which is less than one of the 8 rows (12.50 points)" in error
+    assert "8 of 8 rows are answered differently" in error
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob("*.incomplete"))
     assert not status(*words, "--force")
     assert "kept because of --force" in capsys.readouterr().out
     assert json.loads((tmp_path / "out/export.json").read_text())["forced"]
 
 
-def test_verify_knows_an_export(model_of, torch_as_file, tmp_path, capsys):
+def verified(*words) -> int:
+    try:
+        return report_errors(lambda: verify.main([str(word) for word in words]))
+    except SystemExit as end:
+        return int(end.code)
+
+
+def forged(out: Path, **fields) -> None:
+    """Change export.json so that it fits the folder and itself."""
+    record = json.loads((out / "export.json").read_text()) | fields
+    del record[exported.CHECKSUM]
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "export.json"]
+    record["sha256"] = {path.relative_to(out).as_posix(): sha256(path) for path in files}
+    (out / "export.json").write_text(json.dumps(exported.sealed(record)))
+
+
+def test_an_export_is_verified_against_the_run_and_every_lie_is_found(learned, torch_as_file, tmp_path, capsys):
     out = tmp_path / "out"
-    assert not status(model_of("BertForMaskedLM"), "--quantize", "dynamic", "--output_dir", out)
-    capsys.readouterr()
-    verify.main([str(out)])
+    assert not status(learned, "--quantize", "dynamic", "--output_dir", out)
+    with_run = (out, "--run", learned)
+    assert verified(out) == 3 and "not recomputed     scores: --run names the folder" in capsys.readouterr().out
+    (out / "notes.txt").write_text("mine")
+    assert verified(*with_run) == 0
     said = capsys.readouterr().out
-    assert "onnx/model_quantized.onnx" in said and "3 verified, 0 differ" in said.replace("differs", "differ"), said
-    (out / "onnx/model_quantized.onnx").write_text("other weights")
-    with pytest.raises(SystemExit, match="1"):
-        verify.main([str(out)])
-    assert "not the one in export.json" in capsys.readouterr().out
+    assert "not in the record  notes.txt\n" in said and 'labels: ["x", "y"]' in said
+    assert "agreement 1.0" in said and "changed 0" in said
+
+    def differs(*words) -> str:
+        assert verified(*words, "--brief") == 1
+        return capsys.readouterr().out
+
+    record, config = json.loads((out / "export.json").read_text()), json.loads((out / "config.json").read_text())
+    (out / "net.py").write_text("import os")
+    assert "net.py: code that is not that of the package" in differs(out)
+    forged(out)
+    assert "net.py: code that is not that of the package" in differs(out)
+    (out / "net.py").unlink()
+    edit_json(out / "config.json", id2label={"0": "y", "1": "x"}, label2id={"y": 0, "x": 1})
+    assert "config.json: the file has changed" in differs(out)
+    forged(out)
+    assert f"config.json: not what an export of {learned} writes" in differs(*with_run)
+    edit_json(out / "config.json", **config, auto_map={"AutoModel": "a/evil--net.Net"})
+    forged(out)
+    assert "config.json, a/evil--net.Net: code from elsewhere" in differs(out)
+    edit_json(out / "config.json", **config, auto_map=None)
+    invented = {name: facts | {"scores": {"run_glue.csv": 55.5}, "f1": 99.9} for name, facts in record["files"].items()}
+    edit_json(out / "export.json", files=invented)
+    assert "export.json: damaged or edited" in differs(out).replace(f"{out}/", "")
+    export.write_beside(export.open_model(learned, False), out)
+    forged(out, files=invented)
+    told = differs(*with_run)
+    assert 'says {"run_glue.csv": 55.5}, but the gate of onnx/model.onnx computes {"run_glue.csv": 100.0}' in told
+    assert "says 99.9, and the gate of onnx/model_quantized.onnx computes nothing of this name" in told
+
+
+def test_what_is_not_scored_in_an_export_has_no_score_to_verify(model_of, torch_as_file, tmp_path, capsys):
+    folder, out = model_of("BertForMaskedLM"), tmp_path / "out"
+    assert not status(folder, "--output_dir", out)
+    assert verified(out, "--run", folder) == 0
+    (out / "onnx/model.onnx").write_text("other weights")
+    assert verified(out) == 1 and "onnx/model.onnx: the file has changed" in capsys.readouterr().out
 
 
 def test_parts_of_similar_length_are_the_whole_batch():
@@ -288,18 +372,27 @@ def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs
     assert record["files"][export.WHOLE]["smallest_cosine"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kinds", [("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize")])
-def test_vectors_are_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
-    folder = tmp_path / "model"
-    shutil.copytree(model_of("BertModel"), folder)
-    modules = [{"idx": number, "type": f"sentence_transformers.models.{kind}"} for number, kind in enumerate(kinds)]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    prompts = {"prompts": {"query": "Represent this sentence: "}, "similarity_fn_name": "dot"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+@pytest.mark.parametrize("kinds", [("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense", "Normalize")])
+def test_vectors_are_pooled_and_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, *kinds)
     assert not status(folder, "--output_dir", tmp_path / "out")
-    assert json.loads((tmp_path / "out/config_sentence_transformers.json").read_text()) == prompts
+    name = "config_sentence_transformers.json"
+    assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
     written = json.loads((tmp_path / "out/modules.json").read_text())
-    assert tuple(one["type"].split(".")[-1] for one in written) == kinds
+    assert tuple(one["type"].split(".")[-1] for one in written) == ("Transformer", *kinds)
+    assert json.loads((tmp_path / "out/1_Pooling/config.json").read_text())["pooling_mode_max_tokens"]
+    assert (tmp_path / "out/2_Dense/model.safetensors").is_file() == ("Dense" in kinds)
+
+
+def test_modules_that_do_not_fit_are_refused_before_the_work(model_of, torch_as_file, tmp_path, capsys):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, "Pooling", "CNN")
+    assert status(folder, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
+    assert (
+        "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder"
+        in capsys.readouterr().err
+    )
 
 
 def rewritten(folder: Path, place: Path, **fields) -> Path:
@@ -347,18 +440,6 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
         edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
         export.check_labels(place / "config.json", edited, run)
     export.check_labels(place / "config.json", config, run)
-
-
-@pytest.mark.parametrize("name", export.COPIED)
-def test_what_is_copied_is_no_link_out_of_the_folder(model_of, tmp_path, name):
-    place = shutil.copytree(model_of("BertModel"), tmp_path / "model") / name
-    place.parent.mkdir(exist_ok=True)
-    secret = tmp_path / "secret.json"
-    secret.write_text((tmp_path / "model/config.json").read_text())
-    place.unlink(missing_ok=True)
-    place.symlink_to(secret)
-    with pytest.raises(UserError, match="is a link out of"):
-        export.open_model(tmp_path / "model", False)
 
 
 def test_validation_data_does_not_calibrate(tmp_path):
@@ -451,6 +532,48 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     assert share < export.MOST_DIFFERENCE["8 bits"]
 
 
+SERVED = """
+    import os, sys
+    from pathlib import Path
+    import numpy as np
+    import torch
+    from bert_training.app import exported
+
+    torch.set_num_threads(2)
+    opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
+    _, compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
+    # More rows than are computed at once, and none of them before the file is another.
+    batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    weights.open("r+b").write(Path(sys.argv[3]).read_bytes())
+    first = compute(batch)["logits"]
+    os.truncate(weights, 100)
+    print(np.array_equal(first, compute(batch)["logits"]), *first[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("of_format", ["onnx", "openvino"])
+def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path, of_format):
+    """It is overwritten in place by another network, and then cut short."""
+    for package in (*onnx_files.PACKAGES, *(["openvino"] if of_format == "openvino" else [])):
+        pytest.importorskip(package)
+    model, weights, said = export.open_model(model_of("BertForSequenceClassification"), False), [], []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.onnx"
+        onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), path, 18)
+        if of_format == "openvino":
+            openvino_files.write_openvino(path, path.with_suffix(".xml"))
+        weights.append(path.with_suffix(".bin" if of_format == "openvino" else ".onnx"))
+        said.append(model.torch_outputs({key: np.ones((1, 9), np.int64) for key in onnx_files.INPUTS})["logits"])
+        torch.nn.init.normal_(model.network.classifier.weight)
+    assert not np.allclose(*said, atol=0.01)
+    opened = tmp_path / ("a.xml" if of_format == "openvino" else "a.onnx")
+    printed = run_in_a_fork(textwrap.dedent(SERVED), [opened, *weights], ROOT, with_project=True)
+    same, *found = printed.splitlines()[-1].split()
+    assert same == "True" and np.allclose(said[0], [float(value) for value in found], atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, capsys):
@@ -510,7 +633,7 @@ def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
     whole, small = (files[name]["share_of_span"] for name in export.OPENVINO)
     assert whole < 1e-4 < small < export.MOST_DIFFERENCE["8 bits"]
     assert not (tmp_path / "out/onnx").exists()
-    verify.main([str(tmp_path / "out")])
+    assert verified(tmp_path / "out", "--run", folder) == 0
 
 
 @pytest.mark.slow

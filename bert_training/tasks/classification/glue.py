@@ -193,6 +193,12 @@ def title_of(name: str) -> str:
     return (task.title or task.folder) if task else name
 
 
+def positive_of(name: str | None) -> str | None:
+    """The class that F1 is about in the task of this name; None for other data."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(str(name))
+    return task.labels[task.positive] if task and task.labels else None
+
+
 def server_name(task: Task, split: str = "test") -> str:
     """The file name that the GLUE server expects for the predictions of a split."""
     return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"

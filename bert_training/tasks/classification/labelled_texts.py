@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
@@ -231,6 +231,27 @@ class ClassificationData:
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
+    def second_look(self, results: dict[str, Any], logits: dict[str, np.ndarray], rate: float) -> Iterator[str]:
+        """Remarks on a training whose validation scores are those of one answer, or which never finds a class.
+
+        Args:
+            results, logits: of the validation splits.
+            rate: the learning rate of the training.
+        """
+        remedy = f"change --learning_rate first (it was {rate:g}; most often a higher one helps), then try"
+        for split, found in logits.items():
+            prefix, labels, baselines = metric_prefix(split), self.splits[split].labels or [], self.baselines()
+            metric = prefix + ("accuracy" if "accuracy" in self.task.metrics else self.task.main_metric)
+            if (results[metric] or 0) <= baselines[metric] < 1:
+                known = f"{metric} is no higher than {baselines[metric]:.4f}, which one answer to every text reaches"
+                yield f"second look: {known}; {remedy} more epochs or rows"
+            classes = results.get(prefix + by_class.BY_CLASS, {})
+            if self.task.labels and not classes:
+                classes = by_class.scores_by_class(found.argmax(axis=1), labels, self.task.labels)[by_class.BY_CLASS]
+            if lost := [name for name, one in classes.items() if one["support"] and not one["recall"]]:
+                some = f"{len(lost)} of {len(classes)} classes are never found in {split}, such as {lost[0]}"
+                yield f"second look: {some}; {remedy} --class_weights balanced"
+
 
 def check_deciding_class(asked: str | None, data: ClassificationData) -> None:
     """Refuse to choose the best by a class that the validation data lacks: every evaluation would score 0.
@@ -342,6 +363,22 @@ def write_predictions(
     path = folder / server_name(task, split)
     write_text(path, "index\tprediction\n" + "".join(rows))
     return path
+
+
+def scored_rows(
+    data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
+) -> Iterator[dict[str, Any]]:
+    """What is right and what is predicted for the rows of a labelled split, for ``tasks/scored_rows.py``."""
+    examples, names, labels = data.splits[split], data.task.labels, data.splits[split].labels or ()
+    true: list[Any] = [*labels]
+    answers: list[Any] = logits[:, 0].tolist()
+    if names is not None and thresholds is not None:
+        true = [[name for name, there in zip(names, row, strict=True) if there] for row in labels]
+        answers = multi_label_scores.predicted(logits, thresholds, names, None)[1]
+    elif names is not None:
+        true, answers = ([names[number] for number in side] for side in (labels, logits.argmax(axis=1)))
+    for id_, right, answer in zip(examples.index, true, answers, strict=True):
+        yield {"id": id_, "true": right, "answer": answer}
 
 
 def write_own(

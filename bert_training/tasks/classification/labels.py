@@ -19,7 +19,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -217,6 +217,16 @@ def _as_name(label: Any, names: Sequence[str]) -> Any:
     return next((name for name in spellings if name in names), label)
 
 
+def in_known_case(label: Any, names: Collection[str]) -> Any:
+    """The name from which a label differs in case alone, if that is only one; of several labels each; or the label."""
+    if isinstance(label, tuple):
+        return tuple(in_known_case(one, names) for one in label)
+    if label is None or label in names:
+        return label
+    alike = [name for name in names if name.lower() == label.lower()]
+    return alike[0] if len(alike) == 1 else label
+
+
 def _refuse_no_value(part: Examples, named: Sequence[str], problem_type: str | None) -> None:
     """Refuse a label that stands for a missing value, unless a class is called so, or the flag makes it one."""
     for row, label in enumerate(part.labels or []):
@@ -325,7 +335,7 @@ def encode_labels(examples: Examples, task: Task) -> list:
         expected = "a number" + (" from {} to {}".format(*task.score_range) if np.isfinite(task.score_range[0]) else "")
         remedy = "correct it" + ("" if task.files else ", or give --problem_type single_label for classes")
     else:
-        known = _numbers(task)
+        known = class_numbers(task)
         wrong = [row for row, label in enumerate(labels) if not _is_known(label, known)]
         expected = f"a label out of {', '.join(known)}"
         remedy = "correct it, or train with examples of it; of numbers such as 1.0, --problem_type single_label reads 1"
@@ -343,7 +353,7 @@ def encode_labels(examples: Examples, task: Task) -> list:
     return [tuple(float(name in row) for name in task.labels) for row in labels]
 
 
-def _numbers(task: Task) -> dict[str, int]:
+def class_numbers(task: Task) -> dict[str, int]:
     """The number of each class, by its name and by its spelling in the task's files."""
     known = {name: number for number, name in enumerate(task.labels or ())}
     return known | {spelling: number for number, spelling in enumerate(task.spellings)}
@@ -368,7 +378,7 @@ def encode_test_labels(examples: Examples, task: Task) -> list | None:
     Raises:
         UserError: some rows have a known label, and others do not.
     """
-    known, labels = _numbers(task), examples.labels or []
+    known, labels = class_numbers(task), examples.labels or []
     found = [label != () and (_is_known(label, known) if task.labels else _is_score(label, task)) for label in labels]
     different = {label for label in labels if label and label not in HIDDEN}
     if task.files and len({*labels}) == 1:

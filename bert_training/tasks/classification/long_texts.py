@@ -4,13 +4,13 @@
 
     cut          [CLS] 0 1  2  3  4  5 [SEP]
     head_tail    [CLS] 0 1 12 13 14 15 [SEP]     a quarter of 8 from the beginning, the rest from the end
-    windows      [CLS] 0 1  2  3  4  5 [SEP]     --doc_stride 4: a window begins 4 tokens after the one before it
+    windows      [CLS] 0 1  2  3  4  5 [SEP]     a window begins three quarters of 6 after the one before it
                  [CLS] 4 5  6  7  8  9 [SEP]
                  [CLS] 8 9 10 11 12 13 [SEP]
                  [CLS] 12 13 14 15 [SEP]
 
 A text in windows is one example. Its windows go through the network as rows of one batch, their logits are pooled into
-one row (mean or maximum), and the loss is that of the pooled logits. Whoever wants the logits of texts calls
+one row (their mean), and the loss is that of the pooled logits. Whoever wants the logits of texts calls
 ``text_logits``, or trains and evaluates a network after ``pool_windows``.
 """
 
@@ -24,15 +24,15 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.long_texts import head_of
-from bert_training.tasks.cut_texts import cut_rows, encode_whole, whole_lengths
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.long_texts import head_of, stride_of
+from bert_training.tasks.cut_texts import ROWS, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
-ROWS = ("input_ids", "token_type_ids")
-CHUNK = 1_000  # texts that are tokenised together; the library keeps everything that it cuts off
+CHUNK = 1_000  # texts that are tokenised together, whole
 Columns = Sequence[Sequence[str]]
 """The texts, or the first and the second texts of pairs."""
 
@@ -43,10 +43,8 @@ class Reading:
 
     max_seq_length: int
     long_texts: Literal["cut", "head_tail", "windows"] = "cut"
-    doc_stride: int | None = None
-    window_pooling: Literal["mean", "max"] | None = None
     max_windows: int | None = None
-    label_token: Literal["cls", "last"] = "cls"
+    label_token: Literal["cls", "last", "bilstm"] = "cls"
 
     @classmethod
     def of_flags(cls, args: GlueArguments) -> "Reading":
@@ -54,8 +52,6 @@ class Reading:
         return cls(
             args.max_seq_length,
             args.long_texts,
-            args.doc_stride,
-            args.window_pooling,
             args.max_windows,
             args.label_token,
         )
@@ -149,47 +145,29 @@ def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Re
     Args:
         tokenizer: the result of ``text_tokenizer``.
     """
-    read = {"cut": _cut, "head_tail": _head_tail, "windows": _windows}[reading.long_texts]
+    read = _windows if reading.in_windows else _cut
     found = ReadTexts([], [], [], [], [])
-    for start in range(0, len(columns[0]), CHUNK):
-        part = read([list(column[start : start + CHUNK]) for column in columns], tokenizer, reading)
+    for places in in_chunks(len(columns[0]), CHUNK):
+        part = read([list(column[places]) for column in columns], tokenizer, reading)
         for name, more in part._asdict().items():
             getattr(found, name).extend(more)
     return found
 
 
 def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """Of a pair, tokens of the longer text are cut first."""
-    encoded = _encode(columns, tokenizer, reading)
-    lengths = whole_lengths(encoded, tokenizer, columns, reading.max_seq_length)
-    lost = [length - len(ids) for length, ids in zip(lengths, encoded["input_ids"])]
-    ids, types = ([[row] for row in encoded[name]] for name in ROWS)
+    """Of a pair, tokens of the longer text are cut first; with head and tail, from the middles of both texts."""
+    head = head_of if reading.long_texts == "head_tail" else None
+    rows, lengths = encode_cut(tokenizer, columns, reading.max_seq_length, head)
+    lost = [length - len(ids) for length, ids in zip(lengths, rows["input_ids"])]
+    ids, types = ([[row] for row in rows[name]] for name in ROWS)
     return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
-
-
-def _head_tail(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """The texts of a pair keep as many tokens as a plain cut leaves them, and each loses the others in its middle."""
-    whole, cut = encode_whole(tokenizer, columns), _encode(columns, tokenizer, reading)
-    rows: dict[str, list[list[list[int]]]] = {name: [[row] for row in cut[name]] for name in ROWS}
-    lengths = list(map(len, whole["input_ids"]))
-    for number in cut_rows(cut, lengths):
-        kept_counts = [cut.sequence_ids(number).count(text) for text in range(len(columns))]
-        texts, kept = whole.sequence_ids(number), []
-        for text, count in enumerate(kept_counts):
-            places, head = [place for place, found in enumerate(texts) if found == text], head_of(count)
-            kept += places if count == len(places) else places[:head] + places[len(places) - (count - head) :]
-        kept = sorted([*kept, *(place for place, found in enumerate(texts) if found is None)])
-        for name in ROWS:
-            rows[name][number] = [[whole[name][number][place] for place in kept]]
-    lost = [length - len(ids) for length, (ids,) in zip(lengths, rows["input_ids"])]
-    return ReadTexts(rows["input_ids"], rows["token_type_ids"], lengths, lost, [1] * len(lost))
 
 
 def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
     """Of the windows that cover a text, the first ``max_windows`` are kept."""
     room = reading.max_seq_length - tokenizer.num_special_tokens_to_add()
-    stride, most = reading.doc_stride, reading.max_windows
-    assert stride is not None and most is not None  # settled_windows
+    stride, most = stride_of(room), reading.max_windows
+    assert most is not None  # the flags settle it
     whole = encode_whole(tokenizer, columns)
     found = ReadTexts([], [], [], [], [])
     for number, ids in enumerate(whole["input_ids"]):
@@ -206,18 +184,6 @@ def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Read
     return found
 
 
-def _encode(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading, **options: Any) -> Any:
-    return tokenizer(
-        *columns,
-        truncation="longest_first",
-        max_length=reading.max_seq_length,
-        split_special_tokens=True,
-        return_token_type_ids=True,
-        return_attention_mask=False,
-        **options,
-    )
-
-
 class WindowFeatures(Features):
     """Texts in windows: an entry of ``input_ids`` is the list of a text's windows.
 
@@ -227,7 +193,7 @@ class WindowFeatures(Features):
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         super().__init__(columns, pad_token_id, seed)
         self.num_windows = self.lengths
-        # For the order from long to short, and for --group_by_length.
+        # For the order from long to short.
         self.lengths = np.array([sum(map(len, windows)) for windows in columns["input_ids"]])
         # The other columns are those of ordinary rows, for which the first windows stand here.
         others = {name: column for name, column in columns.items() if name not in ROWS}
@@ -256,14 +222,14 @@ class WindowFeatures(Features):
 # --- from logits of windows to logits of texts --------------------------------------------------------------
 
 
-def pooled(logits: torch.Tensor, num_windows: Sequence[int], pooling: str | None) -> torch.Tensor:
+def pooled(logits: torch.Tensor, num_windows: Sequence[int]) -> torch.Tensor:
     """The logits of texts (B, C) from those of their windows (W, C); one window is taken as it is."""
     # A loop over texts and not scatter_reduce, whose order of additions is not fixed on a GPU.
     parts = logits.split(list(num_windows))
-    return torch.stack([part.amax(0) if pooling == "max" else part.mean(0) for part in parts])
+    return torch.stack([part.mean(0) for part in parts])
 
 
-def pool_windows(model: PreTrainedModel, pooling: str | None) -> None:
+def pool_windows(model: PreTrainedModel) -> None:
     """Make a classifier pool the logits of windows before it computes its loss.
 
     It is this project's network or transformers', and stays one for everybody else: two hooks are added, which are
@@ -276,7 +242,7 @@ def pool_windows(model: PreTrainedModel, pooling: str | None) -> None:
         return args, kwargs
 
     def pool(_: torch.nn.Module, __: tuple, logits: torch.Tensor) -> torch.Tensor:
-        return logits if counts[0] is None else pooled(logits, counts[0].tolist(), pooling)
+        return logits if counts[0] is None else pooled(logits, counts[0].tolist())
 
     model.register_forward_pre_hook(remember, with_kwargs=True)
     model.get_submodule("classifier").register_forward_hook(pool)
@@ -311,8 +277,8 @@ def text_logits(
     found = np.empty((len(features), model.config.num_labels or 0), dtype=np.float32)
     for indices, _, outputs in outputs_by_length(model, features, batch_size, model.device):
         logits = outputs["logits"].float().cpu().numpy()
-        if reading.label_token == "last":
+        if reading.label_token != "cls":
             logits = logits[np.arange(len(indices)), features.lengths[indices] - 1]
         found[indices] = logits
     counts = [len(rows) for rows in read.input_ids]
-    return pooled(torch.from_numpy(found), counts, reading.window_pooling).numpy(), read
+    return pooled(torch.from_numpy(found), counts).numpy(), read

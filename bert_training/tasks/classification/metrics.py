@@ -1,8 +1,7 @@
 """The metrics of GLUE as functions of (predictions, references), which scikit-learn and scipy compute.
 
 Where these libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
-denominator is 0, and a correlation with a constant is NaN. ``bert_training.tasks.evaluate_metrics`` offers the same
-metrics as ``evaluate.Metric``.
+denominator is 0, and a correlation with a constant is NaN.
 
 Every function raises ValueError unless both arguments are one-dimensional, equally long, non-empty and finite.
 """

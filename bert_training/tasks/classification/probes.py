@@ -26,8 +26,8 @@ from bert_training.engine.batches import Features
 from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.predict import outputs_by_length
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import GlueArguments
-from bert_training.flags.shared import SharedArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.tasks.classification.glue import BUILTIN_TASKS
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, features
 from bert_training.tasks.classification.sources import load_data

@@ -16,19 +16,21 @@ from pathlib import Path
 from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
-from bert_training.flags.fine_tuning import GlueArguments, names_in
+from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, read_rows
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Columns, Examples
 from bert_training.tasks.classification.labels import (
+    class_numbers,
     encode_labels,
     encode_test_labels,
+    in_known_case,
     infer_task,
     names_of_cells,
     names_of_columns,
 )
 from bert_training.tasks.classification.multi_label_scores import MARK
-from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn
+from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
 from bert_training.tasks.classification.trained_for import TrainedFor
 from bert_training.tasks.prediction_files import check_cell, check_ids
 from bert_training.tasks.task_data import own_files, sample_limit
@@ -69,8 +71,9 @@ def load_data(
     read = {split: _examples(args, task, trained, split, one, training) for split, one in sources.items()}
     if task is None:
         task = infer_task(_own_task(args, trained, read), read, args.problem_type, trained, training)
-    elif model_labels and task.labels and set(model_labels) == set(task.labels):
-        task = in_order(task, model_labels)
+    elif model_labels and task.labels:
+        names = tuple(in_known_case(name, task.labels) for name in model_labels)
+        task = in_order(task, names) if set(names) == set(task.labels) else task
     data = ClassificationData(name or "custom", task, read)
     if not training:
         _check_task(data, trained)
@@ -134,7 +137,7 @@ def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
     """Without training data, refuse a model that was trained for other labels or for another number of texts."""
     task, names = data.task, trained.class_names
     by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
-    if set(task.labels or ()) != set(names) and not by_number:
+    if {in_known_case(name, task.labels or ()) for name in names} != set(task.labels or ()) and not by_number:
         expected = ", ".join(task.labels) if task.labels else "scores"
         found = ", ".join(names) or ("scores" if trained.scores else "none in id2label")
         task_of_model = "MNLI" if data.name == "ax" else "this task"
@@ -168,10 +171,14 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     check_divided(args, [*data.splits], "")
     for split, examples in data.splits.items():
         if examples.labels is not None:
+            known = class_numbers(data.task)
+            examples.labels = [in_known_case(label, known) for label in examples.labels]
             encode = encode_test_labels if split.startswith("test") else encode_labels
             examples.labels = encode(examples, data.task)
         whole = split == "train" and (args.folds or args.validation_split)
         data.splits[split] = examples.first(None if whole else sample_limit(args, split))
+        if data.own:
+            note_other_labels(data.splits[split])
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
     for label in data.task.labels or ():
@@ -301,7 +308,7 @@ def _made(
         columns,
         {name: [cell or "" for cell in data[name][:]] for name in categories},
         weights=_weights(data["weight"][:], source) if "weight" in names else None,
-        groups=data["group"][:] if "group" in names else None,
+        groups=[*map(nfc, data["group"][:])] if "group" in names else None,
     )
     _note_empty_texts(examples, bool(task))
     _note_unicode(examples, data["label"][:] if "label" in names else [])

@@ -1,6 +1,6 @@
 """Divide one table: --validation_split holds out a share of it, --folds every part in turn.
 
-scikit-learn's splitters do it, by --split_seed. Classes keep their shares in both parts; rows of one --group_column
+scikit-learn's splitters do it, by SPLIT_SEED. Classes keep their shares in both parts; rows of one --group_column
 stay together. Rows keep the order of the file. Every process, and every resumed run, divides the same table in the same
 way; the SHA-256 of a part, by which that is checked, is that of the file and of the numbers of its rows.
 """
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.hashing import digest
-from bert_training.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
-from bert_training.tasks.task_data import rows_of_units
+from bert_training.tasks.task_data import SPLIT_SEED, rows_of_units
 from tokenization.errors import UserError
 
 MOST_PARTS = 20  # into which groups are dealt to come close to a share
@@ -77,6 +77,18 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
         )
 
 
+def note_other_labels(examples: Examples) -> None:
+    """Say how many rows have the same text as another row, or the same pair, but another label or score."""
+    labels: dict[tuple[str, ...], set] = {}
+    for texts, label in zip(zip(*examples.texts), examples.labels or []):
+        labels.setdefault(texts, set()).add(label)
+    if rows := [row for row, texts in enumerate(zip(*examples.texts)) if len(labels.get(texts, ())) > 1]:
+        examples.notes.append(
+            f"warning: {len(rows):,} of {len(examples):,} rows have the text of another row but another label, the "
+            f"first: {examples.where(rows[0])}; at most one label of a text can be learnt: correct these first of all"
+        )
+
+
 def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, ClassificationData]:
     """The data with a validation split: one entry for each fold, or a single one, with the key None, without folds.
 
@@ -86,14 +98,12 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
     Raises:
         ValueError: there are too few rows, or too few groups, of a class.
     """
-    if args.folds:
-        parts = fold_rows(data, args.folds, args.split_seed or 0)
-        wanted = [args.fold] if args.fold else range(1, args.folds + 1)
-        return {
-            number: _with_parts(data, args, parts[number - 1], f"fold {number} of {args.folds}") for number in wanted
-        }
+    if count := args.num_folds:
+        parts = fold_rows(data, count, SPLIT_SEED)
+        wanted = [args.fold] if args.fold else range(1, count + 1)
+        return {number: _with_parts(data, args, parts[number - 1], f"fold {number} of {count}") for number in wanted}
     if args.validation_split:
-        rows = held_out_rows(data, args.validation_split, args.split_seed or 0)
+        rows = held_out_rows(data, args.validation_split, SPLIT_SEED)
         return {None: _with_parts(data, args, rows, f"{args.validation_split:g} of it")}
     if args.validation_split == 0:
         data.splits["train"].notes.append("no validation data: nothing will say how good the model is")
@@ -102,10 +112,10 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
 
 def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:
     whole = data.splits["train"]
-    several = _strata(data, args.folds) if args.folds else _strata_of_share(data, args.validation_split or 0)
+    several = _strata(data, args.num_folds) if args.num_folds else _strata_of_share(data, args.validation_split or 0)
     kind = ", by class" if _classes(data) is not None else ", by rarest label" if several else ""
     kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
-    described = f"{name} held out with split seed {args.split_seed}{kind}"
+    described = f"{name} held out{kind}"
     train, held_out = (_part(whole, rows, described) for rows in parts)
     held_out.notes = []
     known = set(zip(*train.texts))
@@ -113,7 +123,8 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
         have = "has" if copies == 1 else "have"
         held_out.notes.append(
             f"warning: {copies:,} of the {len(held_out):,} rows held out {have} the same text as one to train on, so "
-            "the scores show in part what the model has memorised; leave copies out, or give --group_column"
+            "the scores show in part what the model has memorised; give --group_column, or leave out copies that have "
+            "the same label"
         )
     if data.task.labels and _classes(data) is not None:
         missing = set(range(len(data.task.labels))) - set(held_out.labels or [])

@@ -3,7 +3,7 @@
     bert-repro submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
     bert-repro submission check submission.zip
 
-``run_glue.py --write_submission`` writes the files. From a folder with many runs (--seeds, --paper), those of the
+``run_glue.py --do_predict`` writes the files. From a folder with many runs (--seeds), those of the
 best run are used. A file begins with ``index<tab>prediction`` and then has one row per test example, in order:
 
     CoLA.tsv     index  prediction        AX.tsv     index  prediction
@@ -17,12 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.compressed_files import largest
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.links import check_read
 from bert_training.files.records import check_unchanged
-from bert_training.files.small_files import read_small_bytes
-from bert_training.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
 from bert_training.tasks.seeds import read_summary
@@ -95,7 +92,7 @@ def _wanted(task: Task) -> str:
 
 def problem_of_file(path: Path) -> str | None:
     """The first problem of a file, which must have the name that the server expects; None if it may be submitted."""
-    return _problem_of_bytes(path.name, read_small_bytes(path), str(path))
+    return _problem_of_bytes(path.name, path.read_bytes(), str(path))
 
 
 def check(path: str | Path) -> dict[str, str | None]:
@@ -121,11 +118,6 @@ def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            for entry in archive.infolist():
-                if entry.filename in TEST_ROWS and entry.file_size > largest():
-                    raise UserError(
-                        f"{entry.filename} has {entry.file_size:,} bytes, at most {largest():,} are expected"
-                    )
             return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; bert-repro submission makes one") from None
@@ -158,15 +150,13 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
                     f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
                     f"{str(name)[:80]!r}; give the folder of the run itself"
                 )
-            check_read(folder, folder / str(name))
             folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
-            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
+            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --do_predict makes them")
         for path in here:
             if path.name in files:
                 raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
-            check_read(folder, path)
             check_unchanged(path)
             files[path.name] = path
     return files
@@ -182,7 +172,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         ValueError: a file is missing, exists twice or would be refused. The message names every such file, and nothing
             is written.
     """
-    contents = {name: read_small_bytes(path) for name, path in gather(folders).items()}
+    contents = {name: path.read_bytes() for name, path in gather(folders).items()}
     if wnli_majority:
         rows = "".join(f"{index}\t{WNLI_MAJORITY}\n" for index in range(TEST_ROWS["WNLI.tsv"]))
         contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
@@ -209,7 +199,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = command_parser("submission", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("zip", help="collect the predictions of finished runs")
-    command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --write_submission")
+    command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --do_predict")
     command.add_argument("--output", required=True, help="the zip to write")
     command.add_argument("--wnli_majority", action="store_true", help="predict WNLI's majority class, as the paper did")
     command = commands.add_parser("check", help="check offline whether the server would accept a zip")

@@ -110,19 +110,8 @@ def store_thresholds(config: PretrainedConfig, thresholds: Sequence[float]) -> N
 
 
 def stored_thresholds(config: PretrainedConfig) -> list[float] | None:
-    """The thresholds stored with a model; None if it has none.
-
-    Raises:
-        ValueError: they are not a probability for each label; the config may come from somebody else.
-    """
-    found = stored_facts(config).get(FIELD)
-    if found is None:
-        return None
-    count, place = len(config.id2label or {}), f"{config.name_or_path or 'config.json'}: fine_tuning.{FIELD}"
-    right = isinstance(found, list | tuple) and len(found) == count
-    if not right or any(type(one) not in (int, float) or not 0 <= one <= 1 for one in found):
-        raise UserError(
-            f"{place}: expected a number from 0 to 1 for each of the {count} labels, got {str(found)[:60]!r}; correct "
-            "it, or delete the field"
-        )
-    return [float(one) for one in found]
+    """The thresholds stored with a model; None if it has none. Raises ValueError if they are not one for each label."""
+    found, count = stored_facts(config).get(FIELD), len(config.id2label or {})
+    if found is not None and len(found) != count:
+        raise UserError(f"{config.name_or_path}: expected fine_tuning.{FIELD} for {count} labels, got {len(found)}")
+    return found

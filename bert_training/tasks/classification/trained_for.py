@@ -1,17 +1,13 @@
 """What a checkpoint was fine-tuned for, as far as its folder says it; without training data, the model decides."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from transformers import BertConfig, PretrainedConfig
 
-from bert_training.files.json_files import read_object
-from bert_training.flags.fine_tuning import DELIMITERS
+from bert_training.inputs.flags.fine_tuning import DELIMITERS
 from bert_training.networks.configuration import config_labels
-from tokenization.errors import UserError
 
 STORED = "fine_tuning"
 """The field of a finished model's config.json that says what the model was trained with."""
@@ -76,7 +72,7 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     architectures = config.architectures or []
     fits = class_name in architectures or not architectures  # an old checkpoint does not say
     stored = stored_facts(config) if fits else {}
-    texts = stored.get("texts_per_example", recorded_texts(Path(name)))
+    texts = stored.get("texts_per_example")
     columns = stored.get("text_columns")
     label, separator = stored.get("label_column"), stored.get("label_separator")
     id_column, delimiter = stored.get("id_column"), stored.get("delimiter")
@@ -108,25 +104,5 @@ def store_facts(config: PretrainedConfig, **facts: Any) -> None:
 
 
 def stored_temperature(config: PretrainedConfig) -> float | None:
-    """The temperature of the model's probabilities; None if it has none.
-
-    Raises:
-        ValueError: the config, which may come from somebody else, has no finite, positive number there.
-    """
-    value = stored_facts(config).get(TEMPERATURE)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise UserError(
-            f"{config.name_or_path or 'config.json'}: {STORED}.{TEMPERATURE} must be a positive number, got "
-            f"{str(value)[:60]!r}; correct it in config.json, or delete the field"
-        )
-    return float(value)
-
-
-def recorded_texts(folder: Path) -> Any:
-    """How many texts an example had by the record of a run; older versions did not store it in the config."""
-    try:
-        return read_object(folder / "run.json").get("texts_per_example")
-    except (OSError, ValueError):  # the folder has no record, or one that says nothing
-        return None
+    """The temperature of the model's probabilities; None if it has none."""
+    return stored_facts(config).get(TEMPERATURE)

@@ -27,12 +27,14 @@ class Verdict(NamedTuple):
         shares: their probabilities; of a score, nothing.
         thresholds: of a model that gives a text several labels, those of the labels; None for others.
         score: of a regression.
+        lost: how many tokens of the text were not read.
     """
 
     names: list[str]
     shares: np.ndarray
     thresholds: list[float] | None = None
     score: float | None = None
+    lost: int = 0
 
     @property
     def given(self) -> list[bool]:
@@ -45,16 +47,24 @@ class Verdict(NamedTuple):
             return self
         order = np.argsort(-self.shares, kind="stable")
         limits = None if self.thresholds is None else [self.thresholds[number] for number in order]
-        return Verdict([self.names[number] for number in order], self.shares[order], limits)
+        names = [self.names[number] for number in order]
+        return self._replace(names=names, shares=self.shares[order], thresholds=limits)
 
     def record(self) -> dict[str, Any]:
         """The fields that programs read, with rounded numbers."""
         if self.score is not None:
-            return {"score": round(self.score, DIGITS)}
+            return {"score": round(self.score, DIGITS)} | not_read(self.lost)
         shares = {name: round(float(share), DIGITS) for name, share in zip(self.names, self.shares, strict=True)}
         if self.thresholds is None:
-            return {"label": self.names[int(self.shares.argmax())], "probabilities": shares}
-        return {"labels": labels_of(self.shares, self.thresholds, self.names), "probabilities": shares}
+            said: dict[str, Any] = {"label": self.names[int(self.shares.argmax())]}
+        else:
+            said = {"labels": labels_of(self.shares, self.thresholds, self.names)}
+        return said | {"probabilities": shares} | not_read(self.lost)
+
+
+def not_read(lost: int) -> dict[str, int]:
+    """The field of an answer about a text of which so many tokens were not read; none if all were."""
+    return {"tokens_not_read": lost} if lost else {}
 
 
 def verdict_of(config: PretrainedConfig, logits: np.ndarray) -> Verdict:

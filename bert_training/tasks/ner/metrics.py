@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tokenization.errors import UserError
 
-TAG = re.compile(r"O|[BIES]-.+")
+TAG = re.compile(r"O|[BIES](-.+)?")
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -28,7 +28,7 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
         if previous[0] in "BI" and tag[0] in "IE" and tag[2:] == previous[2:]:
             spans[-1] = (*spans[-1][:2], place + 1)
         elif tag != "O":
-            spans.append((tag[2:], place, place + 1))
+            spans.append((tag[2:] or "_", place, place + 1))  # seqeval's name of the type of B and I alone
         previous = tag
     return spans
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bert_training.files.json_files import parse_json
 
-TAG = re.compile(r"O|[BIESLUM]-\S+")
+TAG = re.compile(r"[OBIESLUM]|[BIESLUM]-\S+")
 TAG_OF_CELL = re.compile(r"O|[BIESLUM]-\S(.*\S)?")  # in JSON and columns with tabs, a type may have spaces
 
 # Text on both sides, and not only digits: 1,000 is a word.

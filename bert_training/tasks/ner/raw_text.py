@@ -2,18 +2,26 @@
 
     Ada slept in London.        ->   Ada | slept | in | London | .
 
-Words end at white space; punctuation at their edges, and every Chinese character, is a word of its own, as data sets of
-names have it. Punctuation within a word stays (``U.S.A``, ``don't``).
+A text is cut into words as the training data is (``Cutting``), so that the words of the training data with spaces
+between them become the same words. What is not known of it is cut as data sets of names mostly are: words end at white
+space; punctuation at their edges, and every Chinese character, is a word of its own; other punctuation within a word
+stays (``U.S.A``, ``don't``).
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
+
+from transformers import PretrainedConfig
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.other_layouts import looks_like_sentences, other_than_text
@@ -22,6 +30,69 @@ from bert_training.tasks.ner.tagged_text import DOCUMENT, Sentence, Split, one_d
 from tokenization.wordpiece import _is_chinese_char, _is_punctuation
 
 KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa]")
+CHINESE = "\u4e00"  # stands for every Chinese character
+SELDOM = 100  # a full stop stands alone for its place after a word, so within words it stays even if it seldom is there
+MOST_WHOLE = 1000
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How texts are cut into words.
+
+    Attributes:
+        unusual: the places of punctuation where it is cut although it usually is not, or the reverse: "@x" is an @ at
+            the beginning of a word, "x-x" a hyphen within one.
+        whole: words of the training data that are cut by these rules, such as "U.S.", and stay whole.
+        everywhere: whether punctuation within words is usually cut, too, as BERT's tokenizer does.
+    """
+
+    unusual: Collection[str] = ()
+    whole: Collection[str] = ()
+    everywhere: bool = False
+
+    def cuts(self, place: str) -> bool:
+        """Whether a character at such a place is cut out of the others."""
+        return len(place) > 1 and (self.everywhere or len(place) == 2 or CHINESE in place) != (place in self.unusual)
+
+
+USUAL = Cutting()
+
+
+def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
+    """The rules that give the words of the training data; those that are stored with the model without such data."""
+    if train is None:
+        return stored
+    words, found = Counter(train.words), Counter[str]()
+    for word, number in words.items():
+        places = {_place(word, at) for at in range(len(word))}
+        if len(word) == 1 or not places.isdisjoint(("", f"x{CHINESE}x")):  # no row of marks, such as ":)"
+            found.update(dict.fromkeys(places, number))
+    unusual = []
+    for mark in sorted({place.strip("x") for place in found} - {""}):
+        for place in (f"{mark}x", f"x{mark}x", f"x{mark}"):
+            apart = found[mark] > found[place] * (SELDOM if len(place) == 3 else 1)
+            if found[mark] + found[place] and apart != USUAL.cuts(place):
+                unusual.append(place)
+    rules = Cutting(unusual)
+    cut = [word for word, _ in words.most_common() if [word] == word.split() and len([*words_of(word, rules)]) > 1]
+    return Cutting(unusual, cut[:MOST_WHOLE])
+
+
+def stored_cutting(config: PretrainedConfig, everywhere: bool = False) -> Cutting:
+    """The rules that are stored with a model; for a model from elsewhere the usual ones, or those of pipelines."""
+    return Cutting(**stored_facts(config).get("words", {"everywhere": everywhere}))
+
+
+def is_cut_by_pipelines(word: str) -> bool:
+    """Whether BERT's tokenizer, and with it transformers' pipeline, takes a word for several."""
+    return len(word) > 1 and any(_place(word, at) for at in range(len(word)))
+
+
+def _place(word: str, at: int) -> str:
+    """A mark with x for what stands before and after it in the word; "" for a character that is no mark."""
+    if _is_chinese_char(word[at]):
+        return CHINESE if len(word) == 1 else f"x{CHINESE}x"
+    return "x" * (at > 0) + word[at] + "x" * (at < len(word) - 1) if _is_punctuation(word[at]) else ""
 
 
 def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
@@ -46,18 +117,19 @@ def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
         return looks_like_sentences([line.strip() for line in lines])
     if len(lines) > 1 and all(len(words) == 2 for words in fields):
         return False  # words with their tags, whatever these are
-    tagged = [words for words in several if words[-1] == "O" or like_a_span(words[-1])]
+    last = [normalize("NFC", words[-1]) for words in several]
+    tagged = [word for word in last if word == "O" or like_a_span(word)]
     if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
         tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [words for words in several if words[-1] in tags or words[-1] == "O" or like_a_span(words[-1])]
+        tagged = [word for word in last if word in tags or word == "O" or like_a_span(word)]
     return 2 * len(tagged) < len(several)
 
 
-def read_raw_text(path: str | Path) -> Split:
+def read_raw_text(path: str | Path, cutting: Cutting = USUAL) -> Split:
     """The sentences of a file, with the places of their words."""
     sentences = []
     for number, line in numbered_lines(path):
-        if spans := list(words_of(line)):
+        if spans := list(words_of(line, cutting)):
             words = [line[begin:end] for begin, end in spans]
             sentences.append(Sentence(words, None, 0, f"{path}:{number}", raw=(number, line, spans)))
     split = Split(str(path), sentences, {"documents": 0, "raw_text": True})
@@ -65,55 +137,36 @@ def read_raw_text(path: str | Path) -> Split:
     return split
 
 
-def words_of(text: str) -> Iterator[tuple[int, int]]:
+def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
     """Yield the first character of every word of a text, and the one after its last."""
-    place = 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
-            continue
-        end = place
-        while end < len(text) and not text[end].isspace():
-            end += 1
-        yield from _parts(text, place, end)
-        place = end
-
-
-def _parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield what lies between two spaces: punctuation at the edges, Chinese characters, and the rest."""
-    first, last = begin, end
-    while first < end and _is_punctuation(text[first]):
-        first += 1
-    while last > first and _is_punctuation(text[last - 1]):
-        last -= 1
-    yield from ((place, place + 1) for place in range(begin, first))
-    yield from around_chinese_characters(text, first, last)
-    yield from ((place, place + 1) for place in range(last, end))
-
-
-def around_chinese_characters(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of each Chinese character from ``begin`` to before ``end``, and of what is between them."""
-    start = begin
-    for place in range(begin, end):
-        if _is_chinese_char(text[place]):
-            if start < place:
-                yield start, place
-            yield place, place + 1
-            start = place + 1
-    if start < end:
-        yield start, end
+    whole = {*cutting.whole}
+    parts = [chunk.span() for chunk in re.finditer(r"\S+", text)][::-1]
+    while parts:
+        begin, end = parts.pop()
+        word = text[begin:end]
+        order = (at for part in ((0, len(word) - 1), range(1, len(word) - 1)) for at in part)  # the edges first
+        place = None if word in whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
+        if place is None:
+            yield begin, end
+        else:  # what is left and right of it may be cut further
+            cut = begin + place
+            parts += [part for part in ((cut + 1, end), (cut, cut + 1), (begin, cut)) if part[0] < part[1]]
 
 
 def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]:
     """The text of a sentence, its line in the file, and its spans: types with their first and last characters."""
     assert sentence.raw is not None
     line, text, places = sentence.raw
-    found = [(tag, word, word + 1) for word, tag in enumerate(tags) if plain or tag != "O"]
-    if not plain and all(SPAN_TAG.fullmatch(tag) for tag in tags):  # else the tags of a model from elsewhere
-        found = entities(tags)
-    spans = [(kind, places[first][0], places[after - 1][1]) for kind, first, after in found]
+    spans = [(kind, places[first][0], places[after - 1][1]) for kind, first, after in spans_of_words(tags, plain)]
     named = [{"type": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
     return {"line": line, "text": text, "spans": named}
+
+
+def spans_of_words(tags: list[str], plain: bool) -> list[tuple[str, int, int]]:
+    """The spans of a sentence, as ``entities`` has them; every word, for plain tags and those of other schemes."""
+    if not plain and all(map(SPAN_TAG.fullmatch, tags)):
+        return entities(tags)
+    return [(tag, word, word + 1) for word, tag in enumerate(tags) if plain or tag != "O"]
 
 
 def write_spans(path: Path, split: Split, predicted: list[list[str]], labels: tuple[str, ...]) -> None:

@@ -1,20 +1,22 @@
 """What the tags of a file are: spans in one of several spellings, or plain tags, which are classes of single words.
 
 Spans are tagged with B- and I- and more (IOB1, BIO, BIOES, BILOU, BMES), with I- alone (IO), with an underscore
-(B_PER), or by types without a prefix (``--tag_scheme io``). Plain tags, such as parts of speech, have no prefix and no
-O. The tags of a whole file decide, not those of one line, so that one wrong tag among others is an error and no class
-of its own.
+(B_PER), by types without a prefix (``--tag_scheme io``), or by prefixes without a type (B, I). Plain tags, such as
+parts of speech, have no prefix and no O. The tags of a whole file decide, not those of one line, so that one wrong tag
+among others is an error and no class of its own.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from bert_training.tasks.ner.other_layouts import TAG_OF_CELL
+from bert_training.tasks.ner.other_layouts import TAG, TAG_OF_CELL
 from tokenization.errors import UserError
 
 AUTO, PLAIN, IO = "auto", "plain", "io"
 UNDERSCORE = re.compile(r"[BIESLUM]_\S+")
 TYPE_FIRST = re.compile(r"(\S+)[-_]([BIESLUM])")
+PREFIXES = frozenset("BIESLUM")
+UNNAMED = "SPAN"  # the type of spans whose tags name none; with it, pipelines know where they begin
 MOST_CLASSES = 100  # tagsets have fewer; above it, the tags must be few among the words
 
 
@@ -32,18 +34,33 @@ def are_plain(tags: Iterable[str], scheme: str) -> bool:
     if scheme != AUTO:
         return scheme == PLAIN
     found = set(tags)
-    return bool(found) and "O" not in found and not any(map(like_a_span, found))
+    return bool(found) and "O" not in found and not any(map(like_a_span, found)) and not _have_no_type(found)
+
+
+def _have_no_type(tags: Collection[str]) -> bool:
+    """Whether these tags of a whole file are prefixes alone; S, M and L without B and O may be sizes."""
+    return {*tags} <= PREFIXES | {"O"} and not {"B", "O"}.isdisjoint(tags)
+
+
+def with_types(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels of a model in their usual form."""
+    usual = in_usual_form(labels, AUTO)
+    return tuple(usual.get(label, label) for label in labels)
 
 
 def in_usual_form(tags: Sequence[str], scheme: str) -> dict[str, str]:
     """For every tag of a file of spans, its usual form: B-PER for B_PER, and with ``--tag_scheme io`` I-PER for PER.
 
+    Tags without a type get the type ``UNNAMED``.
+
     A tag without such a form, or of another form than the others, is kept, so that it will be refused.
     """
     types = {tag for tag in tags if tag != "O"}
+    if _have_no_type(tags):
+        return {tag: f"{tag}-{UNNAMED}" for tag in types}
     if types and all(UNDERSCORE.fullmatch(tag) for tag in types):
         return {tag: f"{tag[0]}-{tag[2:]}" for tag in types}
-    if scheme == IO and not any(map(like_a_span, types)):
+    if scheme == IO and not any(map(like_a_span, types)) and not {"B", "I"} <= types:
         return {tag: f"I-{tag}" for tag in types}
     return {}
 
@@ -70,7 +87,9 @@ def wrong_tag(tag: str, where: str, remedy: str = "", spans: bool = False) -> st
     Args:
         spans: whether other tags of the file are those of spans.
     """
-    if tag[:2].upper() != tag[:2] and TAG_OF_CELL.fullmatch(tag[0].upper() + tag[1:]):
+    if tag in PREFIXES:
+        remedy = f"give every tag a type, such as {tag}-PER, or none of them one, so that all are B, I and O"
+    elif tag[:2].upper() != tag[:2] and TAG.fullmatch(tag[0].upper() + tag[1:]):
         remedy = f"write {tag[0].upper() + tag[1:60]!r}"
     elif tag == "0":
         remedy = "write the letter O"

@@ -12,16 +12,16 @@ from bert_training.builtin_data import documentation
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.tables import read_table
+from bert_training.files.tables import nfc, read_table
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import NerArguments
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.loss_weights import facts_of, summary_of
-from bert_training.tasks.ner.raw_text import is_raw_text, read_raw_text
+from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, PLAIN, plain_labels
 from bert_training.tasks.ner.splits import divided
 from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from bert_training.tasks.prediction_files import check_cell
-from bert_training.tasks.task_data import asks_to_divide, files_or_hub, sample_limit
+from bert_training.tasks.task_data import SPLIT_SEED, asks_to_divide, files_or_hub, sample_limit
 from tokenization.errors import UserError
 
 # The names that the columns of a data set of the Hub may have.
@@ -43,12 +43,14 @@ METRICS_OF_PLAIN = ("accuracy", "f1_macro", "loss")
 class NerData:
     """The data of a run: its name, its splits, and the classes: plain tags, or "O", and B- and I- for every type.
 
-    ``class_weights`` are those of the training loss, if it has any.
+    ``cutting`` says how texts become words of the training data, and ``class_weights`` are those of the training loss,
+    if it has any.
     """
 
     name: str
     splits: dict[str, Split]
     label_names: tuple[str, ...]
+    cutting: Cutting = USUAL
     class_weights: dict[str, float] | None = None
 
     @property
@@ -58,9 +60,10 @@ class NerData:
 
     def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
-        facts = {
-            split: {"examples": len(part), "words": part.num_words} | part.facts for split, part in self.splits.items()
-        }
+        facts = {}
+        for split, part in self.splits.items():
+            counts = {"words": part.num_words, "words_with_punctuation": sum(map(is_cut_by_pipelines, part.words))}
+            facts[split] = {"examples": len(part)} | counts | part.facts
         return {"labels": self.label_names, "splits": facts} | facts_of(self.class_weights)
 
     def summary(self) -> str:
@@ -109,12 +112,13 @@ class NerData:
         return {"eval_f1": 0.0}
 
 
-def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -> NerData:
+def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, cutting: Cutting = USUAL) -> NerData:
     """Read the sentences that the flags ask for, with tags in BIO.
 
     Args:
         model_labels: the label names of the model, if it has any. If they are the names in the data in another order,
             the model's order is used, so that a trained head keeps its meaning.
+        cutting: how texts become words without training data, as the model stores it.
 
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
@@ -127,7 +131,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
             for split, path in files.items():
                 reading = _reading(args, "train" in files, splits.get("train"), model_labels)
                 if split == "test" and is_raw_text(path, reading.known):
-                    splits[split] = read_raw_text(path)
+                    splits[split] = read_raw_text(path, cutting_of(splits.get("train"), cutting))
                 else:
                     splits[split] = read_file(path, args.mixed_tags, reading)
             for split, path in files.items():
@@ -143,11 +147,11 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     for split in ("train", "validation"):
         if split in splits and not splits[split].tagged:
             raise UserError(f"{splits[split].source}: expected a tag for every word, got words only; {ADD_TAGS}")
-    labels = _labels(splits, model_labels)
+    labels, cutting = _labels(splits, model_labels), cutting_of(splits.get("train"), cutting)
     if args.validation_split is not None and "validation" in splits:
         raise UserError("--validation_split: the data has validation data of its own; leave the flag out")
     if args.validation_split:
-        splits = divided(splits["train"], args.validation_split, args.split_seed or 0) | {
+        splits = divided(splits["train"], args.validation_split, SPLIT_SEED) | {
             split: part for split, part in splits.items() if split != "train"
         }
     for split, part in splits.items():
@@ -159,9 +163,9 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     if train and (tags == {"O"} or (train.plain and len(tags) == 1)):
         raise UserError(
             f"{train.source}: all tags to train on are {min(tags)}; there is nothing to learn. Give sentences with "
-            f"others, {'another --split_seed, ' if args.validation_split else ''}or raise --max_train_samples"
+            f"others, or raise --max_train_samples"
         )
-    return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
+    return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels, cutting)
 
 
 @dataclass(frozen=True)
@@ -330,16 +334,17 @@ def read_file(path: str | Path, mixed_tags: bool = False, reading: Reading = Rea
 
 
 def _hub_split(rows: Any, source: str, args: NerArguments, reading: Reading) -> Split:
+    spelled = {nfc(name): name for name in rows.column_names}
     try:
-        columns = _known_columns(rows.column_names, reading.column)
+        columns = _known_columns([*spelled], reading.column)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     names = None
     for name in set(columns) & {*TAG_COLUMNS, reading.column}:
-        feature = rows.features[name]
+        feature = rows.features[spelled[name]]
         inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
         names = getattr(inner, "names", None)
-    cells = {name: rows[name][:] for name in columns}
+    cells = {name: rows[spelled[name]][:] for name in columns}
     return _split(source, cells, names, lambda row: f"{source} row {row}", args.mixed_tags, reading)
 
 

@@ -1,6 +1,6 @@
 """Divide tagged training data: --validation_split holds out whole documents, or sentences if there are not several.
 
-Documents are drawn by --split_seed; one that would lead away from the share of the sentences is passed over. Both parts
+Documents are drawn by SPLIT_SEED; one that would lead away from the share of the sentences is passed over. Both parts
 keep the order of the file.
 """
 
@@ -25,7 +25,7 @@ def divided(whole: Split, share: float, seed: int) -> dict[str, Split]:
         raise UserError(f"{whole.source}: --validation_split needs two sentences at least; give --validation_file")
     rows = rows_of_units(units, share, seed)
     kind = "whole documents" if in_documents else "sentences"
-    described = f"{len(rows)} of {len(whole)} sentences held out (asked for {share:g}) with split seed {seed}, {kind}"
+    described = f"{len(rows)} of {len(whole)} sentences held out (asked for {share:g}), {kind}"
     held_out = set(rows)
     others = [row for row in range(len(whole)) if row not in held_out]
     return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}

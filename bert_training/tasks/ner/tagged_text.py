@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -33,8 +34,9 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
-from bert_training.flags.fine_tuning import NerArguments
-from bert_training.tasks.ner.metrics import span_scores, word_scores
+from bert_training.files.tables import nfc
+from bert_training.inputs.flags.fine_tuning import NerArguments
+from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
 from bert_training.tasks.ner.other_layouts import (
     BY_MOST_LINES,
     COMMENT,
@@ -47,6 +49,7 @@ from bert_training.tasks.ner.other_layouts import (
 )
 from bert_training.tasks.ner.schemes import AUTO, PLAIN, are_plain, check_classes, in_usual_form, wrong_tag
 from bert_training.tasks.overlapping_rows import rows_around
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -96,9 +99,14 @@ class Split:
         return len(self.sentences)
 
     @property
+    def words(self) -> list[str]:
+        """The words of all sentences."""
+        return [word for sentence in self.sentences for word in sentence.words]
+
+    @property
     def num_words(self) -> int:
         """The number of words of all sentences."""
-        return sum(len(sentence.words) for sentence in self.sentences)
+        return len(self.words)
 
     @property
     def tagged(self) -> bool:
@@ -238,6 +246,8 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
         ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
             tags. With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval.
     """
+    for sentence in split.sentences:
+        sentence.tags = [*map(nfc, sentence.known_tags)]
     tags = [tag for sentence in split.sentences for tag in sentence.known_tags]
     if are_plain(tags, scheme):
         for sentence in split.sentences:
@@ -263,7 +273,7 @@ def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
     # I- alone is IO as well as IOB1, and is read in the same way; the record of older runs says IOB1.
-    found = "IO" if usual and next(iter(usual.values())).startswith("I-") and scheme == "IOB1" else scheme
+    found = "IO" if usual and all(tag[0] == "I" for tag in usual.values()) and scheme == "IOB1" else scheme
     split.facts["tag_scheme"] = found if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
@@ -403,7 +413,7 @@ def build_rows(
     if room < 2:
         raise UserError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
     pieces = _pieces(split, tokenizer)
-    unknown = sum(not pieces[word] for sentence in split.sentences for word in sentence.words)
+    unknown = sum(not pieces[word] for word in split.words)
     cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
     rows = Rows([], [], [], unknown)
     groups = [[sentence] for sentence in split.sentences]
@@ -432,10 +442,10 @@ def build_rows(
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     tokenizer = text_tokenizer(tokenizer)
-    words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
+    words = list(dict.fromkeys(split.words))
     pieces: dict[str, list[int]] = {}
-    for begin in range(0, len(words), chunk):
-        part = words[begin : begin + chunk]
+    for places in in_chunks(len(words), chunk):
+        part = words[places]
         coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
         pieces.update(zip(part, coded["input_ids"]))
     return pieces
@@ -482,6 +492,16 @@ def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
     values = word_scores(predicted, references) if split.plain else span_scores(predicted, references)
     by_type = values.pop("types")
     return values | {f"{kind}_{name}": rate for kind, rates in by_type.items() for name, rate in rates.items()}
+
+
+def scored_rows(split: Split, predicted: list[list[str]]) -> Iterator[dict[str, Any]]:
+    """What is right and what is predicted for the sentences of a tagged split, for ``tasks/scored_rows.py``."""
+    for sentence, tags in zip(split.sentences, predicted, strict=True):
+        sides = {"true": sentence.known_tags, "answer": tags}
+        yield {
+            side: [[tag, place] for place, tag in enumerate(found)] if split.plain else entities(found)
+            for side, found in sides.items()
+        }
 
 
 def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> None:

@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -80,6 +81,13 @@ class Answers:
         found = self.score(questions)
         others = ("at_", "best_", "null_score")
         return {f"test_{name}": value for name, value in found.items() if not name.startswith(others)}
+
+    def scored_rows(self, questions: Sequence[Question]) -> Iterator[dict[str, Any]]:
+        """The official scores of the predictions, question by question, for ``tasks/scored_rows.py``."""
+        for one in questions:
+            gold = {one.id: [text for text, _ in one.answers]}
+            scores = metrics.score(gold, {one.id: self.predictions[one.id]}, bool(self.null_odds))
+            yield {"id": one.id, "exact_match": scores.get("exact_match", scores.get("exact")), "f1": scores["f1"]}
 
     def write(self, folder: str | Path, prefix: str = "") -> None:
         """Write predictions.json and nbest_predictions.json, and in version 2 two more files.

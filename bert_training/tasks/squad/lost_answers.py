@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from bert_training.engine.run import Run
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, token_span
 from tokenization.errors import UserError

@@ -3,7 +3,7 @@
 Answers are compared as bags of words after lower-casing and after removing punctuation and articles; a prediction
 is compared with the gold answer that gives the best score. Predictions and gold answers are keyed by question id; an
 empty string means "there is no answer". They are written by hand because those two scripts define them, no library
-contains them, and `evaluate` would download its copy.
+contains them.
 """
 
 import re
@@ -12,15 +12,11 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bert_training.files.compressed_files import read_text
 from bert_training.files.json_files import parse_file
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
 from tokenization.errors import UserError
-
-if TYPE_CHECKING:  # machines that only train may lack this package
-    import evaluate
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -186,47 +182,3 @@ def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
         except UnicodeEncodeError:
             raise UserError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
     return content
-
-
-def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
-    """An ``evaluate.Metric`` that works offline and is called like ``evaluate.load("squad")`` and "squad_v2".
-
-    ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
-    {"text": [...], "answer_start": [...]}}])``; version 2 also accepts ``no_answer_threshold`` (default 1.0).
-    """
-    import datasets  # imported here because machines that only train may lack these two packages
-    import evaluate
-
-    prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
-    if version_2_with_negative:
-        prediction["no_answer_probability"] = datasets.Value("float64")
-    answers = datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")})
-    columns = {"predictions": prediction, "references": {"id": datasets.Value("string"), "answers": answers}}
-
-    class SquadMetric(evaluate.Metric):
-        """The scores of ``score`` for lists of predictions and references."""
-
-        def _info(self) -> evaluate.MetricInfo:
-            return evaluate.MetricInfo(
-                description=__doc__,
-                citation="Rajpurkar et al., 2016 and 2018",
-                inputs_description=squad_metric.__doc__,
-                features=datasets.Features(columns),
-            )
-
-        def _compute(
-            self, predictions: list[dict], references: list[dict], no_answer_threshold: float = 1.0
-        ) -> dict[str, float]:
-            for rows in (predictions, references):
-                ids = Counter(row["id"] for row in rows)
-                if ids.total() > len(ids):
-                    id_ = ids.most_common(1)[0][0]
-                    raise UserError(f"question {id_!r:.80}: expected each id once, got it {ids[id_]} times")
-            gold = {row["id"]: row["answers"]["text"] for row in references}
-            texts = {row["id"]: row["prediction_text"] for row in predictions}
-            if not version_2_with_negative:
-                return score(gold, texts)
-            odds = {row["id"]: row["no_answer_probability"] for row in predictions}
-            return score(gold, texts, True, odds, no_answer_threshold)
-
-    return SquadMetric()

@@ -4,7 +4,6 @@ A table (.jsonl, .csv, .tsv) has the columns question and context. The column id
 numbered by row. In JSON lines, answers may be there in the form of data sets of the Hub.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from bert_training.files.compressed_files import kind_of, read_text
 from bert_training.files.json_files import parse_file
 from bert_training.files.tables import read_table
 from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.squad.questions import Question, parse_squad
+from bert_training.tasks.squad.questions import EXPECTED, Question, entries_of, parse_squad
 from tokenization.errors import UserError
 
 NEEDED = ("question", "context")
@@ -27,12 +26,10 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
     Raises:
         ValueError: the file cannot be read, violates a rule of ``parse_squad``, or only some questions have answers.
     """
-    if kind_of(path) == ".json":
-        document = parse_file(path, read_text(path), "expected one SQuAD object with a field 'data'")
-    else:
-        document = _from_table(path)
-    entries = list(_entries(document))
-    given = [_has_answers(entry, version_2_with_negative) for entry in entries]
+    document = parse_file(path, read_text(path), EXPECTED) if kind_of(path) == ".json" else _from_table(path)
+    entries = [entry for entry, *_ in entries_of(document, str(path)) if isinstance(entry, dict)]
+    without: tuple[object, ...] = (None,) if version_2_with_negative else (None, [])
+    given = [entry.get("answers") not in without for entry in entries]
     if any(given) and not all(given):
         odd = entries[given.index(False)]
         remedy = "give answers to all questions, or to none"
@@ -40,25 +37,10 @@ def read_new_questions(path: str | Path, version_2_with_negative: bool = False) 
             remedy += "; for data with unanswerable questions give --version_2_with_negative"
         raise UserError(
             f"{path}, question {str(odd.get('id'))[:60]!r}: expected gold answers as other questions of the file have "
-            f"them, got none; {remedy}"
+            f"them, got none, as of {given.count(False):,} of {len(given):,} questions; {remedy}"
         )
     scored = any(entry.get("answers") or entry.get("is_impossible") for entry in entries) and all(given)
     return parse_squad(document, str(path), version_2_with_negative, without_answers=not scored), scored
-
-
-def _has_answers(entry: dict[str, Any], version_2_with_negative: bool) -> bool:
-    answers = entry.get("answers")
-    return answers is not None and (bool(answers) or version_2_with_negative)
-
-
-def _entries(document: object) -> Iterator[dict[str, Any]]:
-    """Yield the questions of a SQuAD object as far as it has its form; ``parse_squad`` reports what has not."""
-    articles = document.get("data") if isinstance(document, dict) else None
-    for article in articles if isinstance(articles, list) else ():
-        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-        for paragraph in paragraphs if isinstance(paragraphs, list) else ():
-            entries = paragraph.get("qas") if isinstance(paragraph, dict) else None
-            yield from (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
 
 
 def _from_table(path: str | Path) -> dict[str, Any]:

@@ -12,15 +12,21 @@ An article has paragraphs, and a paragraph has a context and questions about it.
 inputs of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_training.files.compressed_files import read_text
 from bert_training.files.json_files import parse_file
 from tokenization.errors import UserError
 
 Value = TypeVar("Value")
+
+EXPECTED = (
+    'write {"data": and } around a list of articles, and give rows with a question each, as `datasets` writes them, as '
+    "train.json and validation.json in a --dataset_name FOLDER, or for new questions as --test_file FILE.jsonl"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     Raises:
         ValueError: the file cannot be read, or violates a rule of ``parse_squad``.
     """
-    document = parse_file(path, read_text(path), "expected one SQuAD object with a field 'data'")
+    document = parse_file(path, read_text(path), EXPECTED)
     return parse_squad(document, str(path), version_2_with_negative)
 
 
@@ -60,41 +66,58 @@ def parse_squad(
     Raises:
         ValueError: a field is missing or of another type, an id occurs twice, an answer is not the text at
             its place in the context, a question has no answer (allowed in version 2, where ``is_impossible``
-            must agree), or there is no question at all.
+            must agree), or there is no question at all. The first wrong question is named, and all are counted.
     """
-    questions, seen = [], set()
-    for article_number, article in enumerate(_get(document, "data", list, source)):
+    questions, wrong = dict[str, Question](), list[UserError]()
+    for entry, title, context, place in entries_of(document, source):
+        try:
+            question = _question(entry, title, context, source, place, without_answers)
+            here = f"{source}, question {question.id!r}"
+            if question.id in questions:
+                raise UserError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
+            if not without_answers:
+                _check(question, entry.get("is_impossible"), here, version_2_with_negative)
+            questions[question.id] = question
+        except UserError as error:
+            wrong.append(error)
+    if wrong:
+        count = f"{len(wrong):,} of {len(wrong) + len(questions):,} questions"
+        raise UserError(f"{wrong[0]}{f' ({count} have such mistakes)' if len(wrong) > 1 else ''}")
+    if not questions:
+        raise UserError(f"{source}: expected questions, got none")
+    return [*questions.values()]
+
+
+def entries_of(document: object, source: str) -> Iterator[tuple[dict[str, Any], str, str, str]]:
+    """Yield every question as it is in the document, with its title, its context, and its place for error messages."""
+    for article_number, article in enumerate(_get(document, "data", list, source, f"; {EXPECTED}")):
         place = f"{source}, article {article_number}"
         title = _get(article, "title", str, place) if isinstance(article, dict) and "title" in article else ""
         for number, paragraph in enumerate(_get(article, "paragraphs", list, place)):
             place = f"{source}, article {article_number} ({title!r}), paragraph {number}"
             context = _get(paragraph, "context", str, place)
             for position, entry in enumerate(_get(paragraph, "qas", list, place)):
-                id_ = _get(entry, "id", str, f"{place}, question {position}")
-                here = f"{source}, question {id_!r}"
-                if id_ in seen:
-                    raise UserError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
-                seen.add(id_)
-                text = _get(entry, "question", str, here)
-                answers = [
-                    (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
-                    for answer in ([] if without_answers else _get(entry, "answers", list, here))
-                ]
-                question = Question(id_, text, context, tuple(answers), title)
-                _check_text(question, here)
-                if not without_answers:
-                    _check(question, entry.get("is_impossible"), here, version_2_with_negative)
-                questions.append(question)
-    if not questions:
-        raise UserError(f"{source}: expected questions, got none")
-    return questions
+                yield entry, title, context, f"{place}, question {position}"
 
 
-def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
+def _question(entry: Any, title: str, context: str, source: str, place: str, without_answers: bool) -> Question:
+    if isinstance(entry, dict) and type(entry.get("id")) is int:  # some tools number the questions
+        entry = entry | {"id": str(entry["id"])}
+    id_ = _get(entry, "id", str, place)
+    here = f"{source}, question {id_!r}"
+    text = _get(entry, "question", str, here)
+    gold = [] if without_answers else _get(entry, "answers", list, here, "; --test_file takes questions without them")
+    answers = [(_get(answer, "text", str, here), _get(answer, "answer_start", int, here)) for answer in gold]
+    question = Question(id_, text, context, tuple(answers), title)
+    _check_text(question, here)
+    return question
+
+
+def _get(holder: object, key: str, kind: type[Value], place: str, remedy: str = "") -> Value:
     if not isinstance(holder, dict):
-        raise UserError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
+        raise UserError(f"{place}: expected an object with {key!r}, got {_short(holder)}{remedy}")
     if key not in holder:
-        raise UserError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
+        raise UserError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}{remedy}")
     # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
     value = holder[key]
     if type(value) is not kind:
@@ -119,7 +142,8 @@ def _check_text(question: Question, here: str) -> None:
 def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
     if is_impossible is not None and is_impossible is not (not question.answers):  # JSON's 0 is not its false
         raise UserError(
-            f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"
+            f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers; it "
+            "must be true if there is no answer, and only then (--test_file takes questions whose answers were removed)"
         )
     if not question.answers and not version_2_with_negative:
         raise UserError(f"{here}: has no answer; for data with unanswerable questions give --version_2_with_negative")

@@ -5,25 +5,28 @@ pipeline of ``modeling_bert_repro`` reads both; the other flags are stored by ``
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PretrainedConfig
-
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from tokenization.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
 FIELD = "question_answering"
+THRESHOLD = "null_score_diff_threshold"  # its field in the config, of models for questions without an answer
+POSITIONS = 512  # of a config that does not say
 # All are in tokens except n_best_size.
 STORED = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
 DEFAULTS: dict[str, int] = {name: getattr(SquadArguments, name) for name in STORED}
 
 
-def store_settings(config: PretrainedConfig, args: SquadArguments) -> None:
+def store_settings(config: "PretrainedConfig", args: SquadArguments) -> None:
     """Write to ``config`` the lengths with which its model is fine-tuned and evaluated."""
     setattr(config, FIELD, {name: getattr(args, name) for name in STORED})
 
 
-def stored_settings(config: PretrainedConfig, place: str = "config.json") -> dict[str, int]:
+def stored_settings(config: "PretrainedConfig", place: str = "config.json") -> dict[str, int]:
     """The stored settings; for a model without them ``DEFAULTS``, reduced to fit its position embeddings.
 
     Args:
@@ -48,7 +51,7 @@ def checked_settings(config: Mapping[str, Any], place: str) -> dict[str, int]:
     Raises:
         ValueError: they are no positive whole numbers, they have other names, or the length has too few positions.
     """
-    stored, longest = config.get(FIELD, {}), config.get("max_position_embeddings", 512)
+    stored, longest = config.get(FIELD, {}), config.get("max_position_embeddings", POSITIONS)
     fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
     if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > longest:
         raise UserError(

@@ -8,7 +8,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.unchanged import unchanged
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.new_questions import gold_answers, read_new_questions
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
 from bert_training.tasks.task_data import files_or_hub, sample_limit

@@ -29,7 +29,9 @@ from collections.abc import Mapping
 
 from transformers import PretrainedConfig
 
-FIELD = "null_score_diff_threshold"  # in the model's config; the evaluation reports it as eval_ + this name
+from bert_training.tasks.squad.settings import THRESHOLD
+
+FIELD = THRESHOLD  # the evaluation reports it as eval_ + this name
 
 
 def gives_no_answer(null_odds: float, threshold: float) -> bool:

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE, load_arrays, save_arrays
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad import windows as windows_module
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, build_windows

@@ -19,6 +19,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -65,18 +66,15 @@ class Windows:
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raise ValueError unless there is room for context after the longest question, and windows leave no gaps."""
+    """Raise ValueError unless there is room for context after the longest question, and windows go forward."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise UserError(
             f"--max_query_length {max_query_length} and three special tokens leave no room for the context in "
             f"--max_seq_length {max_seq_length}; give a query length from 1 to {max_seq_length - 4}"
         )
-    if not 1 <= doc_stride <= room:
-        raise UserError(
-            f"--doc_stride {doc_stride} must be from 1 to {room}, the context tokens in a row "
-            f"(--max_seq_length {max_seq_length} - --max_query_length {max_query_length} - 3 special tokens)"
-        )
+    if doc_stride < 1:
+        raise UserError(f"--doc_stride must be at least 1; got {doc_stride}")
 
 
 def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
@@ -135,7 +133,7 @@ def build_windows(
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])
     cls, sep = (np.array([token], dtype=np.int32) for token in (tokenizer.cls_token_id, tokenizer.sep_token_id))
-    pieces, rows, places, offsets, question_lengths = [], [], [], [], []
+    pieces, rows, places, offsets, question_lengths, dropped = [], [], [], [], [], list[Question]()
     for number, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
         question_lengths.append(len(text_ids))
         text_ids = text_ids[:max_query_length]
@@ -143,7 +141,9 @@ def build_windows(
         offsets.append(spans)
         begin = len(text_ids) + 2
         room = max_seq_length - begin - 1
-        answer = _token_span(question, spans) if with_answers else None
+        answer = token_span(*question.answers[0], spans) if with_answers and question.answers else None
+        if answer and answer[0] > answer[1]:
+            dropped.append(question)
         for start in window_starts(len(ids), room, doc_stride):
             part = ids[start : start + room]
             pieces += [cls, text_ids, sep, part, sep]
@@ -153,6 +153,11 @@ def build_windows(
                 places.append((first - start + begin, last - start + begin))
             else:
                 places.append((0, 0))
+    if dropped:
+        raise UserError(
+            f"question {dropped[0].id!r}: the tokenizer drops every character of its answer "
+            f"{dropped[0].answers[0][0]!r}, as of {len(dropped):,} of {len(questions):,}; correct or remove them"
+        )
     question_index, begins, starts, counts = np.array(rows).T
     ends = np.cumsum(begins + counts + 1)
     types = np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(rows)), np.stack([begins, counts + 1], 1).ravel())
@@ -176,10 +181,10 @@ def _encode(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the token ids (T,) and character spans (T, 2) of every text."""
     tokenizer = text_tokenizer(tokenizer)
-    for begin in range(0, len(texts), chunk):
+    for part in in_chunks(len(texts), chunk):
         # In chunks, because a Python tuple per token of the whole training file would take 300 MB.
         coded = tokenizer(
-            texts[begin : begin + chunk],
+            texts[part],
             add_special_tokens=False,
             split_special_tokens=True,
             return_token_type_ids=False,
@@ -189,20 +194,6 @@ def _encode(
         )
         for ids, spans in zip(coded["input_ids"], coded["offset_mapping"]):
             yield np.array(ids, dtype=np.int32), np.array(spans, dtype=np.int32).reshape(-1, 2)
-
-
-def _token_span(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
-    """The first and the last token that share a character with the first gold answer; None if there is no answer."""
-    if not question.answers:
-        return None
-    text, start = question.answers[0]
-    first, last = token_span(text, start, spans)
-    if first > last:
-        raise UserError(
-            f"question {question.id!r}: the tokenizer drops every character of its answer {text!r}; "
-            "correct or remove the question"
-        )
-    return first, last
 
 
 def token_span(text: str, start: int, spans: np.ndarray) -> tuple[int, int]:

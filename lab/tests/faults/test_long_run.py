@@ -20,7 +20,7 @@ TOLERANCE = 0.02
 FLAGS = (
     "--max_train_documents 1000 --vocab_size 2000 --config_name tiny --max_seq_length 64 --dataloader_num_workers 2 "
     "--per_device_train_batch_size 16 --max_steps 10000000 --learning_rate 1e-3 --logging_steps 20 --eval_steps 100 "
-    "--max_eval_instances 64 --save_steps 100 --save_total_limit 2 --peak_tflops 1"
+    "--max_eval_instances 64 --save_steps 100 --save_total_limit 2"
 )
 
 

@@ -1,9 +1,8 @@
-"""Malformed models: config.json, tokenizers, manifests, and checkpoints of TensorFlow 1 and of old PyTorch."""
+"""Malformed models: tokenizers, manifests, and checkpoints of TensorFlow 1 and of old PyTorch."""
 
 import json
 import random
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ import pytest
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.files.atomic import sealed_folder
 from bert_training.files.hashing import sha256
-from bert_training.files.tensorflow_checkpoint import FOOTER, masked_crc32c
-from bert_training.flags.phases import phases_of
-from bert_training.networks.configuration import bert_config, config_labels
+from bert_training.inputs.flags.phases import phases_of
 from bert_training.networks.old_checkpoints import read_old_checkpoint
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
+from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpus import read_manifest
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require
@@ -23,13 +20,6 @@ from lab.tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lin
 from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
 
 ROW = "malformed input"
-SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-SIZES += ("max_position_embeddings", "type_vocab_size")
-# A field of a config or a setting of a tokenizer has no line: the message names the field.
-VALUES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act", "pad_token_id")
-TOKENIZER = "with a tokenizer|to two pieces|no piece of its|tokenizer_config.json|tokenizer.json"
-REFUSED = ("transformers refuses it", "expected a BERT", "expected a JSON object")
-FIELD = "|".join((*SIZES, *VALUES, "num_labels", *REFUSED))
 
 
 def damaged_file(draw: random.Random, path: Path, share: float = 0.8) -> bytes:
@@ -41,36 +31,6 @@ def damaged_file(draw: random.Random, path: Path, share: float = 0.8) -> bytes:
         content = draw.choice((damaged_bytes, damaged_lines))(draw, content)
     path.write_bytes(content)
     return content
-
-
-@faults(ROW, 120)
-def test_configs(seed, tmp_path, record_property, pretrained):
-    draw = random.Random(seed)
-    shutil.copytree(pretrained, tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    content = damaged_file(draw, path)
-    name = str(path.parent)
-
-    def read():
-        config = checkpoint_config(name) if seed % 3 else bert_config(name, 99)
-        config_labels(config)
-        return {size: getattr(config, size) for size in SIZES}
-
-    def oracle():
-        fields = json.loads(content.decode("utf-8-sig"), object_pairs_hook=once)
-        known = json.loads((pretrained / "config.json").read_bytes()) | {"max_position_embeddings": 512}
-        known |= {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
-        sizes = {
-            size: fields.get(size, (known | {"intermediate_size": 3072, "type_vocab_size": 2})[size]) for size in SIZES
-        }
-        require(all(type(size) is int and size > 0 for size in sizes.values()), "sizes")
-        for field in ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "layer_norm_eps"):
-            require(type(fields.get(field, 0.1)) in (int, float), field)
-        require(fields.get("model_type", "bert") == "bert", "model_type")
-        return sizes if seed % 3 else sizes | {"vocab_size": 99}  # new weights take the size of the tokenizer
-
-    outcome = judged(read, oracle, path.name, FIELD + "|" + r"config\.json", both=False)
-    record_property("outcome", outcome)
 
 
 def once(pairs: list) -> dict:
@@ -170,48 +130,6 @@ def test_manifests_of_corpora(seed, tmp_path, record_property, text_file, tokeni
 # --- TensorFlow 1 ----------------------------------------------------------------------------------------------------
 
 
-def resealed(draw: random.Random, index: bytes) -> bytes:
-    """The index with one byte of a data block changed and with a checksum that fits."""
-    footer = index[-FOOTER:]
-
-    def number(data: bytes, place: int) -> tuple[int, int]:
-        value = shift = 0
-        while True:
-            value, shift, place = value | (data[place] & 127) << shift, shift + 7, place + 1
-            if data[place - 1] < 128:
-                return value, place
-
-    place = 0
-    handles = []
-    for _ in range(4):
-        value, place = number(footer, place)
-        handles.append(value)
-    offset, size = draw.choice([(0, handles[0]), (handles[2], handles[3])])  # the data lies before all other blocks
-    block = bytearray(index[offset : offset + size + 1])
-    at = draw.randrange(size)
-    block[at] = draw.choice((block[at] ^ 1 << draw.randrange(8), draw.randrange(256), 0, 255))
-    seal = struct.pack("<I", masked_crc32c(bytes(block)))
-    return index[:offset] + bytes(block) + seal + index[offset + size + 5 :]
-
-
-def first_block(index: bytes) -> int:
-    """The size of the first data block, at whose end its checksum is."""
-    for size in range(1, len(index) - FOOTER - 4):
-        if masked_crc32c(index[: size + 1]) == struct.unpack_from("<I", index, size + 1)[0]:
-            return size
-    raise AssertionError("no data block at the beginning")
-
-
-def resealed_block(draw: random.Random, index: bytes) -> bytes:
-    """The index with some bytes of its first data block changed, and with a checksum that fits."""
-    size = first_block(index)
-    block = bytearray(index[: size + 1])
-    for _ in range(draw.choice((1, 1, 2))):
-        at = draw.randrange(size)
-        block[at] = draw.choice((block[at] ^ 1 << draw.randrange(8), draw.randrange(256), 0, 255))
-    return bytes(block) + struct.pack("<I", masked_crc32c(bytes(block))) + index[size + 5 :]
-
-
 def tensors_in(source: Path) -> list[tuple[str, list]]:
     tensors = read_old_checkpoint(source).tensors
     return sorted((name, tensor.tolist()) for name, tensor in tensors.items())
@@ -219,31 +137,20 @@ def tensors_in(source: Path) -> list[tuple[str, list]]:
 
 @faults(ROW, 80)
 def test_checkpoints_of_tensorflow(seed, tmp_path, record_property):
-    """Bytes of index and data are changed, also behind a checksum that is made to fit."""
+    """Bytes of index and data are changed."""
     pytest.importorskip("google_crc32c")
     draw = random.Random(seed)
     source = WRITTEN / draw.choice(("pretrained", "several_files", "in_parts"))
     folder = tmp_path / "old"
     shutil.copytree(source, folder)
     path = draw.choice(sorted(folder.glob("*ckpt*")))
-    content = path.read_bytes()
-    sealed = path.suffix == ".index" and draw.random() < 0.8
-    path.write_bytes(resealed_block(draw, content) if sealed else damaged_bytes(draw, content))
-
-    def oracle():
-        found, whole = tensors_in(folder), tensors_in(source)
-        if not sealed:
-            return whole
-        # A name or a checksum may have changed with its seal; what is read must have been stored under some name.
-        stored = {json.dumps(values) for _, values in whole}
-        require(all(json.dumps(values) in stored for _, values in found), "other values")
-        return found
+    path.write_bytes(damaged_bytes(draw, path.read_bytes()))
 
     record_property(
         "outcome",
         judged(
             lambda: tensors_in(folder),
-            oracle,
+            lambda: tensors_in(source),
             "old/",
             r"damaged|cut short|not found|expected|supported|object-based|no such|\.index",
             both=False,
@@ -256,19 +163,15 @@ def test_old_files_of_pytorch(seed, tmp_path, record_property):
     draw = random.Random(seed)
     stored, _ = state_and_config()
     folder = saved_as(tmp_path / "old", stored)
-    path = folder / draw.choice(("pytorch_model.bin",) * 3 + ("bert_config.json",))
-    if path.suffix == ".json":
-        damaged_file(draw, path)
-    else:
-        content = path.read_bytes()
-        path.write_bytes(damaged_bytes(draw, content))
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(damaged_bytes(draw, path.read_bytes()))
 
     def oracle():
         return sorted((name, tensor.tolist()) for name, tensor in stored.items())
 
     record_property(
         "outcome",
-        judged(lambda: tensors_in(folder), oracle, path.name, r"it cannot be read|expected|" + FIELD, both=False),
+        judged(lambda: tensors_in(folder), oracle, path.name, "it cannot be read|expected", both=False),
     )
 
 

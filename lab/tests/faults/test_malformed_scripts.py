@@ -86,7 +86,7 @@ def test_scripts_end_with_one_line(seed, tmp_path, record_property, pretrained):
         "score": ["score", file, file],
         "curves": ["curves", str(tmp_path)],
         "extract_features": [*features, file, *model, *LONGEST],
-        "run_pretraining": [*given, *TRAIN, "--peak_tflops", "1"],
+        "run_pretraining": [*given, *TRAIN],
     }.get(script, [*given, "--validation_file", file, *TRAIN])
     if script == "run_squad":
         flags += "--max_query_length 8 --doc_stride 6".split()

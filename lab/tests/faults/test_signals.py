@@ -37,8 +37,8 @@ class Kind(NamedTuple):
 
 SMALL = "--per_device_train_batch_size 2"
 KINDS = {
-    "pretraining": Kind("run_pretraining", "--eval_steps 2 --peak_tflops 1"),
-    "two processes": Kind("run_pretraining", f"--eval_steps 2 --peak_tflops 1 {SMALL}", ranks=2),
+    "pretraining": Kind("run_pretraining", "--eval_steps 2"),
+    "two processes": Kind("run_pretraining", f"--eval_steps 2 {SMALL}", ranks=2),
     "accumulation": Kind("run_pretraining", f"--eval_steps 2 {SMALL} --gradient_accumulation_steps 2"),
     "glue": Kind("run_glue", "--load_best_model_at_end --eval_steps 2"),
     "squad": Kind("run_squad", "--eval_steps 2"),

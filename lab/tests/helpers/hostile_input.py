@@ -1,10 +1,7 @@
 """Hostile files, and what shows that a run did nothing with them that it must not do."""
 
 import contextlib
-import gzip
-import lzma
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -29,14 +26,6 @@ def refused(ended: Ended, *words: str) -> str:
 # --- prepared in the fork ---------------------------------------------------------------------------------------
 
 
-def limits(memory: int, file: int) -> None:
-    """Let the process take at most this many MiB more memory than it has, and write no larger file than that."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * os.sysconf("SC_PAGE_SIZE") + (memory << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file << 20, file << 20))
-
-
 def watch(record: str, outside: str) -> None:
     """Append to the file ``record`` what the process opens in the folder ``outside``, executes or connects to."""
 
@@ -48,25 +37,6 @@ def watch(record: str, outside: str) -> None:
             os.close(handle)
 
     sys.addaudithook(note)
-
-
-# --- makers -----------------------------------------------------------------------------------------------------
-
-
-def bomb(path: Path, text: bytes, start: bytes = b"", end: bytes = b"", mebibytes: int = 1024) -> None:
-    """Write a packed file whose content is a start, so many MiB of the text over and over, and an end.
-
-    One stream of 16 MiB is packed and then repeated, so that this takes little time.
-    """
-    pack = gzip.compress if path.suffix == ".gz" else lzma.compress
-    block = pack((text * ((16 << 20) // len(text) + 1))[: (16 << 20) // len(text) * len(text)])
-    with open(path, "wb") as file:
-        if start:
-            file.write(pack(start))
-        for _ in range(mebibytes // 16):
-            file.write(block)
-        if end:
-            file.write(pack(end))
 
 
 class Malice:

@@ -7,7 +7,7 @@ from typing import get_type_hints
 import pytest
 from transformers import BertConfig
 
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.windows import check_lengths
 from lab import run_paper
 from lab.paper import data
@@ -101,12 +101,12 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     ("flags", "told"),
     [
         (["--table", "5", "--seeds", "1"], "--seeds must be at least 2; got 1"),
-        (["--table", "9"], "invalid choice: '9'"),
+        (["--table", "9"], "must be one of 5, 6, 7, 8, figure5; got '9'"),
         (["--table", "5", "--jobs", "0"], "--jobs must be at least 1"),
         (["--table", "5", "--scale", "small"], "--scale small needs --data_dir"),
         (["--table", "5", "--scale", "paper"], "--scale paper needs --data_dir"),
-        (["--table", "5", "--data_dir", "d"], "--data_dir has no effect at the built-in scale"),
-        (["--table", "5", "--scale", "small", "--data_dir", "d", "--smoke"], "--smoke tries the built-in scale"),
+        (["--table", "5", "--data_dir", "d"], "--data_dir needs --scale small or --scale paper"),
+        (["--table", "5", "--scale", "small", "--data_dir", "d", "--smoke"], "--smoke needs --scale builtin"),
     ],
 )
 def test_wrong_flags_are_refused_in_one_line(flags, told, capsys):

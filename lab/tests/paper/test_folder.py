@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bert_training.flags.parsing import parse_arguments
-from bert_training.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.scripts import SCRIPTS
 from lab.paper.record import check_finished_cells, claim_folder
 from lab.tests.helpers.paper_plans import plan_of, write_report_of, write_scores
 
@@ -33,7 +33,9 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         with pytest.raises(ValueError, match=r"[ab]\.txt: changed since the runs had begun"):
             claim_folder(tmp_path / "out", plan, files)
     (tmp_path / "killed").mkdir()
-    (tmp_path / "killed/plan.json.tmp").write_text("{")  # by a process that was killed while it wrote the plan
+    (tmp_path / f"killed/plan.json.{'0' * 32}.tmp").write_text(
+        "{"
+    )  # by a process that was killed while it wrote the plan
     claim_folder(tmp_path / "killed", plan, {})
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["plan.json"]
     (tmp_path / "other").mkdir()

@@ -2,14 +2,12 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from bert_training.files.links import guard
 from bert_training.pretraining.corpus import Corpus
 from lab.paper import runner
 from lab.paper.runner import GPUS, gpus_to_share, least_used
@@ -135,35 +133,6 @@ def test_what_a_link_leads_to_is_not_shared(tmp_path, place):
     assert place == "corpus/train/secret" or Corpus.open(cells / "first/corpus/train")
     runner.share_corpus(cells, "second")
     assert not (cells / "second").exists()
-
-
-@pytest.mark.parametrize("name", ["cells", "cells/a", "cells/a.log"])
-def test_a_cell_writes_through_no_link(tmp_path, monkeypatch, name):
-    outside, table = tmp_path / "outside", tmp_path / "table"
-    (outside / "a").mkdir(parents=True)
-    (outside / "a.log").write_text("precious")
-    (table / "cells").mkdir(parents=True)
-    if name == "cells":
-        (table / name).rmdir()
-    (table / name).symlink_to(outside if name == "cells" else outside / name.removeprefix("cells/"))
-    monkeypatch.chdir(tmp_path)
-    lock = runner.lock_output_dir
-    monkeypatch.setattr(runner, "lock_output_dir", lambda *place, **how: (os.write(1, b"log"), lock(*place, **how)))
-    assert _status_of_a_cell(table) != 0
-    assert sorted(path.name for path in outside.rglob("*")) == ["a", "a.log"]
-    assert (outside / "a.log").read_text() == "precious"
-    guard(table)
-    if name == "cells":
-        with pytest.raises(ValueError, match=r"cells: is a link to .*nothing is written through links"):
-            runner.run_cells(table, plan_of("7"), 1)
-
-
-def _status_of_a_cell(table: Path) -> int | None:
-    """The status of a process in which a cell named "a" is run."""
-    process = multiprocessing.get_context("fork").Process(target=runner.run_cell, args=(table, "a", "x.py", [], 1))
-    process.start()
-    process.join()
-    return process.exitcode
 
 
 def test_one_pretraining_builds_the_corpora_and_the_next_ones_wait(tmp_path):

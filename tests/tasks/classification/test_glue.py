@@ -141,7 +141,7 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
     )
 
 
-def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
+def test_the_built_in_tasks(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
@@ -153,16 +153,9 @@ def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
         {"train", "validation"},
     )
     assert load_data(glue_arguments(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
-    assert load_data(glue_arguments(task_name="embedded_pair")).name == "builtin_pair"
-    assert load_data(glue_arguments(task_name="embedded_classification")).name == "builtin_classification"
 
 
 def test_every_task_has_a_title():
-    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "embedded_pair", "custom")] == [
-        "CoLA",
-        "pair task",
-        "pair task",
-        "custom",
-    ]
+    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "custom")] == ["CoLA", "pair task", "custom"]
     titles = [glue.title_of(name) for name in (*glue.GLUE_TASKS, *glue.BUILTIN_TASKS)]
     assert len(set(titles)) == len(titles) and not [title for title in titles if "_" in title]

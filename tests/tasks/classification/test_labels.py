@@ -1,16 +1,20 @@
 """Labels: what a cell may hold, from files and the Hub alike; classes or scores; labels of data to predict."""
 
+import ast
 import json
 import math
+import unicodedata
 from datetime import datetime
 
 import datasets
 import pytest
+from transformers import BertConfig
 
+from bert_training.files import tables
 from bert_training.files.hashing import checksums
 from bert_training.tasks.classification.labels import has_no_value, names_in_order
 from bert_training.tasks.classification.sources import load_data
-from bert_training.tasks.classification.trained_for import TrainedFor
+from bert_training.tasks.classification.trained_for import TrainedFor, trained_for
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 
 
@@ -46,7 +50,7 @@ def on_the_hub(monkeypatch, names=None, **splits: list) -> None:
 # --- A cell ------------------------------------------------------------------------------------------------
 
 CELLS = [
-    ([[1.5], [2.5]], 0, "expected a list of words in 'label', or of the whole numbers of classes, got 1.5 in [1.5]"),
+    ([[1.5, 2], [2]], 0, "expected a list of words in 'label', or of the whole numbers of classes, got 1.5 in [1.5, 2"),
     (["good", None], 1, "expected a label in 'label', got None; fill it in, or leave out the row"),
     ([1.5, math.nan], 1, "expected a label in 'label', got nan; fill it in, or leave out the row"),
     (["good", "bad "], 1, "without spaces around it, got 'bad '"),
@@ -94,7 +98,7 @@ def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
     told = error(path)
     assert f"own.csv, row 3: expected a label, got '{value}'; fill it in" in told
     assert told.endswith(", or, if it is a class, give --problem_type single_label")
-    # The flag makes it one, as in a run that an earlier version began; an empty field is none.
+    # The flag makes it one; an empty field is none.
     assert read(path, problem_type="single_label").task.labels == tuple(sorted(["good", "bad", value]))
     assert "own.csv, row 3: expected a label, got an empty field; fill it in, or leave out the row" in error(
         table(tmp_path, "good", "bad", ""), problem_type="single_label"
@@ -115,15 +119,135 @@ def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
         assert has_no_value(written)
 
 
-@pytest.mark.parametrize("label", ["['a', 'b']", '["a"]', "[1, 2]", "[1 2]", "[]", "[-1]"])
-def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
+@pytest.mark.parametrize(
+    "label",
+    [
+        "['a', 'b']",
+        '["a"]',
+        "[1, 2]",
+        "[1 2]",
+        "[]",
+        "[-1]",
+        '{"choices": ["a", "b"]}',
+        "{'a': 1}",
+        '[{"end": 3}]',
+        "{}",
+    ],
+)
+def test_json_that_was_written_into_a_csv_is_no_class(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
     assert "own.csv, row 2: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
     assert "a text has one label here; to learn several, give lists in all rows" in told
 
 
 def test_a_word_in_brackets_is_a_class(tmp_path):
-    assert read(table(tmp_path, "[laughs]", "[cries]")).task.labels == ("[cries]", "[laughs]")
+    assert read(table(tmp_path, "[laughs]", "{cries}")).task.labels == ("[laughs]", "{cries}")
+
+
+# --- Classes that may be several labels each -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mark", ["#", ";", ",", "|", "/", "+", "&", "::", "->", " ", "-", "_", "•", "、", "｜", " / ", " - ", ", ", "; "]
+)
+def test_whatever_stands_between_labels_asks_for_it_and_its_answer_separates_them(tmp_path, mark):
+    cells = ["pay", mark.join(["pay", "late"]), "late", mark.join(["late", "pay", "rude"]), "rude"]
+    path = json_lines(tmp_path, *cells * 3)
+    told = error(path)
+    assert "own.jsonl, row 2: the label 'pay" in told and "or the labels 'pay' and 'late'; give --label_separator" in told
+    separator = ast.literal_eval(told.split("--label_separator ")[1].split(" for several")[0])
+    data = read(path, label_separator=separator)
+    assert data.task.labels == ("late", "pay", "rude")
+    assert data.splits["train"].labels[:4] == [(0, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 1)]
+    assert len(read(path, problem_type="single_label").task.labels) == 5
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (["praise", "complaint", "praise#hotel", "complaint#hotel"], "#"),  # "hotel" never stands alone
+        (["a", "c", "a#b"], "#"),
+        (["C++", "Java", "Java#C++"], "#"),  # the mark that explains most, and not "++"
+        (["R&D", "Sales", "R&D & Sales"], " & "),
+        (["New York", "Paris", "Paris; New York"], ";"),
+        ([f"tag{row % 7}#tag{row % 11}" for row in range(30)] + ["tag1", "tag2"], "#"),  # most rows are the only ones
+    ],
+)
+def test_one_part_that_is_a_class_is_enough_for_a_mark_that_joins_no_words(tmp_path, cells, separator):
+    assert f"give --label_separator {separator!r} for several labels" in error(json_lines(tmp_path, *cells))
+
+
+NEWS = ["ARTS", "ARTS & CULTURE", "CULTURE & ARTS", "STYLE", "STYLE & BEAUTY", "FOOD & DRINK", "TASTE", "HOME & LIVING"]
+COMPLAINTS = ["Payday loan", "Payday loan, title loan, or personal loan", "Credit card", "Credit card or prepaid card",
+              "Prepaid card", "Virtual currency", "Money transfer, virtual currency, or money service"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        NEWS,
+        COMPLAINTS,
+        ["entailment", "not_entailment"],
+        ["very positive", "positive", "neutral", "negative", "very negative"],
+        ["very-positive", "positive", "negative", "very-negative"],
+        ["York", "New York", "Paris"],
+        ["funny", "not funny"],
+        ["C", "C++", "C#", "F#"],
+        ["E10", "E10.9", "E11", "E11.9"],
+        ["other", "other (rare)", "none (at all)"],
+        ["FOOD#QUALITY", "FOOD#PRICES", "SERVICE#GENERAL", "DRINKS#PRICES"],
+        ["ดี", "ไม่ดี"],  # a Thai tone mark is no punctuation
+        ["好", "不好"],
+        ["👍", "👍🏽", "👎"],
+        ["sci.space", "sci.med", "talk.politics"],
+    ],
+)
+def test_names_that_contain_marks_or_other_names_are_classes(tmp_path, classes):
+    assert read(json_lines(tmp_path, *classes * 2)).task.labels == tuple(sorted(classes))
+
+
+# --- One name in two Unicode forms ---------------------------------------------------------------------------
+
+NFC, NFD = (tuple(unicodedata.normalize(form, name) for name in ("éloge", "réclamation")) for form in ("NFC", "NFD"))
+
+
+@pytest.fixture
+def nothing_said(monkeypatch):
+    """As in a new process, in which another Unicode form has not been said yet."""
+    monkeypatch.setattr(tables, "SAID", [])
+
+
+def test_one_class_in_two_unicode_forms_is_one(tmp_path, nothing_said, capsys):
+    train, dev = json_lines(tmp_path, *NFD, *NFC, name="train.jsonl"), table(tmp_path, *NFC, name="dev.csv")
+    test = table(tmp_path, *NFD, name="test.csv")
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=test))
+    assert data.task.labels == (NFC[1], NFC[0])
+    assert [part.labels for part in data.splits.values()] == [[1, 0, 1, 0], [1, 0], [1, 0]]
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"'{NFC[0]}' is there in another Unicode form; names of columns and labels are compared in NFC"]
+    several = json_lines(tmp_path, [NFD[0], NFD[1]], [NFC[0]], name="several.jsonl")
+    assert read(several).splits["train"].labels == [(1, 1), (0, 1)]
+    assert read(table(tmp_path, "|".join(NFD), *NFC), label_separator="|").task.labels == (NFC[1], NFC[0])
+    assert not capsys.readouterr().out
+
+
+def test_the_names_of_a_model_are_compared_in_nfc(tmp_path, nothing_said, capsys):
+    config = BertConfig(id2label=dict(enumerate(NFD)), architectures=["BertForSequenceClassification"])
+    trained = trained_for(config, "model", "BertForSequenceClassification")
+    for form in (NFC, NFD):
+        data = load_data(glue_arguments(validation_file=table(tmp_path, *form)), trained.names, trained)
+        assert (data.task.labels, data.splits["validation"].labels) == (NFC, [0, 1])
+    assert capsys.readouterr().out.count("compared in NFC") == 1
+
+
+def test_the_hub_names_classes_and_columns_in_any_form(monkeypatch):
+    column = unicodedata.normalize("NFD", "catégorie")
+    rows = datasets.Dataset.from_dict({"text": ["e\u0301t\u00e9", "b"], column: [1, 0]})
+    rows = rows.cast_column(column, datasets.ClassLabel(names=[*NFD]))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(train=rows, validation=rows))
+    data = load_data(glue_arguments(dataset_name="x/y", label_column="catégorie"))
+    assert (data.task.labels, data.splits["train"].labels) == (NFC, [1, 0])
+    assert data.splits["train"].texts == (["e\u0301t\u00e9", "b"],)  # a text stays as it is
 
 
 @pytest.mark.parametrize("name", ["dev", "valid", "val", "validation"])
@@ -180,34 +304,6 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
     assert "dev.csv, row 1: expected a label out of 0, 1; got '0.0'; write 0, or give --problem_type single_label" in told
     data = load_data(glue_arguments(train_file=train, validation_file=dev, problem_type="single_label"))
     assert data.splits["validation"].labels == [0, 1]
-
-
-def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
-    path = table(tmp_path, "3", '"2,5"')
-    told = error(path)
-    assert "own.csv, row 2: the label '2,5' may be a class or a score with a decimal comma" in told
-    assert "write '2.5' for scores, or give --problem_type single_label for classes" in told
-    assert read(path, problem_type="single_label").task.labels == ("2,5", "3")
-    assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
-
-
-@pytest.mark.parametrize(
-    ("labels", "plain"),
-    [
-        (("3.7%", "4.1%"), "3.7"),
-        (("1.007,50", "2,5"), "1007.50"),
-        (("2,5", "1.234,5"), "2.5"),
-        (("$3", "$4.50"), "3"),
-        (("1,007.50", "2,000"), "1007.50"),
-    ],
-)
-def test_numbers_as_people_write_them_are_no_classes_by_themselves(tmp_path, labels, plain):
-    path = json_lines(tmp_path, *labels)
-    told = error(path)
-    assert f"own.jsonl, row 1: the label {labels[0]!r} may be a class or a score with a decimal comma or a unit" in told
-    assert f"write {plain!r} for scores, or give --problem_type single_label for classes" in told
-    assert read(path, problem_type="single_label").task.labels == tuple(sorted(labels))
-    assert read(json_lines(tmp_path, "1.2.1", "1.2.3")).task.labels == ("1.2.1", "1.2.3")
 
 
 def test_labels_that_are_almost_all_different_are_no_classes(tmp_path):
@@ -315,6 +411,26 @@ def test_a_task_of_glue_with_numbered_classes_needs_no_names(tmp_path):
         load_data(glue_arguments(task_name="rte", validation_file=dev), None, two)
 
 
+# --- Upper and lower case ------------------------------------------------------------------------------------
+
+
+def test_a_label_that_differs_from_a_known_one_in_case_alone_is_that_one(tmp_path):
+    """As transformers' examples and published models spell the classes of MNLI."""
+    path = own(tmp_path, "premise,hypothesis,label\na,b,ENTAILMENT\na,c,Neutral\na,d,contradiction\n", "own.csv")
+    data = load_data(glue_arguments(task_name="mnli", train_file=path, validation_file=path))
+    assert data.splits["train"].labels == data.splits["validation_matched"].labels == [0, 1, 2]
+    names = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+    data = load_data(glue_arguments(task_name="mnli", validation_file=path), names, TrainedFor(names, 3))
+    assert data.task.labels == ("contradiction", "neutral", "entailment")
+    assert data.splits["validation_matched"].labels == [2, 1, 0]
+    data = evaluated(path, TrainedFor(names, 3))
+    assert (data.task.labels, data.splits["validation"].labels) == (names, [2, 1, 0])
+    # Of two classes that differ in case alone, another spelling is neither.
+    train, dev = table(tmp_path, "No", "NO", name="train.csv"), table(tmp_path, "NO", "no", name="dev.csv")
+    told = glue_error(train_file=train, validation_file=dev, problem_type="single_label")
+    assert "dev.csv, row 2: expected a label out of NO, No; got 'no'" in told
+
+
 # --- Labels of data to predict -----------------------------------------------------------------------------
 
 
@@ -326,6 +442,7 @@ def test_known_labels_of_data_to_predict_are_read(tmp_path, monkeypatch):
     assert labels_to_predict(table(tmp_path, "1", "0", "1.0")) == [1, 0, 1]
     assert labels_to_predict(table(tmp_path, "1.5", "0"), SCORES) == [1.5, 0.0]
     assert labels_to_predict(table(tmp_path, "-1", "1"), TrainedFor(("-1", "1"), 2)) == [0, 1]
+    assert labels_to_predict(table(tmp_path, "True", "False"), TrainedFor(("false", "true"), 2)) == [1, 0]
     on_the_hub(monkeypatch, train=["x", "y"], validation=["x", "y"], test=["y", "x"])
     assert load_data(glue_arguments(dataset_name="x/y", do_predict=True)).splits["test"].labels == [1, 0]
 
@@ -342,9 +459,8 @@ STARS = TrainedFor(("1 star", "2 stars"), 2)
 @pytest.mark.parametrize(
     ("labels", "trained", "listed"),
     [
-        (("True", "False"), TrainedFor(("false", "true"), 2), "'False', 'True') are not the classes of the model (fal"),
         (("yes", "no"), CLASSES, "('no', 'yes') are not the classes of the model (0, 1)"),
-        (("entailment", "?"), TrainedFor(("CONTRADICTION", "ENTAILMENT"), 2), "('entailment') are not the classes of"),
+        (("entails", "?"), TrainedFor(("CONTRADICTION", "ENTAILMENT"), 2), "('entails') are not the classes of the mo"),
         (("1", "2"), STARS, "('1', '2') are not the classes of the model (1 star, 2 stars)"),
         (("1,5", "2,5"), SCORES, "('1,5', '2,5') are not numbers, as scores are"),
         (("a", "b", "c", "d"), CLASSES, "('a', 'b', 'c', ...) are not"),

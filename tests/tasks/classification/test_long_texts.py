@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -40,8 +41,8 @@ from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-WINDOWS = ("--long_texts=windows", "--max_seq_length=12", "--doc_stride=6", "--max_windows=3")
-SMALL = Reading(12, "windows", 6, "mean", 3)
+WINDOWS = ("--long_texts=windows", "--max_seq_length=12", "--max_windows=3")
+SMALL = Reading(12, "windows", 3)
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +108,12 @@ def test_the_texts_of_a_pair_lose_their_middles(tokenizer):
             assert part == ids[:head] + ids[len(ids) - (len(part) - head) :]
 
 
-@pytest.mark.parametrize(("length", "stride"), [(12, 6), (12, 10), (7, 1), (30, 20)])
+@pytest.mark.parametrize(("length", "stride"), [(12, 7), (7, 3), (30, 21), (3, 1)])
 def test_windows_are_those_of_google(tokenizer, length, stride):
     """The independent source is the code for SQuAD, and for the counts, the tokens of the whole text."""
     generator = random.Random(3)
     texts = [" ".join(generator.choices(WORDS, k=count)) for count in range(1, 60)]
-    found = read_texts([texts], tokenizer, Reading(length, "windows", stride, "mean", 4))
+    found = read_texts([texts], tokenizer, Reading(length, "windows", 4))
     for number, text in enumerate(texts):
         cls, *ids, sep = tokenizer(text)["input_ids"]
         starts = window_starts(len(ids), length - 2, stride)
@@ -134,37 +135,36 @@ def features(problem: str = "single_label_classification") -> WindowFeatures:
     return WindowFeatures({"input_ids": ids, "token_type_ids": types, "labels": labels}, 0)
 
 
-def network(problem: str, pooling: str, impl: str = "repro"):
+def network(problem: str, impl: str = "repro"):
     torch.manual_seed(0)
     fields = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_hidden_layers": 1}
     config = small_config(**fields, num_labels=1 if problem == "regression" else 3, problem_type=problem)
     model = modeling_bert_repro.BertForSequenceClassification(config)
     model = (control_of(model) if impl == "transformers" else model).double()
-    pool_windows(model, pooling)
+    pool_windows(model)
     return model
 
 
-def by_hand(model, rows: WindowFeatures, pooling: str) -> torch.Tensor:
+def by_hand(model, rows: WindowFeatures) -> torch.Tensor:
     """The logits of texts from single windows that are passed without padding, pooled by NumPy."""
-    pool = {"mean": np.mean, "max": np.max}[pooling]
     with torch.no_grad():
         every = [
             [model(input_ids=torch.tensor([window])).logits[0].numpy() for window in windows]
             for windows in rows.columns["input_ids"]
         ]
-    return torch.from_numpy(np.stack([pool(np.stack(windows), axis=0) for windows in every]))
+    return torch.from_numpy(np.stack([np.mean(np.stack(windows), axis=0) for windows in every]))
 
 
 @pytest.mark.parametrize("impl", ["repro", "transformers"])
-@pytest.mark.parametrize(("problem", "pooling"), [("single_label_classification", "mean"), ("regression", "max")])
-def test_the_loss_is_that_of_pooled_logits_however_a_step_is_split(make_run, problem, pooling, impl):
+@pytest.mark.parametrize("problem", ["single_label_classification", "regression"])
+def test_the_loss_is_that_of_pooled_logits_however_a_step_is_split(make_run, problem, impl):
     rows = features(problem)
     labels = torch.tensor(rows.columns["labels"])
-    logits = by_hand(network(problem, pooling, impl), rows, pooling)
+    logits = by_hand(network(problem, impl), rows)
     loss = F.mse_loss(logits[:, 0], labels.double()) if problem == "regression" else F.cross_entropy(logits, labels)
     first = None
     for size, count in ((16, 1), (4, 4), (1, 16)):
-        model = network(problem, pooling, impl)
+        model = network(problem, impl)
         run = make_run(per_device_train_batch_size=size, gradient_accumulation_steps=count)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         state = TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), 1, UNKNOWN)
@@ -177,9 +177,9 @@ def test_the_loss_is_that_of_pooled_logits_however_a_step_is_split(make_run, pro
 
 def test_several_labels_a_text_are_pooled_as_well():
     rows = features()
-    model, truth = network("multi_label_classification", "max"), torch.rand(16, 3, dtype=torch.float64).round()
+    model, truth = network("multi_label_classification"), torch.rand(16, 3, dtype=torch.float64).round()
     batch = {name: tensor for name, tensor in rows.collate(range(16)).items() if name != "labels"}
-    expected = F.binary_cross_entropy_with_logits(by_hand(model, rows, "max"), truth)
+    expected = F.binary_cross_entropy_with_logits(by_hand(model, rows), truth)
     torch.testing.assert_close(model(**batch, labels=truth).loss, expected, rtol=1e-6, atol=0)
     alone = [one_example(batch | {"labels": truth}, row) for row in range(16)]
     assert [len(one["input_ids"]) for one in alone] == rows.num_windows.tolist()
@@ -189,27 +189,25 @@ def test_several_labels_a_text_are_pooled_as_well():
 
 def test_an_evaluation_fills_its_batches_with_windows(make_run):
     """No batch has more than 6 of them, a text is in one batch, and the results are in the order of the texts."""
-    rows, model = features(), network("single_label_classification", "mean")
+    rows, model = features(), network("single_label_classification")
     batches = rows.by_length(6)
     assert sorted(np.concatenate(batches).tolist()) == list(range(16)) and len(batches) < 16
     assert max(rows.num_windows[batch].sum() for batch in batches) <= 6
     found = predict(make_run(), model, rows, 6)
-    torch.testing.assert_close(
-        torch.from_numpy(found["logits"]), by_hand(model, rows, "mean").float(), rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(torch.from_numpy(found["logits"]), by_hand(model, rows).float(), rtol=1e-5, atol=1e-6)
 
 
 def test_one_window_is_pooled_to_itself():
     logits = torch.randn(3, 2)
-    assert all(torch.equal(pooled(logits, [1, 1, 1], how), logits) for how in ("mean", "max"))
+    assert torch.equal(pooled(logits, [1, 1, 1]), logits)
 
 
 # --- runs ------------------------------------------------------------------------------------------------
 
 
 def test_windows_of_short_texts_are_the_plain_cut_to_the_bit(pretrained, files, tmp_path):
-    for name, more in (("cut", ()), ("windows", ("--long_texts=windows", "--window_pooling=max"))):
-        given = ("--max_seq_length=24", "--save_steps=0", "--group_by_length", *more)
+    for name, more in (("cut", ()), ("windows", ("--long_texts=windows",))):
+        given = ("--max_seq_length=24", "--save_steps=0", *more)
         run_glue.main(command(pretrained, files.short, tmp_path / name, *given))
     cut, windows = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "windows"))
     assert cut == windows and evals(tmp_path / "cut") == evals(tmp_path / "windows")
@@ -219,18 +217,16 @@ def test_later_commands_read_in_windows_too(windowed, files, tmp_path, capsys):
     flags = ["--model_name_or_path", str(windowed), "--validation_file", str(files.long), "--test_file"]
     run_glue.main([*flags, str(files.long), "--output_dir", str(tmp_path / "again")])
     out = capsys.readouterr().out
-    assert "long_texts windows, doc_stride 6, window_pooling mean, max_windows 3" in out
+    assert "long_texts windows, max_windows 3" in out
     assert evals(tmp_path / "again") == evals(windowed)
     counts = read(windowed, "run.json")["cut_at_max_seq_length"]["train"]
     assert counts["in_several_windows"] > counts["cut"] > 0 and counts["windows"] <= 3 * 24
     assert f"warning: validation: {counts['cut']} of 24 examples" in out and "--max_windows" in out
-    # The flags of windows go with them, and the stride with the length.
+    # The flag of windows goes with them.
     given = ["--model_name_or_path", str(windowed), "--validation_file", str(files.long), "--output_dir"]
     run_glue.main([*given, str(tmp_path / "cut"), "--long_texts=cut"])
-    run_glue.main([*given, str(tmp_path / "longer"), "--max_seq_length=22"])
     out = capsys.readouterr().out
     assert "None" not in out and "but the model was fine-tuned with windows" in out
-    assert read(tmp_path / "longer", "run.json")["flags"]["doc_stride"] == 15
 
 
 def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed, files, monkeypatch, capsys):
@@ -252,13 +248,16 @@ def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed,
     guesses = {guess.text: guess.probability for guess in readings.classify(opened, texts[whole])}
     expected = torch.from_numpy(logits[whole]).softmax(-1).tolist()
     assert guesses == pytest.approx(dict(zip(("c0", "c1", "c2"), expected)), rel=1e-4)
-    with pytest.raises(ValueError, match="in its first 3 windows; shorten it"):
-        readings.classify(opened, max(texts, key=len))
+    longest = max(range(len(texts)), key=found.lost.__getitem__)
+    assert {guess.lost for guess in readings.classify(opened, texts[longest])} == {found.lost[longest]} != {0}
+    with pytest.raises(ValueError, match=f"pieces, of which this model would not read {found.lost[longest]}; shorten"):
+        readings.classify(replace(opened, refuses_long_texts=True), texts[longest])
     assert "overlapping windows" in readings.how_long_texts_are_read(opened)
 
 
 @pytest.mark.parametrize(("field", "value", "message"), [
-    ("doc_stride", 11, "contradict each other: --doc_stride 11 must be from 1 to 10"), ("max_windows", "x", "positive"),
+    ("label_token", "last", "contradict each other: --label_token and --long_texts windows exclude each other"),
+    ("max_windows", "x", "positive"),
 ])  # fmt: skip
 def test_a_folder_that_stores_nonsense_is_refused_by_the_page(windowed, tmp_path, field, value, message):
     shutil.copytree(windowed, tmp_path / "copy")
@@ -288,12 +287,9 @@ def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (["--doc_stride=0", *WINDOWS[:2]], "--doc_stride 0 must be from 1 to 10, the tokens of a text in a window"),
-    (["--doc_stride=11", *WINDOWS[:2]], "--doc_stride 11 must be from 1 to 10"),
     (["--max_windows=0", *WINDOWS[:2]], "--max_windows must be at least 1"),
-    (["--max_windows=2"], "--max_windows has no effect without --long_texts windows; leave it out"),
-    (["--long_texts=windows", "--label_token=last"], "--long_texts windows pools the labels"),
-    (["--long_texts=windows", "--torch_compile"], "every batch has another number of windows; leave --torch_compile"),
+    (["--max_windows=2"], "--max_windows needs --long_texts windows; give that, or leave --max_windows out"),
+    (["--long_texts=windows", "--label_token=last"], "--label_token and --long_texts windows exclude each other"),
     (["--long_texts=windows", "--max_seq_length=2"], "--max_seq_length 2 leaves no room for the text; give 3"),
     (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of a text"),
     ([*WINDOWS, "--text_column", "text", "label", "--label_column=id"], "reads a single text, not pairs"),

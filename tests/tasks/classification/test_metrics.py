@@ -94,26 +94,3 @@ def test_unfit_input_is_refused(name):
         METRICS[name]([math.nan, 1.0], [0.0, 1.0])
     with pytest.raises(ValueError, match="references hold NaN"):
         METRICS[name]([0.0, 1.0], [math.inf, 1.0])
-
-
-def test_evaluate_metrics_work_offline(tmp_path):
-    evaluate = pytest.importorskip("evaluate")
-    from bert_training.tasks import evaluate_metrics as wrapped
-
-    predictions, references = [1, 1, 1, 0, 0, 0, 1, 0], [1, 1, 0, 0, 0, 1, 1, 1]
-    metric = wrapped.GlueMetric("mrpc", cache_dir=str(tmp_path))
-    assert isinstance(metric, evaluate.Metric)
-    assert metric.compute(predictions=predictions, references=references) == {
-        "accuracy": accuracy(predictions, references),
-        "f1": f1(predictions, references),
-    }
-    metric.add(prediction=1, reference=1)
-    metric.add_batch(predictions=[0, 0], references=[0, 1])
-    assert metric.compute() == {"accuracy": 2 / 3, "f1": 2 / 3}
-    for name, function in METRICS.items():
-        value = wrapped.GlueMetric(name, cache_dir=str(tmp_path)).compute(
-            predictions=predictions, references=references
-        )
-        assert value == {name: function(predictions, references)}
-    with pytest.raises(ValueError, match=r"expected a task or a metric out of cola.*spearmanr; got 'glue'"):
-        wrapped.GlueMetric("glue", cache_dir=str(tmp_path))

@@ -1,6 +1,7 @@
 """Several labels a text: what tables hold, the thresholds and the scores, against scikit-learn."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,30 @@ def test_three_spellings_of_the_same_labels(tmp_path, name, text, flags):
     assert "texts without labels: 1 of 4" in data.summary() and "labels, several a text: a, b, c" in data.summary()
 
 
+def test_lists_of_one_label_each_are_one_label_a_text(tmp_path):
+    """As doccano exports a classification."""
+    train, dev, new = (own(tmp_path, listed([["a"], ["b"], ["a"], ["c"]]), f"{name}.jsonl") for name in "tdn")
+    hidden = own(tmp_path, listed([[], [], [], []]), "hidden.jsonl")
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=new))
+    assert (data.task.labels, data.problem_type) == (("a", "b", "c"), "single_label_classification")
+    assert {tuple(part.labels) for part in data.splits.values()} == {(0, 1, 0, 2)}
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=hidden))
+    assert data.splits["test"].labels is None
+    assert both(train, problem_type="single_label").task.labels == ("a", "b", "c")
+    assert both(own(tmp_path, listed([[3], [1], [3], [1]]), "n.jsonl")).task.labels == ("1", "3")
+    one = TrainedFor(("c", "a", "b"), 3)
+    assert load_data(glue_arguments(validation_file=dev), one.names, one).splits["validation"].labels == [1, 2, 1, 0]
+    # A flag, other rows or the model say that a text may have several.
+    assert both(train, problem_type="multi_label").splits["train"].labels[0] == (1, 0, 0)
+    assert both(own(tmp_path, listed([["a"], ["b"], [], ["c"]]), "none.jsonl")).task.several_labels
+    several = replace(one, several_labels=True)
+    data = load_data(glue_arguments(validation_file=dev), one.names, several)
+    assert data.splits["validation"].labels[0] == (0, 1, 0)
+    told = glue_error(train_file=train, validation_file=own(tmp_path, listed(CELLS.values()), "more.jsonl"))
+    assert "more.jsonl, row 1: expected a word or a number in 'label', got ['b', 'a']" in told
+    assert "give lists in all rows of the training data (.jsonl) with --problem_type multi_label" in told
+
+
 LISTS = [["a"], ["b"], ["a"], ["b"]]
 SEVERAL = {"label_separator": "|"}
 
@@ -75,13 +100,13 @@ SEVERAL = {"label_separator": "|"}
         ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "write 0 and 1 into a column for each label, and name these with"),
         ("x.jsonl", listed([[]] * 4), {}, "expected labels, but no text has one, so that there is nothing to learn"),
         ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "x.jsonl, row 3: expected a list of labels in 'label', got 'a'"),
-        ("x.jsonl", listed([["a"], ["nan"]] * 2), {}, ":2: expected labels, got 'nan', which programs write for a mis"),
-        ("x.jsonl", listed([["a"], [" b"]] * 2), {}, "without spaces around them, tabs and line ends in 'label', got"),
+        ("x.jsonl", listed([["a", "b"], ["nan"]] * 2), {}, ":2: expected labels, got 'nan', which programs write for"),
+        ("x.jsonl", listed([["a", "b"], [" b"]] * 2), {}, "without spaces around them, tabs and line ends in 'label',"),
         ("x.jsonl", listed([["a"]] * 4), {}, "expected at least two labels, got only 'a'"),
         ("x.jsonl", listed([["a", "b"]] * 4), {}, "this and all other training examples (4) have the labels a, b"),
-        ("x.jsonl", listed([["a|b"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which stand"),
+        ("x.jsonl", listed([["a|b", "d"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which st"),
         ("x.jsonl", listed(LISTS), SEVERAL, "expected labels with '|' between them in 'label', got ['a']; lists need"),
-        ("x.jsonl", listed(LISTS), {"problem_type": "single_label"}, "a text has one label here; to learn several"),
+        ("x.jsonl", listed([["a", "b"], ["b"]] * 2), {"problem_type": "single_label"}, "a text has one label here; to"),
         ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "x.csv, row 3: expected labels without spaces around them"),
         ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "x.csv, row 3: the label 'b' is twice in 'b|b' of 'label'"),
         ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "(--label_separator) between the labels of some cell of 'la"),
@@ -212,17 +237,14 @@ def test_ties_between_thresholds_have_a_fixed_order():
     assert find_threshold(neighbours, np.array([True, False, False])) == neighbours[0]
 
 
-def test_stored_thresholds_are_one_probability_for_each_label():
+def test_stored_thresholds_are_one_for_each_label():
     config = BertConfig(id2label={0: "a", 1: "b"})
     assert stored_thresholds(config) is None
     store_thresholds(config, [0.25, 1])
     assert config.fine_tuning == {"thresholds": [0.25, 1.0]} and stored_thresholds(config) == [0.25, 1.0]
-    for other in ([0.5], [0.5, 1.5], [0.5, float("nan")], [0.5, "0.5"], [0.5, True], "ab", {}):
-        config.fine_tuning = {"thresholds": other}
-        with pytest.raises(
-            ValueError, match=r"fine_tuning.thresholds: expected a number from 0 to 1 for each of the 2"
-        ):
-            stored_thresholds(config)
+    config.fine_tuning = {"thresholds": [0.5]}
+    with pytest.raises(ValueError, match=r"expected fine_tuning.thresholds for 2 labels, got 1"):
+        stored_thresholds(config)
 
 
 def test_scores_are_those_of_scikit_learn():

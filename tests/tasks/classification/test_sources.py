@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bert_training.tasks.classification import glue, labelled_texts
+from bert_training.tasks.classification.columns import find_columns
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 
@@ -167,7 +168,7 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
         ("sentence\tlabel", ("sentence",), "label"),
         ("label\tsentence2\tsentence1\tgenre", ("sentence1", "sentence2"), "label"),
         ("id\tpremise\thypothesis\tgold_label", ("premise", "hypothesis"), "gold_label"),
-        ("Idx\treview\tlabels", ("review",), "labels"),
+        ("Idx\tsentence\tlabels", ("sentence",), "labels"),
         ("text_pair\ttext\tclass", ("text", "text_pair"), "class"),
         ("title\ttext\tcategory", ("text",), "category"),
     ],

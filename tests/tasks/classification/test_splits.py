@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
+from bert_training.tasks.classification import splits
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.splits import check_divided, divided
 from tests.helpers.official_files import glue_arguments, glue_error, own
@@ -19,7 +20,7 @@ def sheet(tmp_path, classes: str, groups: str = "") -> str:
 
 
 def parts_of(path: str, **given) -> dict:
-    args = glue_arguments(train_file=path, split_seed=1, **given)
+    args = glue_arguments(train_file=path, **given)
     return divided(load_data(args), args)
 
 
@@ -27,31 +28,31 @@ def rows(examples) -> list[int]:
     return [int(text.split()[1]) for text in examples.texts[0]]
 
 
-def test_a_share_is_held_out_as_scikit_learn_does(tmp_path):
+def test_a_share_is_held_out_as_scikit_learn_does(tmp_path, monkeypatch):
     classes = "aaab" * 10
     parts = parts_of(path := sheet(tmp_path, classes), validation_split=0.2)
     train, held_out = (parts[None].splits[split] for split in ("train", "validation"))
-    oracle = StratifiedShuffleSplit(n_splits=1, test_size=0.2, random_state=1).split([0] * 40, [*classes])
+    oracle = StratifiedShuffleSplit(n_splits=1, test_size=0.2, random_state=42).split([0] * 40, [*classes])
     assert [rows(train), rows(held_out)] == [sorted(part.tolist()) for part in next(oracle)]
     assert Counter(held_out.labels) == {0: 6, 1: 2}
     assert held_out.where(0) == f"{path}:{rows(held_out)[0] + 2}"
     again = parts_of(path, validation_split=0.2)[None].facts()
     assert again == parts[None].facts()
     assert len({part["sha256"] for part in again["splits"].values()}) == 2
-    args = glue_arguments(train_file=path, split_seed=2, validation_split=0.2)
-    assert divided(load_data(args), args)[None].facts() != again
+    monkeypatch.setattr(splits, "SPLIT_SEED", 2)
+    assert parts_of(path, validation_split=0.2)[None].facts() != again
 
 
 def test_folds_hold_out_every_row_once(tmp_path):
     classes = "aabbb" * 6
     folds = parts_of(path := sheet(tmp_path, classes), folds=3)
-    oracle = StratifiedKFold(3, shuffle=True, random_state=1).split([0] * 30, [*classes])
+    oracle = StratifiedKFold(3, shuffle=True, random_state=42).split([0] * 30, [*classes])
     assert [rows(folds[number].splits["validation"]) for number in (1, 2, 3)] == [part.tolist() for _, part in oracle]
     for one in folds.values():
         assert sorted(rows(one.splits["train"]) + rows(one.splits["validation"])) == [*range(30)]
     (alone,) = parts_of(path, folds=3, fold=2).values()
     assert alone.facts() == folds[2].facts()
-    assert "fold 2 of 3 held out with split seed 1, by class" in alone.summary()
+    assert "fold 2 of 3 held out, by class" in alone.summary()
 
 
 @pytest.mark.parametrize("given", [{"validation_split": 0.25}, {"folds": 4}])
@@ -139,12 +140,37 @@ def test_copies_on_both_sides_are_said(tmp_path):
     assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
 
 
-def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path):
+@pytest.mark.parametrize(
+    ("columns", "labels", "given"),
+    [
+        (("text",), ["a", "b"], {}),
+        (("text",), ["1.5", "2.5"], {}),
+        (("text",), ["a|b", "b"], {"label_separator": "|"}),
+        (("sentence1", "sentence2"), ["a", "b"], {}),
+    ],
+)
+def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns, labels, given):
+    """Rows 0 to 2 are one text, 3 and 4 are copies with one label, 5 is the first text but for its case; all twice."""
+    texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
+    rows = [",".join([text, *["same"] * (len(columns) - 1), labels[label]]) for text, label in zip(texts, first)]
+    path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows, *rows]) + "\n", "own.csv")
+    expected = f"warning: 6 of 12 rows have the text of another row but another label, the first: {path}:2; at most one"
+    data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
+    assert data.summary().count(expected) == 2  # of both splits
+    (data,) = parts_of(path, validation_split=0.5, **given).values()
+    assert data.summary().count(expected) == 1  # of the whole table, not of its parts
+    assert (
+        "rows have the text of another row"
+        not in parts_of(sheet(tmp_path, "aabb" * 3), validation_split=0.5)[None].summary()
+    )
+
+
+def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path, monkeypatch):
     path = own(tmp_path, "text,label\n" + "good,a|b\nbad,a\n" * 10 + "rare,a|c\n", "own.csv")
     seen = set()
-    for split_seed in range(10):
-        args = glue_arguments(train_file=path, split_seed=split_seed, validation_split=0.5, label_separator="|")
-        (data,) = divided(load_data(args), args).values()
+    for seed in range(10):
+        monkeypatch.setattr(splits, "SPLIT_SEED", seed)
+        (data,) = parts_of(path, validation_split=0.5, label_separator="|").values()
         held_out = "rare" in data.splits["validation"].texts[0]
         assert ("warning: no text has the label c" in data.summary()) is held_out
         seen.add(held_out)
@@ -152,7 +178,7 @@ def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"validation_split": 0.25}, {"folds": 4}])
-def test_rare_labels_of_several_are_on_both_sides(tmp_path, given):
+def test_rare_labels_of_several_are_on_both_sides(tmp_path, given, monkeypatch):
     """Of 200 rows, 4 have the label "rare", always beside others; at random, one side would often have none."""
     labels = [
         "|".join(["usual"] * (row % 2) + ["often"] * (row % 3 > 0) + ["rare"] * (row % 50 == 7)) for row in range(200)
@@ -160,7 +186,8 @@ def test_rare_labels_of_several_are_on_both_sides(tmp_path, given):
     lines = [f"text {row},{label}" for row, label in enumerate(labels)]
     path = own(tmp_path, "\n".join(["text,label", *lines]) + "\n", "own.csv")
     for seed in range(5):
-        args = glue_arguments(train_file=path, split_seed=seed, label_separator="|", **given)
+        monkeypatch.setattr(splits, "SPLIT_SEED", seed)
+        args = glue_arguments(train_file=path, label_separator="|", **given)
         data = load_data(args)
         number = data.task.labels.index("rare")
         for one in divided(data, args).values():
@@ -177,12 +204,12 @@ def test_few_rows_of_several_labels_are_divided_without_strata(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_large_group_of_scores_is_not_held_out_for_a_small_share(tmp_path, seed):
+def test_a_large_group_of_scores_is_not_held_out_for_a_small_share(tmp_path, seed, monkeypatch):
     """Five writers, of whom one has 500 of 540 rows."""
     rows = [f"text {row},{row / 7},{'x' if row < 500 else 'qrst'[row % 4]}" for row in range(540)]
     path = own(tmp_path, "\n".join(["text,label,who", *rows]) + "\n", "own.csv")
-    args = glue_arguments(train_file=path, split_seed=seed, validation_split=0.1, group_column="who")
-    (data,) = divided(load_data(args), args).values()
+    monkeypatch.setattr(splits, "SPLIT_SEED", seed)
+    (data,) = parts_of(path, validation_split=0.1, group_column="who").values()
     assert len(data.splits["validation"]) == 40
 
 

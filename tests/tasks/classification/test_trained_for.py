@@ -1,6 +1,4 @@
-"""What a checkpoint was trained for, by its config and by the record of its run."""
-
-import json
+"""What a checkpoint was trained for, by its config."""
 
 import pytest
 from transformers import BertConfig
@@ -48,11 +46,3 @@ def test_facts_are_stored_beside_others_and_may_be_absent(tmp_path):
     # The columns of a model for something else are none of a text classification's.
     other = config(architectures=["BertForMultipleChoice"], fine_tuning={"text_columns": ["a"]})
     assert trained_for(other, str(tmp_path), HEAD).text_columns == ()
-
-
-def test_a_model_of_an_earlier_version_has_the_record_of_its_run(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"texts_per_example": 2}))
-    assert trained_for(config(), str(tmp_path), HEAD).texts == 2
-    for content in ("{", "[1]", '{"texts_per_example": "two"}'):
-        (tmp_path / "run.json").write_text(content)
-        assert trained_for(config(), str(tmp_path), HEAD).texts is None

@@ -5,9 +5,10 @@ import json
 import pytest
 from sklearn.metrics import classification_report
 
-from bert_training.tasks.ner import raw_text
+from bert_training.tasks.ner import raw_text, schemes, tagged_text
 from bert_training.tasks.ner.metrics import word_scores
 from bert_training.tasks.ner.sources import load_data
+from bert_training.tasks.ner.tagged_text import Sentence, Split
 from tests.helpers.tagged_text import ner_arguments, ner_error, tags, write
 
 POS = "the DT\ncat NN\nsleeps VBZ\n. .\n"
@@ -49,6 +50,65 @@ def test_every_spelling_becomes_bio(tmp_path, text, scheme, flags):
     train = loaded(tmp_path, text, **flags).splits["train"]
     assert tags(train)[-1] == ["B-PER", "I-PER", "O", "B-LOC"]
     assert train.facts["tag_scheme"] == scheme and train.facts.get("comment_lines", 0) == text.count("#")
+
+
+BARE = {
+    "BIO": "B I B O B",
+    "IOB1": "I I B O I",
+    "BIOES": "B E S O S",
+    "BILOU": "B L U O U",
+    "BMES": "B E S O S M",
+}
+
+
+@pytest.mark.parametrize("layout", ["tabs", "three columns", "json", "numbers", "with --tag_scheme io"])
+@pytest.mark.parametrize("scheme", BARE)
+def test_tags_without_a_type_are_spans_of_one_type(tmp_path, scheme, layout):
+    given = [*(BARE[scheme].replace(" M", " B M E") if scheme == "BMES" else BARE[scheme]).split()]
+    flags = {"tag_scheme": "io"} if "io" in layout else {"tag_names": sorted({*given})} if layout == "numbers" else {}
+    numbers = [sorted({*given}).index(tag) for tag in given]
+    row = {"tokens": ["w"] * len(given), "ner_tags": numbers if layout == "numbers" else given}
+    text = {"json": json.dumps(row), "numbers": json.dumps(row)}.get(
+        layout, "".join(f"w NN {tag}\n" if "three" in layout else f"w\t{tag}\n" for tag in given)
+    )
+    data = loaded(tmp_path, text, f"a.{'jsonl' if layout in ('json', 'numbers') else 'txt'}", **flags)
+    (found,) = tags(data.splits["train"])
+    assert found[:5] == ["B-SPAN", "I-SPAN", "B-SPAN", "O", "B-SPAN"] and data.label_names == ("O", "B-SPAN", "I-SPAN")
+    assert data.splits["train"].facts["tag_scheme"] == ("BIOES" if scheme == "BILOU" else scheme) and not data.plain
+
+
+def test_adjacent_spans_without_a_type_are_scored_as_by_seqeval(tmp_path):
+    """By hand: of the spans 0-2 and 2-4, the guess has 0-2 and 2-3: precision, recall and F1 are 1/2."""
+    train = loaded(tmp_path, "".join(f"w {tag}\n" for tag in "BIBIO")).splits["train"]
+    guess = [["B-SPAN", "I-SPAN", "B-SPAN", "O", "O"]]
+    scores = tagged_text.score(train, guess)
+    assert scores["f1"] == scores["SPAN_f1"] == 0.5 and scores["SPAN_number"] == 2
+    seqeval = pytest.importorskip("seqeval.metrics")
+    assert seqeval.f1_score([[*"BIBIO"]], [[*"BIBOO"]]) == 0.5
+
+
+def test_model_labels_without_a_type_are_those_of_spans(tmp_path):
+    path = write(tmp_path, "cell B\nline I\nT B\nis O\n")
+    found = load_data(ner_arguments(validation_file=path), schemes.with_types(["I", "B", "O"]))
+    assert found.label_names == ("I-SPAN", "B-SPAN", "O") and not found.plain
+    assert tags(found.splits["validation"]) == [["B-SPAN", "I-SPAN", "B-SPAN", "O"]]
+    assert schemes.with_types(["O", "B_PER", "I_PER"]) == ("O", "B-PER", "I-PER")
+    assert schemes.with_types(["DT", "B", "I"]) == ("DT", "B", "I")
+
+
+@pytest.mark.parametrize("text", ["B A V B\n", "S M L\n", "S E V B I\n"])
+def test_single_letters_may_be_classes_of_words(tmp_path, text):
+    data = loaded(tmp_path, "".join(f"w {tag}\n" for tag in text.split()))
+    assert data.plain and {*data.label_names} == {*text.split()}
+
+
+@pytest.mark.parametrize("flags", [{}, {"tag_scheme": "io"}])
+@pytest.mark.parametrize("text", ["B I-PER O", "B I 0 O", "B I X O"])
+def test_tags_of_which_some_have_a_type_are_refused(tmp_path, text, flags):
+    """Types B and I, which --tag_scheme io would make of them, are nobody's."""
+    path = write(tmp_path, "".join(f"w {tag}\n" for tag in text.split()), "train.txt")
+    told = ner_error(train_file=path, validation_file=path, **flags)
+    assert "got 'B'; give every tag a type, such as B-PER, or none of them one" in told
 
 
 def test_a_word_may_begin_with_the_sign_of_comments(tmp_path):
@@ -120,6 +180,51 @@ def test_scores_of_words_are_those_of_scikit_learn():
 )
 def test_words_of_plain_sentences(text, words):
     assert [text[begin:end] for begin, end in raw_text.words_of(text)] == words
+
+
+TRAINED = {
+    "whole words": (
+        ["Mary-Ann joined AT&T , or U.S. Steel .".split(), "Mary-Ann left .".split(), ["O'Neil", "slept", "."]],
+        "(Mary-Ann) left AT&T for U.S. Steel, U.K.! Jean-Luc's?",
+        "( Mary-Ann ) left AT&T for U.S. Steel , U.K . ! Jean-Luc's ?",
+    ),
+    "white space alone": (
+        ["Mary-Ann joined AT&T, or (so) he said.".split(), "I saw it.".split()],
+        "He joined IBM, in Bonn.",
+        "He joined IBM, in Bonn.",
+    ),
+    "punctuation apart": (
+        ["Mary - Ann joined AT & T .".split(), "IL - 2 / 3 , or 3.5 .".split()],
+        "IL-2/AT&T, in 7.25.",
+        "IL - 2 / AT & T , in 7.25 .",
+    ),
+    "signs before words": (
+        ["@ada saw #rain . @bob".split(), "@ noon . $ 5".split()],
+        "@eve saw #snow, $7.",
+        "@eve saw #snow , $ 7 .",
+    ),
+    "Chinese characters": ([[*"阿达在北京。"]], "王在北京。", "王 在 北 京 。"),
+    "Chinese words": (["阿达 在 北京 。".split(), "在 在 在 。".split()], "王 在 上海。", "王 在 上海 。"),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_texts_are_cut_as_the_training_data_is(name):
+    words, text, expected = TRAINED[name]
+    train = Split("train", [Sentence(sentence, None, 0, "") for sentence in words])
+    cutting = raw_text.cutting_of(train, raw_text.USUAL)
+    cutting = raw_text.Cutting(**json.loads(json.dumps(vars(cutting))))  # as config.json has it
+    for sentence in words:
+        joined = " ".join(sentence)
+        assert [joined[begin:end] for begin, end in raw_text.words_of(joined, cutting)] == sentence
+    assert [text[begin:end] for begin, end in raw_text.words_of(text, cutting)] == expected.split()
+
+
+def test_the_most_frequent_words_stay_whole_and_a_long_row_of_marks_takes_no_time():
+    words = [f"{number}." for number in range(2000)] * 2 + ["1999."] * 3 + ["."] * 9000
+    cutting = raw_text.cutting_of(Split("train", [Sentence(words, None, 0, "")]), raw_text.USUAL)
+    assert len(cutting.whole) == 1000 and cutting.whole[0] == "1999."
+    assert len([*raw_text.words_of("-" * 20_000, cutting)]) == 20_000
 
 
 @pytest.mark.parametrize(

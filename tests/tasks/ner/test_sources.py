@@ -1,7 +1,9 @@
 """bert_training/tasks/ner/sources.py: files and data sets of the Hub, and the names of their tags."""
 
 import pytest
+from transformers import BertConfig
 
+from bert_training.networks.configuration import config_labels
 from bert_training.tasks.ner.sources import load_data
 from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, tags, write
 
@@ -194,3 +196,17 @@ def test_a_model_with_other_tags_predicts_but_is_not_scored(tmp_path, labels, ex
         with pytest.raises(ValueError, match=expected):
             load_data(ner_arguments(**{flag: tagged}), labels)
     assert load_data(ner_arguments(test_file=plain), labels).label_names == labels
+
+
+def test_one_tag_in_two_unicode_forms_is_one_and_words_stay_as_they_are(tmp_path, monkeypatch):
+    nfc, nfd, word = "r\u00e9gion", "re\u0301gion", "Ve\u0301lizy"
+    path = write(tmp_path, f"{word} B-{nfd}\nParis B-{nfc}\nslept O\n")
+    dev = write(tmp_path, f"Paris B-{nfc}\nslept O\n", "dev.txt")
+    data = load_data(ner_arguments(train_file=path, validation_file=dev))
+    assert data.label_names == ("O", f"B-{nfc}", f"I-{nfc}")
+    assert data.splits["train"].sentences[0].words == [word, "Paris", "slept"]
+    model = config_labels(BertConfig(id2label={0: "O", 1: f"B-{nfd}", 2: f"I-{nfd}"}))
+    assert load_data(ner_arguments(validation_file=path), model).label_names == data.label_names
+    hub(monkeypatch, {"train": {"tokens": [["a", "b"]], f"tags_{nfd}": [[f"B-{nfd}", "O"]]},
+                      "validation": {"tokens": [["a"]], f"tags_{nfd}": [[f"B-{nfc}"]]}})  # fmt: skip
+    assert load_data(ner_arguments(dataset_name="x/y", label_column=f"tags_{nfc}")).label_names == data.label_names

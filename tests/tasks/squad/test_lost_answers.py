@@ -8,7 +8,7 @@ import pytest
 
 import run_squad
 from bert_training.engine.errors import report_errors
-from bert_training.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad.lost_answers import Lost, count_lost, report_lost
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows

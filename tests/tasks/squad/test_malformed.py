@@ -80,7 +80,7 @@ def damaged(rng: random.Random, content: bytes) -> bytes:
 def expected(content: bytes, negative: bool) -> list[tuple]:
     """All questions of the file in their order, read with nothing but the json module."""
     return [
-        (qa["id"], qa["question"], part["context"], tuple((a["text"], a["answer_start"]) for a in qa["answers"]))
+        (str(qa["id"]), qa["question"], part["context"], tuple((a["text"], a["answer_start"]) for a in qa["answers"]))
         for article in json.loads(content.decode("utf-8-sig"))["data"]
         for part in article["paragraphs"]
         for qa in part["qas"]

@@ -13,7 +13,6 @@ from bert_training.tasks.squad.metrics import (
     read_numbers,
     read_predictions,
     score,
-    squad_metric,
 )
 
 
@@ -146,23 +145,6 @@ def test_files_of_numbers_must_contain_numbers(tmp_path):
             read_numbers(tmp_path / "odds.json")
     with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
         read_numbers(tmp_path / "none.json")
-
-
-def test_evaluate_metrics_work_offline():
-    references = [
-        {"id": "a", "answers": {"text": ["black cat", "cat"], "answer_start": [0, 6]}},
-        {"id": "b", "answers": {"text": ["two dogs"], "answer_start": [3]}},
-    ]
-    predictions = [{"id": "a", "prediction_text": "Cat"}, {"id": "b", "prediction_text": "dogs"}]
-    found = squad_metric().compute(predictions=predictions, references=references)
-    assert found == {"exact_match": 50.0, "f1": pytest.approx(100 * (1 + 2 / 3) / 2)}
-
-    references[1]["answers"] = {"text": [], "answer_start": []}
-    predictions = [dict(p, no_answer_probability=x) for p, x in zip(predictions, (0.1, 0.9))]
-    metric = squad_metric(version_2_with_negative=True)
-    found = metric.compute(predictions=predictions, references=references, no_answer_threshold=0.5)
-    assert (found["exact"], found["best_f1"], found["best_f1_thresh"]) == (100.0, 100.0, 0.1)
-    assert metric.compute(predictions=predictions, references=references)["exact"] == 50.0
 
 
 @pytest.mark.realdata

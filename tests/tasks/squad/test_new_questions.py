@@ -64,10 +64,14 @@ def test_the_time_for_a_table_is_that_of_its_rows(tmp_path, monkeypatch):
     ("name", "text", "expected"),
     [
         ("q.json", squad(GOLD, None), "question 'q1': expected gold answers as other questions of the file have them"),
-        ("q.json", squad(GOLD, []), "question 'q1': expected gold answers as other questions"),
+        (
+            "q.json",
+            squad(GOLD, []),
+            "question 'q1': expected gold answers as other questions of the file have them, got none, as of 1 of 2",
+        ),
         ("q.json", squad([{"text": "hut", "answer_start": 8}]), "question 'q0': expected answer 'hut'"),
         ("q.json", '{"data": []}', "expected questions, got none"),
-        ("q.json", "[]", "expected an object with 'data'"),
+        ("q.json", "[]", "expected an object with 'data', got []; write {"),
         ("q.csv", "question,text\na,b\n", ":1: expected the columns question and context, got ['question', 'text']"),
         ("q.csv", "question;context\na;b\n", "which has semicolons; save it with commas (a spreadsheet asks"),
         ("q.csv", f"id,question,context\n1,a,{CONTEXT}\n1,b,{CONTEXT}\n", ":3: expected an id of its own"),
@@ -93,7 +97,7 @@ def model(tmp_path_factory, tokenizer_folder, vocab):
 def test_verify_answers_the_test_with_the_threshold_that_the_run_found(model, tmp_path, no_pictures):
     for name in ("run_squad.json", "gold.json"):
         (tmp_path / name).write_text(squad(GOLD, [], GOLD, []))
-    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json")]
+    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json"), "--learning_rate=5e-5"]
     (tmp_path / "data").mkdir()
     (tmp_path / "run_squad.json").rename(tmp_path / "data" / "run_squad.json")
     run_squad.main(short_runs.flags("run_squad", tmp_path / "data", tmp_path / "run", model, *more))

@@ -11,8 +11,8 @@ import pytest
 
 from bert_training.__main__ import main as run_command
 from bert_training.files.hashing import checksums
-from bert_training.flags.fine_tuning import SquadArguments
-from bert_training.flags.parsing import parse_arguments
+from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
 from bert_training.tasks.squad.sources import load_data, read_hub
 from tests.helpers.finished_folders import edit, forge
@@ -61,17 +61,21 @@ def broken(change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "f.json: expected an object with 'data', got \\[\\]"),
-        ({"version": "1.1"}, "f.json: lacks 'data'; it has \\['version'\\]"),
+        ([], "f.json: expected an object with 'data', got \\[\\]; write {"),
+        ({"version": "1.1"}, "f.json: lacks 'data'; it has \\['version'\\]; write {"),
         ({"data": {}}, "f.json: 'data' must be of type list, got {}"),
         ({"data": []}, "f.json: expected questions, got none"),
         ({"data": ["x"]}, "f.json, article 0: expected an object with 'paragraphs', got 'x'"),
         ({"data": [{"paragraphs": [{}]}]}, "f.json, article 0 \\(''\\), paragraph 0: lacks 'context'"),
         (broken(lambda q: q.pop("id")), "paragraph 0, question 1: lacks 'id'"),
-        (broken(lambda q: q.update(id=7)), "paragraph 0, question 1: 'id' must be of type str, got 7"),
+        (broken(lambda q: q.update(id=True)), "paragraph 0, question 1: 'id' must be of type str, got True"),
         (broken(lambda q: q.update(id="q0")), "f.json, question 'q0': this id occurs twice"),
         (broken(lambda q: q.pop("question")), "f.json, question 'q1': lacks 'question'"),
-        (broken(lambda q: q.pop("answers")), "f.json, question 'q1': lacks 'answers'"),
+        (broken(lambda q: q.pop("answers")), "'q1': lacks 'answers'; .*; --test_file takes questions without them$"),
+        (
+            broken(lambda q: q.update(answers=[], is_impossible=False)),
+            "False but there are 0 answers; it must be true if",
+        ),
         (broken(lambda q: q["answers"][0].pop("text")), "f.json, question 'q1': lacks 'text'"),
         (broken(lambda q: q["answers"][0].update(answer_start="24")), "'answer_start' must be of type int, got '24'"),
         (broken(lambda q: q["answers"][0].update(answer_start=True)), "'answer_start' must be of type int, got True"),
@@ -99,6 +103,58 @@ def test_bad_content_is_refused(tmp_path, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_squad(tmp_path / "f.json")
     assert str(tmp_path / "f.json") in str(caught.value)
+
+
+FLAT = {"id": 1, "context": CONTEXT, "question": "q", "answers": {"text": ["old"], "answer_start": [4]}}
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps([FLAT, FLAT | {"id": 2}]), f"{json.dumps(FLAT)}\n{json.dumps(FLAT | {'id': 2})}"]
+)
+def test_rows_of_data_sets_are_read_in_the_way_that_their_refusal_names(tmp_path, text):
+    (tmp_path / "train.json").write_text(text)
+    with pytest.raises(
+        ValueError, match=r"rows with a question each, .* as train\.json and validation\.json in a --data"
+    ):
+        read_squad(tmp_path / "train.json")
+    (tmp_path / "validation.json").write_text(text)
+    for split in ("train", "validation"):
+        found = read_hub(str(tmp_path), None, split)
+        assert found == [Question(id_, "q", CONTEXT, (("old", 4),)) for id_ in "12"]
+
+
+def test_a_list_of_articles_is_read_in_the_way_that_its_refusal_names(tmp_path):
+    articles = json.dumps(document(qa())["data"])
+    (tmp_path / "f.json").write_text(articles)
+    with pytest.raises(ValueError, match=r'write {"data": and } around a list of articles'):
+        read_squad(tmp_path / "f.json")
+    (tmp_path / "f.json").write_text(f'{{"data":{articles}}}')
+    assert len(read_squad(tmp_path / "f.json")) == 1
+
+
+def test_wrong_questions_are_counted():
+    wrong = [qa(f"q{number}", answers=(("river", 40 + number),)) for number in range(9)]
+    with pytest.raises(
+        ValueError, match=r"question 'q0': expected answer 'river' at character 40, .* \(8 of 9 questions"
+    ):
+        parse_squad(document(*wrong), "f")
+    with pytest.raises(ValueError, match=r"'q0': lacks 'answers'; .* \(2 of 3 questions have such mistakes\)$"):
+        parse_squad(document({"id": "q0", "question": "q"}, {"id": "q1", "question": "q"}, qa("q2")), "f")
+    with pytest.raises(ValueError, match=r"correct 'answer_start' or the text$"):
+        parse_squad(document(wrong[0], qa("other")), "f")
+
+
+def test_ids_that_are_numbers_are_ids(tmp_path, capsys):
+    """As the official script does with numbers in quotes; 7 and "7" are one id."""
+    data = document(qa(7), qa(8, answers=(("river", 47),)))
+    assert [question.id for question in parse_squad(data, "f")] == ["7", "8"]
+    with pytest.raises(ValueError, match="question '7': this id occurs twice"):
+        parse_squad(document(qa(7), qa("7")), "f")
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    (tmp_path / "predictions.json").write_text(json.dumps({7: "red house", 8: "river"}))
+    assert run_command(["score", str(tmp_path / "data.json"), str(tmp_path / "predictions.json")]) == 0
+    # By hand: "red house" has 2 of the 3 words of "small red house", so F1 is 2 x 1 x 2/3 / (1 + 2/3) = 0.8.
+    assert json.loads(capsys.readouterr().out) == {"exact_match": 50.0, "f1": pytest.approx(90)}
 
 
 def test_hub_columns_give_the_same_questions(monkeypatch):

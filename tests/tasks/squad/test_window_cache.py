@@ -160,15 +160,6 @@ def test_a_file_whose_counts_disagree_is_built_again(tokenizer, tmp_path, name, 
     same(again, expected)
 
 
-def test_a_packed_file_is_built_again(tokenizer, tmp_path):
-    """A megabyte could hold a gigabyte of zeros."""
-    cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)
-    [path] = tmp_path.glob("windows-*.npz")
-    with np.load(path) as arrays:
-        np.savez_compressed(path, **arrays)
-    assert "packed" in cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)[1]
-
-
 def test_no_code_in_the_cache_is_ever_run(tokenizer, tmp_path):
     cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)
     (path,) = tmp_path.iterdir()

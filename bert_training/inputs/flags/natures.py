@@ -1,0 +1,127 @@
+"""How a flag is declared: its type, its default, what limits it, and its nature, by which the rest treats it."""
+
+import enum
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+
+ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", re.MULTILINE)
+
+
+class Nature(enum.Flag):
+    """Natures of a flag; they are combined with ``|``.
+
+    A flag that is neither FIXED nor FREE may change while the run is unfinished, unless that changes the number of
+    steps or the global batch, which the checkpoint compares; a finished run refuses the change.
+
+    Attributes:
+        FIXED: must not change between a checkpoint and the run that resumes from it, because the data, the learning
+            rate or the dropout masks of a step depend on it.
+        FREE: may differ between two starts of a run, because the finished model does not depend on it.
+        CARD: is listed among the hyperparameters of the model card.
+        EVALUATION: decides, besides the data, how finished weights are evaluated; ``verify`` gives these flags when it
+            evaluates a folder again.
+        STORED: says how the texts reach a fine-tuned model and which network reads them. It is stored in the config of
+            the model and is the default of later commands that start from it (``tasks/stored_flags.py``).
+        APART: says where a run starts, where its data is, with which seed it runs, or what is done with the finished
+            model. Reports tell runs apart by hashes and columns instead, and average those that differ in nothing else.
+    """
+
+    NONE = 0
+    FIXED = enum.auto()
+    FREE = enum.auto()
+    CARD = enum.auto()
+    EVALUATION = enum.auto()
+    STORED = enum.auto()
+    APART = enum.auto()
+
+
+# Imported one by one, so that the list of flags stays readable.
+FIXED, FREE, CARD = Nature.FIXED, Nature.FREE, Nature.CARD
+EVALUATION, STORED, APART = Nature.EVALUATION, Nature.STORED, Nature.APART
+
+
+class Dataclass(Protocol):
+    """Any dataclass, such as the flags of a script."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+def flag(default: Any, nature: Nature = Nature.NONE, **limits: Any) -> Any:
+    """A field of a dataclass of flags; without a default (MISSING) it must be given. Its help is in the docstring.
+
+    Args:
+        nature: what the flag means for the rest of the project. A class that redefines a flag of its base class, for
+            example with another default, need not repeat it, nor what it declares.
+        limits: what ``checks.py`` checks of a value that is not the default.
+            ``at_least``, ``above``, ``at_most``, ``below``: its bounds.
+            ``choices``: the texts that it may be, where the type is no Literal.
+            ``needs``: other flags without which it has no effect, such as ``("train_file or dataset_name",)``; all of
+            the entries must be given. With a value, that value: ``("long_texts windows",)``.
+            ``excludes``: flags, in the same form, with which it has no effect or that contradict it.
+            ``may_be_empty``: of a list, whether it may be given without a value.
+    """
+    metadata = {"nature": nature, **limits}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+class Kind(NamedTuple):
+    """What the values of a flag are: texts, numbers or truth values, one or several, perhaps out of a few."""
+
+    type: type
+    is_list: bool
+    choices: tuple[str, ...]
+
+
+def kinds(cls: type[Dataclass]) -> dict[str, Kind]:
+    """The kinds of all flags of a dataclass, by their annotations."""
+    hints = _hints(cls)
+    return {one.name: _kind(hints[one.name], tuple(one.metadata.get("choices", ()))) for one in fields(cls)}
+
+
+_hints = functools.cache(get_type_hints)
+
+
+def _kind(hint: Any, choices: tuple[str, ...]) -> Kind:
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is list:
+        return Kind(get_args(hint)[0], True, choices)
+    return Kind(str, False, get_args(hint)) if get_origin(hint) is Literal else Kind(hint, False, choices)
+
+
+def helps(cls: type[Dataclass]) -> dict[str, str]:
+    """The help of the flags, from the section "Attributes" in the docstrings of a class and of its base classes."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        attributes = (base.__doc__ or "").partition("Attributes:\n")[2]
+        found |= {name: " ".join(text.split()) for name, text in ATTRIBUTE.findall(attributes)}
+    for one in fields(cls):
+        if isinstance(rows := one.metadata.get("choices"), Mapping):
+            found[one.name] += "".join(f" {name}: {row.help}." for name, row in rows.items())
+    return found
+
+
+def default_of(one: Field[Any]) -> Any:
+    """The default of a field; MISSING if it has none."""
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def declared(cls: type[Dataclass]) -> dict[str, dict[str, Any]]:
+    """What every flag of a dataclass declares, with what a base class declares of a flag of the same name."""
+    found: dict[str, dict[str, Any]] = {one.name: {"nature": Nature.NONE} for one in fields(cls)}
+    for base in reversed(cls.__mro__):
+        for name, one in vars(base).get("__dataclass_fields__", {}).items():
+            nature = found[name]["nature"] | one.metadata.get("nature", Nature.NONE)
+            found[name] |= {**one.metadata, "nature": nature}
+    return found
+
+
+def natures(cls: type[Dataclass]) -> dict[str, Nature]:
+    """The natures of every flag of a dataclass, including those that a base class gives to a flag of the same name."""
+    return {name: one["nature"] for name, one in declared(cls).items()}

@@ -1,0 +1,160 @@
+"""Parsing of a script's flags into its dataclass, and of a command's; mistakes are one line each, and status 2.
+
+Nothing here imports torch or transformers, so that a mistake is said before they are loaded, which takes seconds.
+"""
+
+import argparse
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, NoReturn, TypeVar
+
+from bert_training.files.harmless_output import harmless_output
+from bert_training.inputs.flags.checks import Flags, problems_of_value
+from bert_training.inputs.flags.config_file import Given, hint, read_config
+from bert_training.inputs.flags.natures import Kind, declared, default_of, helps, kinds
+from tokenization.errors import UserError
+
+Args = TypeVar("Args", bound=Flags)
+DefaultsFor = Callable[[type[Args], Mapping[str, Any]], Mapping[str, Any]]
+TRUTH = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
+TYPES: dict[type, tuple[Callable[[str], Any], str]] = {
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+    bool: (lambda text: TRUTH[text.lower()], "true or false"),
+    str: (str, "a text"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves the values as texts, and out of the result what is not given."""
+
+    def __init__(self, cls: type[Flags]) -> None:
+        needed = " ".join(f"--{name} {name.rpartition('_')[2].upper()}" for name in _required(cls))
+        usage = f"%(prog)s {needed} [flags]; --help lists the flags"
+        super().__init__(
+            description=(cls.__doc__ or "").partition("\n")[0],
+            usage=usage,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        self._negative_number_matcher = re.compile(r"-\d")  # also of --layers -1,-2
+        limits, help_of = declared(cls), helps(cls)
+        for one in fields(cls):
+            kind, usual = kinds(cls)[one.name], default_of(one)
+            text = help_of.get(one.name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
+            options: dict[str, Any] = {"dest": one.name, "help": text.replace("%", "%%")}
+            if kind.is_list:
+                options["nargs"] = "*" if limits[one.name].get("may_be_empty") else "+"
+            elif kind.type is bool:
+                options |= {"nargs": "?", "const": "true"}
+            if kind.choices or kind.type is bool:
+                options["metavar"] = f"{{{','.join(map(str, kind.choices or ('true', 'false')))}}}"
+            self.add_argument(*dict.fromkeys((f"--{one.name}", f"--{one.name.replace('_', '-')}")), **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Print a line for each problem, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(2, "".join(f"{self.prog}: error: {line}\n" for line in message.splitlines()))
+
+
+def command_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """The parser of a command of ``bert-repro``, whose help begins with the docstring of its module."""
+    return argparse.ArgumentParser(
+        prog=f"bert-repro {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def parse_arguments(
+    cls: type[Args], argv: list[str] | None = None, defaults_for: DefaultsFor[Args] | None = None
+) -> Args:
+    """Parse ``argv`` (default: the command line) into ``cls``.
+
+    Exits with status 2 and one line for each mistake: first those in the words, then those in what they say.
+
+    Args:
+        defaults_for: returns defaults that differ from those of the fields, from ``cls`` and the flags that are given;
+            what it raises is passed on.
+    """
+    parser = _Parser(cls)
+    namespace, others = parser.parse_known_args(argv)
+    words = {name: Given(f"--{name}", texts) for name, texts in vars(namespace).items()}
+    try:
+        path = words["config"].texts if "config" in words else None
+        words = (read_config(str(path), [one.name for one in fields(cls)]) if path else {}) | words
+        given = _converted(cls, words, _unknown(cls, others))
+        defaults = cls.defaults_for(given)
+    except UserError as error:
+        parser.error(str(error))
+    defaults |= defaults_for(cls, given) if defaults_for else {}
+    try:
+        return cls(**defaults | given)
+    except UserError as error:
+        parser.error(str(error))
+
+
+def check_command_line(cls: type[Args], defaults_for: DefaultsFor[Args] | None = None) -> None:
+    """Exit if the flags of the command line are mistaken. Scripts call it before they import torch."""
+    with harmless_output(), contextlib.suppress(OSError, UserError):  # of files, which the script itself reports
+        parse_arguments(cls, None, defaults_for)
+
+
+def _converted(cls: type[Flags], words: Mapping[str, Given], unknown: Iterable[str]) -> dict[str, Any]:
+    """The values of the flags that are given. Raises UserError with everything that is wrong with the words."""
+    found, problems, limits = dict[str, Any](), [*unknown], declared(cls)
+    for name, given in words.items():
+        values = [_convert(kinds(cls)[name].type, text) for text in given.several]
+        if problem := _problem(given, values, kinds(cls)[name], limits[name].get("may_be_empty", False)):
+            problems.append(f"{given.place} {problem}")
+            continue
+        found[name] = values if kinds(cls)[name].is_list else values[0]
+        if found[name] != default_of(cls.__dataclass_fields__[name]):  # which may be out of bounds, as -1 steps are
+            problems += problems_of_value(cls, name, found[name])
+    problems += [f"--{name} is required; give it" for name in _required(cls) if name not in words]
+    if problems:
+        raise UserError("\n".join(problems))
+    return found
+
+
+def _convert(kind: type, text: str) -> Any:
+    """The value that a text stands for; None if it stands for none of this type."""
+    try:
+        return TYPES[kind][0](text)
+    except (ValueError, KeyError):
+        return None
+
+
+def _problem(given: Given, values: list[Any], kind: Kind, may_be_empty: bool) -> str | None:
+    """What is wrong with the words of a flag, in words that follow its name; None if nothing is."""
+    if isinstance(given.texts, list) and not kind.is_list:
+        return "takes one value, got a list; write one value"
+    if not values and not may_be_empty:
+        return "needs one value or more, got an empty list; leave it out"
+    if None in values:
+        return f"must be {TYPES[kind.type][1]}, got {given.several[values.index(None)][:60]!r}; correct it"
+    return None
+
+
+def _unknown(cls: type[Flags], words: list[str]) -> list[str]:
+    """A sentence for each flag that does not exist, with the words behind it."""
+    known, groups = [one.name for one in fields(cls)], list[list[str]]()
+    for word in words:
+        if word.startswith("--") or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return [f"unknown argument {' '.join(group)}; {hint(group[0], known)}" for group in groups]
+
+
+def _required(cls: type[Flags]) -> list[str]:
+    return [one.name for one in fields(cls) if default_of(one) is MISSING]
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, list):
+        return " ".join(map(str, default)) or "none"
+    return str(default).lower() if isinstance(default, bool) else str(default)

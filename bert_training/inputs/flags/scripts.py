@@ -1,0 +1,194 @@
+"""The scripts that train, each as one object: its flags, its networks, and what cards and reports say of its runs.
+
+A new task of fine-tuning is a row of SCRIPTS, besides its script, its flags (``fine_tuning.py``) and its data
+(``bert_training/tasks/``). The table is in this package, and not beside the tasks, because the engine, the networks and
+the model cards read it too.
+"""
+
+import shutil
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.natures import Nature, natures
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.shared import SharedArguments
+from tokenization.errors import UserError
+
+Names = tuple[str, str | None]
+"""The name of a run's training data, and of its held-out data if that has one of its own."""
+
+
+# --- the names of the data, from the content of run.json ------------------------------------------------------
+
+
+def name_of_task(run: dict[str, Any]) -> Names:
+    """The task's name is that of the data."""
+    return run["data"]["task"], None
+
+
+def name_of_source(run: dict[str, Any]) -> Names:
+    """The name of the first file, of the data set, or of the documentation."""
+    splits = run["data"]["splits"]
+    first = splits.get("train") or splits.get("validation") or splits["test"]
+    return first.get("file") or first.get("dataset") or first["source"], None
+
+
+def custom_or_named(run: dict[str, Any]) -> Names:
+    """The name on the Hub; "custom" for files."""
+    flags = run["flags"]
+    if flags.get("dataset_name"):
+        return flags["dataset_name"], None
+    files = any(flags.get(f"{split}_file") for split in ("train", "validation", "test"))
+    return "custom" if files else "the documentation carried by this Python installation", None
+
+
+def names_of_texts(run: dict[str, Any]) -> Names:
+    """The names of all texts of pre-training. Without held-out texts, a part of the training text is held out.
+
+    Of folders, patterns and the like, run.json has the names as ``text_names``.
+    """
+    names = run.get("text_names") or {
+        split: ", ".join(one["name"] for one in run["data"] if one.get("split") == split)
+        for split in (None, "validation")
+    }
+    names = {"train" if split is None else split: name for split, name in names.items()}
+    return names["train"], names.get("validation") or names["train"]
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """A script that trains; its name is its key in SCRIPTS and stands in run.json.
+
+    Attributes:
+        arguments: the class of its flags.
+        pipeline: the pipeline tag of its models on the Hub, a key of ``bert_training/cards/model_usage.py: USES``.
+        hub_task: the name of the task on the Hub.
+        sentence: the first one of the model card, with the places ``{size}`` and ``{origin}``.
+        data_names: how the card calls the data, from the content of run.json.
+        heads: of a fine-tuning, the classes of its models, as config.json names them, with the flags that each needs.
+        title: of a fine-tuning, the title of the task in reports if the run does not name one.
+        metrics: of a fine-tuning, the results that have rows in reports, keys of ``bert_training/cards/metrics.py:
+            METRICS``. Of those that a run has, only the first is drawn.
+        place: the file of the script; None if it is one of the scripts of this project.
+    """
+
+    arguments: type[SharedArguments]
+    pipeline: str
+    hub_task: str
+    sentence: str
+    data_names: Callable[[dict[str, Any]], Names]
+    heads: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    metrics: tuple[str, ...] = ()
+    place: Path | None = None
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether it is the script of pre-training; the others fine-tune."""
+        return issubclass(self.arguments, PretrainingArguments)
+
+
+SCRIPTS = {
+    "run_pretraining.py": Script(
+        arguments=PretrainingArguments,
+        pipeline="fill-mask",
+        hub_task="Masked language modelling",
+        sentence="A BERT encoder ({size}) trained by {origin}.",
+        data_names=names_of_texts,
+    ),
+    "run_glue.py": Script(
+        arguments=GlueArguments,
+        pipeline="text-classification",
+        hub_task="Text classification",
+        sentence="A BERT text classifier ({size}) fine-tuned {origin}.",
+        data_names=name_of_task,
+        heads={
+            "BertForSequenceClassification": "",
+            "BertForTokenClassification": "--label_token last",
+            "BertBiLSTMForTokenClassification": "--label_token bilstm",
+        },
+        title="classification",
+        metrics=tuple(
+            "eval_matthews_correlation eval_pearson eval_spearmanr eval_mnli_m_accuracy eval_mnli_mm_accuracy "
+            "eval_accuracy eval_f1 eval_f1_micro eval_f1_macro eval_subset_accuracy eval_average_precision_micro "
+            "eval_average_precision_macro".split()
+        ),
+    ),
+    "run_squad.py": Script(
+        arguments=SquadArguments,
+        pipeline="question-answering",
+        hub_task="Extractive question answering",
+        sentence="A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
+        data_names=name_of_source,
+        heads={"BertForQuestionAnswering": "", "BertBiLSTMForQuestionAnswering": "--bilstm_on_top"},
+        title="question answering",
+        metrics=("eval_exact_match", "eval_f1"),
+    ),
+    "run_ner.py": Script(
+        arguments=NerArguments,
+        pipeline="token-classification",
+        hub_task="Named entities",
+        sentence="A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
+        data_names=custom_or_named,
+        heads={"BertForTokenClassification": "", "BertFeatureTagger": ""},
+        title="named entities",
+        metrics=("eval_f1", "eval_precision", "eval_recall", "eval_f1_macro"),
+    ),
+    "run_swag.py": Script(
+        arguments=SwagArguments,
+        pipeline="multiple-choice",
+        hub_task="Multiple choice",
+        sentence="A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
+        data_names=custom_or_named,
+        heads={"BertForMultipleChoice": ""},
+        title="multiple choice",
+        metrics=("eval_accuracy",),
+    ),
+}
+
+
+def script_of(arguments: type) -> str:
+    """The name of the script that has these flags; "" if none has."""
+    return next((name for name, script in SCRIPTS.items() if script.arguments is arguments), "")
+
+
+def flags_with(nature: Nature) -> tuple[str, ...]:
+    """Names of the flags of all ``SCRIPTS`` that have at least one of the natures, in the order of --help."""
+    classes = [script.arguments for script in SCRIPTS.values()]
+    named = [name for cls in classes for name, found in natures(cls).items() if found & nature]
+    return tuple(dict.fromkeys(named))
+
+
+def chooses_best(args: SharedArguments) -> bool:
+    """Whether the best of a run's evaluations decides which weights are kept; only fine-tuning has the flag."""
+    return bool(getattr(args, "load_best_model_at_end", False))
+
+
+def opened_by() -> dict[str, str]:
+    """The class of a fine-tuned network, as config.json names it -> the script that opens it, with its flags."""
+    ways: dict[str, list[str]] = {}
+    for name, script in SCRIPTS.items():
+        for head, flags in script.heads.items():
+            ways.setdefault(head, []).append(f"{name} with {flags}" if flags else name)
+    return {head: ", or ".join(sorted(found, key=lambda way: " " in way)) for head, found in ways.items()}
+
+
+def path_of(name: str) -> str:
+    """The path of a script: beside the packages in a checkout, else among the installed programs.
+
+    Raises:
+        ValueError: it is in neither place.
+    """
+    beside, installed = Path(__file__).parents[3] / name, Path(sysconfig.get_path("scripts"), name)
+    places = (SCRIPTS[name].place, beside, installed)
+    found = next((str(path) for path in places if path and path.is_file()), None) or shutil.which(name)
+    if found is None:
+        raise UserError(f"expected {beside}, {installed} or {name} on the PATH, found none; install the package again")
+    return found

@@ -1,0 +1,223 @@
+"""bert_training/inputs/flags: the flags, their checks, and that every flag is read."""
+
+import ast
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from bert_training.inputs.flags.feature_extraction import FeatureArguments
+from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.pretraining.instances import SETTINGS
+from tests.helpers.repository import ROOT
+
+SHARED_FLAGS = (  # Other people's scripts rely on these flags.
+    "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
+    "gradient_accumulation_steps learning_rate weight_decay warmup_steps max_grad_norm mixed_precision "
+    "logging_steps eval_steps save_steps save_total_limit resume_from_checkpoint report_to dataloader_num_workers "
+    "torch_compile model_impl push_to_hub hub_model_id"
+).split()
+
+
+def test_the_shared_flags_are_all_there():
+    assert {field.name for field in dataclasses.fields(SharedArguments)} >= set(SHARED_FLAGS)
+
+
+def test_squad_defaults_are_those_of_the_paper():
+    args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
+    assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
+    assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
+
+
+def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
+    """Then it is None, for the one that the model stores. So run.json of a training says 0, as it always did."""
+
+    def threshold(*more: str) -> float | None:
+        args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", *more])
+        assert dataclasses.replace(args, cache_dir="c").null_score_diff_threshold == args.null_score_diff_threshold
+        return args.null_score_diff_threshold
+
+    alone, version_2 = ("--validation_file", "v"), "--version_2_with_negative"
+    assert threshold(*alone) == threshold(version_2) == threshold(*alone, "--train_file", "t", version_2) == 0.0
+    assert threshold(version_2, "--dataset_name", "d") == 0.0
+    assert threshold(*alone, version_2) is None
+    assert threshold(*alone, version_2, "--null_score_diff_threshold", "0") == 0.0
+    assert threshold("--null_score_diff_threshold", "0") == 0.0
+
+
+@pytest.mark.parametrize("cls", [GlueArguments, SquadArguments, NerArguments, SwagArguments])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--compare_to", "x"],
+        ["--seeds", "2", "--resume_from_checkpoint", "x/checkpoint-1"],
+        ["--metric_for_best_model", "x"],
+        ["--seeds", "2", "--push_to_hub", "--hub_model_id", "a/b"],
+    ],
+)
+def test_a_refusal_names_no_flag_that_the_script_lacks(cls, flags, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", "m", *flags])
+    told = capsys.readouterr().err.split("error: ")[1]
+    assert {*re.findall(r"--([a-z_]+)", told)} <= {field.name for field in dataclasses.fields(cls)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learning_rat", "1"], "unknown argument --learning_rat 1; did you mean --learning_rate?"),
+        (["--learn", "1"], "unknown argument --learn 1"),  # Flags cannot be abbreviated.
+        (["stray"], "unknown argument stray; --help lists the flags"),
+        (["--mlm_probability", "1.5"], "--mlm_probability must be above 0 and at most 1; got 1.5"),
+        (["--mlm_probability", "0"], "above 0"),
+        (["--mask_replace_prob", "0.9", "--random_replace_prob", "0.2"], "add up to more than 1"),
+        (["--max_seq_length", "4"], "at least 8"),
+        (["--max_steps", "0"], "--max_steps must be at least 1; got 0"),
+        (["--num_train_epochs", "0"], "--num_train_epochs must be above 0"),
+        (["--gradient_accumulation_steps", "0"], "at least 1"),
+        (["--objective", "gpt"], "--objective must be one of mlm_nsp, mlm, ltr, mlm_sop; got 'gpt'"),
+        (["--seed", "one"], "--seed must be a whole number, got 'one'; correct it"),
+        (["--push_to_hub"], "needs --hub_model_id"),
+        (["--train_file", "a", "--dataset_name", "b"], "--dataset_name and --train_file exclude each other"),
+        (["--config_name", "mini", "--model_name_or_path", "b"], "exclude each other"),
+        (["--mixed_precision", "int8"], "--mixed_precision must be one of no, bf16, fp16, auto; got 'int8'"),
+        (["--learning_rate", "nan"], "--learning_rate must be a finite number; got nan"),
+        (["--max_eval_instances", "0"], "--max_eval_instances must be at least 1; got 0"),
+        (["--learning_rate", "inf"], "--learning_rate must be a finite number; got inf"),
+        (["--max_train_documents", "-1"], "--max_train_documents must be at least 1; got -1"),
+        (["--validation_split", "0"], "--validation_split must be above 0 and below 1; got 0.0"),
+        (["--streaming"], "--streaming needs --dataset_name; give that, or leave --streaming out"),
+        (["--dataset_config_name", "en"], "--dataset_config_name needs --dataset_name"),
+        (["--tokenizer_name", "t", "--vocab_size", "100"], "--vocab_size and --tokenizer_name exclude each other"),
+        (
+            ["--model_name_or_path", "m", "--do_lower_case=no"],
+            "--do_lower_case and --model_name_or_path exclude each other",
+        ),
+        (["--validation_file", "v", "--validation_split", "0.5"], "--validation_split and --validation_file exclude"),
+        (["--objective", "ltr", "--whole_word_mask"], "--whole_word_mask and --objective ltr exclude each"),
+        (["--objective", "ltr", "--mlm_probability", "0.2"], "--mlm_probability and --objective ltr exclude each"),
+    ],
+)
+def test_refusals_are_one_line_and_status_2(flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cls", "flags", "message"),
+    [
+        (GlueArguments, "--dataset_config_name en", "needs --dataset_name"),
+        (SwagArguments, "--dataset_config_name en", "needs --dataset_name"),
+        (GlueArguments, "--metric_for_best_model loss", "needs --load_best_model_at_end or --seeds or --folds"),
+        (SquadArguments, "--null_score_diff_threshold -1", "needs --version_2_with_negative"),
+        (NerArguments, "--lstm_size 5", "needs --feature_based"),
+        (NerArguments, "--hub_model_id a/b", "needs --push_to_hub"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(cls, flags, message, capsys):
+    weights = [] if cls is PretrainingArguments else ["--model_name_or_path", "m"]
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(cls, ["--output_dir", "x", *weights, *flags.split()])
+    assert stop.value.code == 2
+    assert f"{flags.split()[0]} {message}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["n_best_size", "max_answer_length"])
+def test_limits_of_answers_are_refused_before_the_training(name, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", f"--{name}", "0"])
+    assert f"--{name} must be at least 1; got 0" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("flags", ["--load_best_model_at_end", "--seeds 2", "--folds 2 --train_file t"])
+def test_a_metric_that_decides_is_accepted(flags):
+    given = ["--output_dir", "x", "--model_name_or_path", "m", "--metric_for_best_model", "loss", *flags.split()]
+    assert parse_arguments(GlueArguments, given).metric_for_best_model == "loss"
+
+
+@pytest.mark.parametrize("flags", [[], ["--config_name", "mini"], ["--model_name_or_path", "a", "--config_name", "b"]])
+def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(GlueArguments, ["--output_dir", "x", *flags])
+    assert "--config_name" in capsys.readouterr().err
+
+
+def imported_files(path: Path, found: set[Path]) -> set[Path]:
+    """Add the file, the modules of ``bert_training`` that it imports, and the modules that these import."""
+    found.add(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bert_training"):
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for file in [ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in names]:
+                if file.is_file() and file not in found:
+                    imported_files(file, found)
+    return found
+
+
+# Properties of the flags, with the flags that they read.
+PROPERTIES = {
+    "hub_repository": {"push_to_hub", "hub_model_id"},
+    "num_folds": {"folds"},
+    "fold": {"folds"},
+    "kept_layers": {"keep_layers"},
+}
+
+
+def flags_read(path: Path) -> set[str]:
+    """The names after ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            holder, name = node.args[0], getattr(node.args[1], "value", "")
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            holder, name = node.value, node.attr
+        else:
+            continue
+        if getattr(holder, "id", getattr(holder, "attr", "")) == "args":
+            names |= PROPERTIES.get(name, {name})
+    return names
+
+
+@pytest.mark.parametrize(
+    ("script", "cls"),
+    [
+        ("run_pretraining.py", PretrainingArguments),
+        ("run_glue.py", GlueArguments),
+        ("run_squad.py", SquadArguments),
+        ("run_ner.py", NerArguments),
+        ("run_swag.py", SwagArguments),
+        ("extract_features.py", FeatureArguments),
+    ],
+)
+def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
+    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "flags").glob("*.py"))
+    read = set().union(*map(flags_read, files))
+    if ROOT / "bert_training" / "pretraining" / "instances.py" in files:
+        # They are read there by that name; tests/pretraining/test_phased_batches.py tests that they arrive.
+        read |= set(SETTINGS)
+    read.add("config")  # by parse_arguments
+    assert {field.name for field in dataclasses.fields(cls)} - read == set()
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values())
+def test_a_script_has_at_most_62_flags(script):
+    assert len(dataclasses.fields(script.arguments)) <= 62
+
+
+def test_nobody_changes_the_flags_once_they_are_parsed():
+    """run.json, a series and a resumed run compare the flags. dataclasses.replace makes changed copies."""
+    files = [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]
+    changed = []
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
+            changed += [(path.name, text) for text in written if text.startswith(("args.", "run.args.", "self.args."))]
+    assert changed == []

@@ -1,0 +1,204 @@
+"""bert_training/inputs/flags/recipes.py: what each recipe chooses, and that every flag that is given wins."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES, PretrainingArguments
+from bert_training.inputs.flags.recipes import (
+    adapt_rate,
+    in_words,
+    initial_range,
+    peak_rate,
+    recipe_defaults,
+    short_to_long,
+)
+
+
+def parse(*flags: str) -> PretrainingArguments:
+    return parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
+
+
+def fast(*flags: str) -> PretrainingArguments:
+    return parse("--recipe", "fast", *flags)
+
+
+def test_without_a_recipe_every_default_is_that_of_its_flag():
+    defaults = {one.name: one.default for one in dataclasses.fields(PretrainingArguments)}
+    for args in (parse(), parse("--recipe", "paper")):
+        changed = {name: value for name, value in vars(args).items() if value != defaults[name]}
+        assert changed == {
+            "output_dir": "x",
+            "report_to": ["none"],
+            "train_file": [],
+            "validation_file": [],
+            "probe": [],
+            "max_seq_length": 128,
+        }
+        assert args.recipe_choices() == {}
+    assert (parse().learning_rate, parse().warmup_steps, parse().per_device_train_batch_size) == (1e-4, 0.01, 32)
+
+
+def test_the_fast_recipe_of_the_default_size():
+    """BERT-Mini has 4 layers of 256 units: 0.02 * sqrt(3) = 0.0346, and 0.512 / 1024 = 0.0005."""
+    args = fast()
+    assert (args.dropout, args.initializer_range, args.learning_rate) == (0.0, 0.0346, 5e-4)
+    assert (args.warmup_steps, args.per_device_train_batch_size) == (0.1, 64)
+    assert (args.phases, args.max_seq_length) == ("32:0.4,64:0.4,128:0.2", 128)
+    assert (args.initial_weights, parse().initial_weights) == ("counted", "random")
+
+
+def test_the_recipe_to_adapt_a_model(tmp_path):
+    """5e-5 at 768 units, and in inverse proportion to them: 1e-4 at 384."""
+    assert [adapt_rate(size) for size in (768, 384, 1024, 128, 4096)] == [5e-5, 1e-4, 3.75e-5, 2e-4, 2e-5]
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 384}))
+    args = parse("--recipe", "adapt", "--model_name_or_path", str(tmp_path))
+    assert (args.objective, args.whole_word_mask, args.warmup_steps, args.learning_rate) == ("mlm", True, 0.06, 1e-4)
+    assert args.dropout is None
+    google = tmp_path / "google"  # whose checkpoints are named by the folder or by the beginning of the files
+    google.mkdir()
+    (google / "bert_config.json").write_text(json.dumps({"hidden_size": 128}))
+    (google / "bert_model.ckpt.index").touch()
+    for name in (google, google / "bert_model.ckpt", google / "bert_config.json"):
+        assert parse("--recipe", "adapt", "--model_name_or_path", str(name)).learning_rate == 2e-4
+    given = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "mlm_nsp")
+    assert (given.objective, given.learning_rate) == ("mlm_nsp", 5e-5)
+    unmasked = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "ltr")
+    assert not unmasked.whole_word_mask and "whole_word_mask" not in unmasked.recipe_choices()
+
+
+def test_a_mixture_without_numbers_is_a_tenth_of_general_text(capsys):
+    files = ["--train_file", "law.txt", "wiki.txt", "books.txt", "--mixture"]
+    adapts = ["--recipe", "adapt", "--model_name_or_path", "on/hub"]
+    assert parse(*adapts, *files).mixture == [0.9, 0.05, 0.05]
+    for flags in (files, [*adapts, "--train_file", "law.txt", "--mixture"]):
+        with pytest.raises(SystemExit):
+            parse(*flags)
+        assert "--mixture without numbers needs --recipe adapt and at least two files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden_size", "deviation", "rate"),
+    [
+        (12, 768, 0.02, 1e-4),  # 0.512 / 9216 is less than the paper's rate
+        (2, 128, 0.049, 2e-3),
+        (4, 256, 0.0346, 5e-4),
+        (4, 512, 0.0245, 2.5e-4),
+        (24, 1024, 0.0173, 1e-4),
+        (1, 64, 0.0693, 2e-3),
+    ],
+)
+def test_the_formulas_by_size_worked_by_hand(layers, hidden_size, deviation, rate):
+    assert (initial_range(hidden_size), peak_rate(layers, hidden_size)) == (deviation, rate)
+
+
+@pytest.mark.parametrize(
+    ("longest", "steps", "phases"),
+    [
+        (128, 1000, "32:0.4,64:0.4,128:0.2"),
+        (128, -1, "32:0.4,64:0.4,128:0.2"),
+        (512, 1000, "32:0.4,64:0.3,128:0.2,512:0.1"),
+        (64, 1000, "32:0.4,64:0.6"),
+        (100, 1000, "32:0.4,100:0.6"),  # 64 is more than half of it.
+        (63, 1000, None),
+        (32, 1000, None),
+        (128, 3, "32:0.4,64:0.4,128:0.2"),
+        (128, 2, "64:0.4,128:0.6"),  # One step each: the third length would have none.
+        (128, 1, None),
+    ],
+)
+def test_phases_suit_the_longest_length_and_the_steps(longest, steps, phases):
+    assert short_to_long(longest, steps) == phases
+    args = fast("--max_seq_length", str(longest), "--max_steps", str(steps))
+    assert (args.phases, args.max_seq_length) == (phases, longest)
+
+
+GIVEN = {
+    "dropout": (0.2, {}),
+    "initializer_range": (0.03, {}),
+    "learning_rate": (6e-4, {}),
+    "initial_weights": ("random", {}),
+    "warmup_steps": (7.0, {}),
+    "per_device_train_batch_size": (4, {}),
+    "phases": ("16:0.5,48:0.5", {"max_seq_length": 48}),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_every_flag_that_is_given_wins(name):
+    """Also the value that is the paper's default. Everything else stays as the recipe has it."""
+    value, consequences = GIVEN[name]
+    chosen, args = vars(fast()), vars(fast(f"--{name}", str(value)))
+    assert args[name] == value != chosen[name]
+    changed = {other: args[other] for other in args if args[other] != chosen[other]}
+    assert changed == {name: value} | consequences
+    assert fast("--learning_rate", "1e-4", "--warmup_steps=0.01").learning_rate == 1e-4
+
+
+def test_all_choices_of_the_recipe_were_tried_above():
+    assert set(recipe_defaults({"recipe": "fast"}, CONFIG_SIZES)) == set(GIVEN)
+
+
+def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"hidden_size": 128, "num_hidden_layers": 2}))
+    assert (fast("--config_name", str(tmp_path)).initializer_range, parse().initializer_range) == (0.049, None)
+    assert fast("--config_name", str(tmp_path)).learning_rate == 2e-3
+    path.write_text(json.dumps({"hidden_size": 128, "num_hidden_layers": 2, "initializer_range": 0.07}))
+    assert fast("--config_name", str(tmp_path)).initializer_range is None  # The folder has chosen its own.
+    # The script reports these when it makes the network.
+    for content in ("[]", "{", '{"hidden_size": "wide", "num_hidden_layers": 0}'):
+        path.write_text(content)
+        assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(12, 768) == 1e-4
+
+
+def test_layers_of_a_teacher_are_weights_that_are_trained_further(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 256}))
+    given = {"recipe": "adapt", "max_steps": 10}
+    student = recipe_defaults(given | {"teacher": str(tmp_path), "keep_layers": [0, 2]}, CONFIG_SIZES)
+    assert student == recipe_defaults(given | {"model_name_or_path": str(tmp_path)}, CONFIG_SIZES)
+    fast = recipe_defaults({"recipe": "fast", "teacher": str(tmp_path), "keep_layers": [0]}, CONFIG_SIZES)
+    assert not {"learning_rate", "initial_weights", "initializer_range"} & fast.keys()
+
+
+def test_weights_that_are_trained_further_keep_the_paper_s_rate():
+    args = fast("--model_name_or_path", "m")
+    assert (args.learning_rate, args.initializer_range, args.initial_weights) == (1e-4, None, "random")
+    assert (args.dropout, args.phases) == (0.0, "32:0.4,64:0.4,128:0.2")
+
+
+def test_the_choices_can_be_told_from_the_flags_alone():
+    """So they are recorded equally by a run and by the run that resumes it, and copies of the flags keep them."""
+    args = fast("--max_seq_length", "64", "--dropout", "0.2")
+    chosen = args.recipe_choices()
+    untouched = vars(fast("--max_seq_length", "64"))
+    assert chosen == {name: untouched[name] for name in GIVEN}
+    assert dataclasses.replace(args, seed=3).recipe_choices() == chosen
+    assert vars(dataclasses.replace(args, seed=3)) == vars(args) | {"seed": 3}
+    words = in_words(chosen, vars(args))
+    assert words.startswith("per_device_train_batch_size 64, warmup_steps 0.1, phases 32:0.4,64:0.6, learning_rate")
+    assert words.endswith("; given instead: dropout 0.2")
+    assert in_words(chosen, vars(fast("--max_seq_length", "64"))).count("given") == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--recipe slow", "--recipe must be one of paper, fast, adapt; got 'slow'"),
+        ("--recipe adapt", "--recipe adapt trains a model further; name it with --model_name_or_path"),
+        ("--dropout 1", "--dropout must be at least 0 and below 1; got 1.0"),
+        ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
+        ("--initializer_range 0", "--initializer_range must be above 0 and below 1; got 0.0"),
+        ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range and --model_name_or_path exclude"),
+        ("--initial_weights counted --model_name_or_path m", "--initial_weights and --model_name_or_path exclude"),
+        ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),
+        ("--recipe fast --max_seq_length 64 --phases 64:1", "--phases and --max_seq_length exclude each other"),
+    ],
+)
+def test_mistakes_are_one_line(flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(*flags.split())
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]

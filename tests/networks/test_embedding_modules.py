@@ -1,0 +1,132 @@
+"""bert_training/networks/pretrained.py: what of a folder of sentence-transformers travels along, and what does not.
+
+tests/ecosystem/test_sentence_transformers.py opens such folders with sentence-transformers.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_training.files.hub_upload import files_to_upload, write_published
+from bert_training.networks import pretrained as rooms
+from bert_training.networks.pretrained import carry_modules, embedding_modules
+from bert_training.tools import convert, extension
+from tests.helpers import short_runs
+from tests.helpers.finished_folders import findings_of
+from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import add_modules, state_and_config, write_sentence_transformers
+
+PLACES = ["", "1_Pooling", "2_Dense", "3_Normalize"]
+CARRIED = {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"}
+CARRIED |= {"1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"}
+
+
+@pytest.fixture
+def embedder(pretrained, tmp_path) -> Path:
+    folder = shutil.copytree(pretrained, tmp_path / "embedder")
+    add_modules(folder, "Pooling", "Dense", "Normalize")
+    return folder
+
+
+def check_carried(source: Path, target: Path) -> None:
+    modules, given = (json.loads((folder / "modules.json").read_text()) for folder in (target, source))
+    assert [module["path"] for module in modules] == PLACES
+    assert [module["type"] for module in modules] == [module["type"] for module in given]
+    for module, before in zip(modules[1:], given[1:]):
+        for file in (source / before["path"]).glob("*"):
+            assert (target / module["path"] / file.name).read_bytes() == file.read_bytes()
+    assert json.loads((target / "sentence_bert_config.json").read_text())["max_seq_length"] == 9
+    name = "config_sentence_transformers.json"
+    assert (target / name).read_bytes() == (source / name).read_bytes()
+
+
+@pytest.mark.parametrize("script", short_runs.AT_ONCE_AND_SLOWLY)
+def test_the_modules_travel_along_with_every_script(script, embedder, short_data, tmp_path, no_pictures):
+    first, out = tmp_path / "first", tmp_path / "next"
+    for source, target in ((embedder, first), (first, out)):
+        short_runs.start(script, short_runs.flags(script, short_data, target, source, "--save_steps=1"))
+        check_carried(source, target)
+    assert json.loads((out / "hashes.json").read_text())["sha256"].keys() >= CARRIED
+    assert not [one for one in findings_of(out) if one.verdict == "differs"]
+    assert {path.relative_to(out).as_posix() for path in files_to_upload(out)} >= CARRIED
+    (tmp_path / "published").mkdir()
+    write_published(out, tmp_path / "published", "user/name")
+    check_carried(out, tmp_path / "published")
+    carry_modules(str(out / "checkpoint-1"), tmp_path / "of_checkpoint")
+    check_carried(out, tmp_path / "of_checkpoint")
+
+
+def test_the_modules_travel_along_with_a_longer_vocabulary(embedder, tmp_path):
+    (tmp_path / "words.txt").write_text("antiquarian\n")
+    extension.extend_folder(str(embedder), str(tmp_path / "words.txt"), None, str(tmp_path / "longer"))
+    check_carried(embedder, tmp_path / "longer")
+
+
+def test_an_old_folder_has_its_encoder_in_a_folder_of_its_own(tmp_path):
+    tensors, _ = state_and_config()
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in tensors.items() if name.startswith("bert.")}
+    folder = write_sentence_transformers(tmp_path / "old", encoder)
+    add_modules(folder, "Pooling", "Dense", "Normalize", encoder="0_Transformer")
+    convert.main([str(folder), str(tmp_path / "new")])
+    check_carried(folder, tmp_path / "new")
+
+
+def test_the_length_of_newer_folders_is_that_of_the_tokenizer(embedder, tmp_path):
+    (embedder / "sentence_bert_config.json").unlink()
+    edit_json(embedder / "tokenizer_config.json", model_max_length=9)
+    carry_modules(str(embedder), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text()) == {"max_seq_length": 9}
+    for unlimited in (None, 1000000000000000019884624838656):
+        edit_json(embedder / "tokenizer_config.json", model_max_length=unlimited)
+        assert json.loads(embedding_modules(str(embedder))["sentence_bert_config.json"]) == {}
+
+
+def test_modules_of_a_name_on_the_hub_are_fetched(embedder, tmp_path, monkeypatch):
+    def cached(name, file, _raise_exceptions_for_missing_entries):
+        assert name == "somebody/model" and not _raise_exceptions_for_missing_entries
+        return str(embedder / file) if (embedder / file).is_file() else None
+
+    monkeypatch.setattr(rooms, "cached_file", cached)
+    carry_modules("somebody/model", tmp_path / "out")
+    check_carried(embedder, tmp_path / "out")
+
+
+def with_pickle(folder: Path) -> None:
+    (folder / "x1 Dense" / "model.safetensors").unlink()
+    torch.save({}, folder / "x1 Dense" / "pytorch_model.bin")
+
+
+def with_module(**fields):
+    def change(folder: Path) -> None:
+        modules = json.loads((folder / "modules.json").read_text())
+        (folder / "modules.json").write_text(json.dumps([*modules[:2], modules[2] | fields, modules[3]]))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_pickle, "expected model.safetensors in x1 Dense, found none"),
+        (with_module(path="../embedder/x1 Dense"), "expected Transformer, .*, each in a folder, got"),
+        (with_module(path="/etc"), "expected Transformer, .*, each in a folder, got"),
+        (with_module(path=""), "expected Transformer, .*, each in a folder, got"),
+        (with_module(path=None), "expected Transformer, .*, each in a folder, got"),
+        (with_module(type="custom.Dense"), "expected Transformer, .*, each in a folder, got"),
+        (with_module(type="sentence_transformers.models.WeightedLayerPooling"), "expected Transformer"),
+        (lambda folder: (folder / "modules.json").write_text('{"path": ""}'), "expected a list of modules, got"),
+    ],
+)
+def test_what_does_not_fit_stays_behind_with_a_line(change, message, embedder, tmp_path, capsys):
+    change(embedder)
+    with pytest.raises(ValueError, match=message):
+        embedding_modules(str(embedder))
+    carry_modules(str(embedder), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("warning: ") and line.endswith(
+        "has no modules of sentence-transformers, which takes the tokens' mean"
+    )

@@ -1,0 +1,173 @@
+"""A network with one segment (type_vocab_size 1) reads both texts of a pair as segment 0, wherever it reads."""
+
+import copy
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForQuestionAnswering, AutoTokenizer, pipeline
+
+import extract_features
+import run_glue
+import run_pretraining
+from bert_training.app.folder import open_folder
+from bert_training.app.readings import answer, classify, row_of
+from bert_training.tools import export
+from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.helpers import short_runs
+from tests.helpers.small_networks import save_random_network
+from tokenization.errors import UserError
+
+NOTE = "note: the model has one segment (type_vocab_size 1), so both texts of a pair are read as segment 0\n"
+PAIRS = [("the old house .", "the king walked ."), ("the queen", "the night was old .")]
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+@pytest.fixture(scope="module")
+def one_segment(tmp_path_factory, tokenizer_folder, pretrained_config) -> Path:
+    config = copy.deepcopy(pretrained_config)
+    config.type_vocab_size = 1
+    return save_random_network(tmp_path_factory.mktemp("one_segment"), tokenizer_folder, config)
+
+
+@pytest.fixture(scope="module")
+def pair_data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    short_runs.write_data(folder)
+    rows = [["sentence1", "sentence2", "label"], *[[*pair, label] for pair, label in zip(PAIRS, "xy")] * 4]
+    with open(folder / "run_glue.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, one_segment, pair_data) -> Path:
+    """A finished classifier of pairs."""
+    folder = tmp_path_factory.mktemp("runs") / "classifier"
+    with pytest.MonkeyPatch.context() as patch:
+        short_runs.no_pictures(patch)
+        run_glue.main(short_runs.flags("run_glue", pair_data, folder, one_segment, "--learning_rate=1e-2"))
+    return folder
+
+
+@pytest.mark.parametrize("impl", ["repro", pytest.param("transformers", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("script", ["run_glue", "run_squad", "run_swag"])
+def test_every_script_trains_on_pairs_and_saves_a_tokenizer_without_segments(
+    script, impl, one_segment, pair_data, tmp_path, capsys
+):
+    out = tmp_path / "run"
+    short_runs.start(script, short_runs.flags(script, pair_data, out, one_segment, "--model_impl", impl))
+    assert capsys.readouterr().out.count(NOTE) == 1
+    assert [*AutoTokenizer.from_pretrained(out)(*PAIRS[0])] == ["input_ids", "attention_mask"]
+    short_runs.start(script, short_runs.flags(script, pair_data, tmp_path / "again", out, "--model_impl", impl))
+
+
+def test_new_weights_in_the_shape_of_a_folder_have_one_segment_too(one_segment, pair_data, tmp_path):
+    given = short_runs.flags("run_glue", pair_data, tmp_path / "run", one_segment)
+    given[given.index("--model_name_or_path")] = "--config_name"
+    run_glue.main([*given, "--tokenizer_name", str(one_segment)])
+    assert AutoModel.from_pretrained(tmp_path / "run").config.type_vocab_size == 1
+
+
+def test_pipelines_of_transformers_give_the_scores_of_the_script(classifier):
+    predicted = pipeline("text-classification", model=str(classifier), top_k=None)
+    with open(classifier / "predictions_validation.csv", newline="") as file:
+        rows = list(csv.DictReader(file))[: len(PAIRS)]
+    opened = open_folder(str(classifier))
+    for (first, second), row in zip(PAIRS, rows):
+        found = {one["label"]: one["score"] for one in predicted({"text": first, "text_pair": second})}
+        ours = {one.text: one.probability for one in classify(opened, first, second)}
+        assert found == pytest.approx(ours, abs=1e-6)
+        assert found == pytest.approx({label: float(row[f"p_{label}"]) for label in "xy"}, abs=1e-5)
+
+
+def test_answers_are_those_of_the_plain_network(one_segment, pair_data, tmp_path):
+    """transformers' own network, which is given no segments, against ask, the page and the pipeline for questions."""
+    out = tmp_path / "run"
+    short_runs.start("run_squad", short_runs.flags("run_squad", pair_data, out, one_segment, "--learning_rate=1e-2"))
+    plain, tokenizer = AutoModelForQuestionAnswering.from_pretrained(out), AutoTokenizer.from_pretrained(out)
+    question, context = "house ?", "the old house by the river ."
+    with torch.no_grad():
+        logits = plain(**tokenizer(question, context, return_tensors="pt"))
+    opened = open_folder(str(out))
+    with torch.no_grad():
+        ours = opened.model(**{name: torch.tensor([row]) for name, row in row_of(opened, question, context).items()})
+    torch.testing.assert_close(ours.start_logits, logits.start_logits)
+    reply = answer(opened, question, context)
+    found = QuestionAnsweringPipeline(model=plain, tokenizer=tokenizer)(question=question, context=context)
+    assert (reply.answer, reply.start) == (found["answer"], found["start"])
+
+
+def test_vectors_of_pairs(one_segment, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{first} ||| {second}\n" for first, second in PAIRS))
+    extract_features.main([
+        f"--input_file={tmp_path / 'in.txt'}", f"--output_file={tmp_path / 'out.npz'}", "--layers=-1", "--pooling=cls",
+        f"--model_name_or_path={one_segment}", "--max_seq_length=24",
+    ])  # fmt: skip
+    network, tokenizer = AutoModel.from_pretrained(one_segment), AutoTokenizer.from_pretrained(one_segment)
+    with np.load(tmp_path / "out.npz") as found, torch.no_grad():
+        for number, pair in enumerate(PAIRS):
+            batch = tokenizer(*pair, return_tensors="pt", return_token_type_ids=False)
+            expected = network(**batch).last_hidden_state[0, 0]
+            np.testing.assert_allclose(found["vectors"][number, 0], expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_exported_file_takes_the_segments_of_any_tokenizer(classifier, tmp_path, capsys):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    export.main([str(classifier), "--output_dir", str(tmp_path / "exported")])
+    record = json.loads((tmp_path / "exported" / "export.json").read_text())
+    assert record["torch"]["peak_memory_bytes"] and record["files"]["onnx/model.onnx"]["drop"] == 0
+    batch = AutoTokenizer.from_pretrained(classifier)(*PAIRS[0], return_tensors="np", return_token_type_ids=True)
+    assert batch["token_type_ids"].any()
+    session = onnxruntime.InferenceSession(str(tmp_path / "exported" / "onnx" / "model.onnx"))
+    two, one = (session.run(None, batch | {"token_type_ids": types})[0]
+                for types in (batch["token_type_ids"], np.zeros_like(batch["token_type_ids"])))  # fmt: skip
+    np.testing.assert_array_equal(two, one)
+    assert [*AutoTokenizer.from_pretrained(tmp_path / "exported")(*PAIRS[0])] == ["input_ids", "attention_mask"]
+
+
+@pytest.mark.parametrize("teachers", ["one", "two"])
+def test_a_teacher_and_its_student_each_read_the_segments_they_have(
+    teachers, one_segment, pretrained, pair_data, tmp_path
+):
+    networks = {"one": one_segment, "two": pretrained}
+    (students,) = {*networks} - {teachers}
+    teacher = tmp_path / "teacher"
+    run_glue.main(short_runs.flags("run_glue", pair_data, teacher, networks[teachers]))
+    flags = short_runs.flags("run_glue", pair_data, tmp_path / "student", networks[students], "--teacher", str(teacher))
+    run_glue.main(flags)
+    (file,) = (tmp_path / "student" / "features").glob("teacher-*.npz")
+    predicted = pipeline("text-classification", model=str(teacher), top_k=None, function_to_apply="none")
+    with np.load(file) as said:
+        for (first, second), logits in zip(PAIRS, said["logits"]):
+            scores = {one["label"]: one["score"] for one in predicted({"text": first, "text_pair": second})}
+            np.testing.assert_allclose(logits, [scores["x"], scores["y"]], atol=1e-5)
+
+
+@pytest.mark.parametrize("flag", ["--model_name_or_path", "--config_name"])
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm_sop"])
+def test_pairs_of_segments_cannot_be_learnt(flag, objective, one_segment, short_data, tmp_path):
+    out = tmp_path / "run"
+    given = short_runs.flags("run_pretraining", short_data, out, one_segment, "--objective", objective)
+    given[given.index("--model_name_or_path")] = flag
+    with pytest.raises(UserError, match=f"--objective {objective} needs two segments, and {one_segment} has one"):
+        run_pretraining.main([*given, "--tokenizer_name", str(one_segment)])
+    assert not out.exists()
+
+
+def test_words_can_be_learnt_with_one_segment(one_segment, short_data, tmp_path):
+    out = tmp_path / "run"
+    run_pretraining.main(short_runs.flags("run_pretraining", short_data, out, one_segment, "--objective", "mlm"))
+    assert [*AutoTokenizer.from_pretrained(out)(*PAIRS[0])] == ["input_ids", "attention_mask"]
+
+
+def test_a_tokenizer_of_one_segment_gives_two_to_a_network_that_has_them(classifier, pair_data, pretrained, tmp_path):
+    out = tmp_path / "run"
+    given = short_runs.flags("run_glue", pair_data, out, pretrained, "--tokenizer_name", str(classifier))
+    run_glue.main(given)
+    assert AutoTokenizer.from_pretrained(out)(*PAIRS[0])["token_type_ids"][-1] == 1
