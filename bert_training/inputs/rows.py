@@ -175,13 +175,25 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
         rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
         spelled = [_spelled(value, column, f"{source}, row {number}") for number, value in enumerate(rows, 1)]
         lists = any(isinstance(value, list) for value in spelled)
-        if lists and (single := [value for value in spelled if isinstance(value, str)]):
-            raise UserError(f"{source}: expected lists in all rows of {column.role!r}, got {single[0]!r:.60} in one")
-        values = pyarrow.array(spelled, pyarrow.list_(pyarrow.string()) if lists else pyarrow.string())
+        if lists and (row := next((row for row, value in enumerate(spelled, 1) if isinstance(value, str)), None)):
+            raise UserError(
+                f"{source}, row {row}: expected a list in {column.role!r}, as in other rows, got "
+                f"{spelled[row - 1]!r:.60}"
+            )
+        try:
+            values = pyarrow.array(spelled, pyarrow.list_(pyarrow.string()) if lists else pyarrow.string())
+        except UnicodeEncodeError as error:
+            row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
+            raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
     if column.needed and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
     return values
+
+
+def _is_unicode(value: str | list[str] | None) -> bool:
+    """Whether a cell has no half of a surrogate pair, which JSON can spell."""
+    return all(not "\ud800" <= character <= "\udfff" for text in value or () for character in text)
 
 
 def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
@@ -223,6 +235,7 @@ def _cells(
     own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
     header = own_header or header
     names = [*dict.fromkeys(chosen(header, columns, source).values())]
+    content = content.rstrip(b"\r\n") + b"\n"
     most = layout.broken_share * content.count(b"\n")
 
     def leave_out(row: Any) -> str:
@@ -238,6 +251,7 @@ def _cells(
                 delimiter=delimiter,
                 quote_char='"' if quoted else False,
                 newlines_in_values=quoted,
+                ignore_empty_lines=len(header) > 1,  # of a single column, it is an empty text
                 invalid_row_handler=leave_out if layout.broken_share else None,
             ),
             arrow_csv.ConvertOptions(
@@ -287,12 +301,16 @@ def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
     """
     try:
         text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{source}, line {line}: expected UTF-8, got: {error}; save the file so") from None
+    try:
         try:
             found = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             found = [_loaded(line, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    except ValueError as error:  # of the encoding, or of a line
-        raise UserError(f"{source}: expected JSON in UTF-8, got: {error}; correct the file") from None
+    except ValueError as error:
+        raise UserError(f"{source}: expected JSON, got: {error}; correct the file") from None
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
@@ -307,3 +325,5 @@ def _loaded(line: str, number: int) -> Any:
         return json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number}: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, and of lists in lists
+        raise ValueError(f"line {number}: {error}") from None

@@ -65,6 +65,8 @@ def names_of_cells(cells: Sequence[Any], separator: str | None, several: bool, l
     Raises:
         UserError: a name is none, with the number of its row.
     """
+    if not labelled and not several:
+        cells = [None if cell == [] else cell for cell in cells]
     lists = [isinstance(cell, list) for cell in cells]
     if not labelled and all(cell is None or cell in HIDDEN for cell, is_list in zip(cells, lists) if not is_list):
         cells = [cell if is_list else None for cell, is_list in zip(cells, lists)]
@@ -102,6 +104,8 @@ def names_of_columns(columns: Mapping[str, Sequence[str | None]], labelled: bool
 
 def _names(labels: Sequence[str], row: int) -> tuple[str, ...]:
     names = [_name(label, row) for label in labels]
+    if "" in names:
+        raise UserError(f"row {row}: expected labels, got an empty one among {', '.join(labels)!r:.60}; correct it")
     if doubled := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(
             f"row {row}: the label {doubled[0]!r:.60} is there twice; delete one (0 and 1 belong into a column for "
@@ -142,6 +146,8 @@ def infer_task(
         UserError: labels are missing, or only a flag could decide.
     """
     train = splits["train"] if training else None
+    for part in splits.values():
+        _refuse_other_kind(part, task.several_labels)
     if task.several_labels:
         names = trained.class_names if train is None else _several_names(task, train, problem_type, trained)
         _rename(splits, names)
@@ -155,6 +161,17 @@ def infer_task(
     if problem_type or not training:
         _rename(splits, names)
     return replace(task, labels=tuple(names), metrics=ACCURACY)
+
+
+def _refuse_other_kind(part: Examples, several: bool) -> None:
+    """Refuse lists of labels where a text has one label, and the other way round."""
+    wanted = "a list of labels" if several else "one label"
+    for row, label in enumerate(part.labels or []):
+        if label is not None and isinstance(label, tuple) != several:
+            raise UserError(
+                f"{part.where(row)}: expected {wanted}, as the training data, the model or --problem_type says; got "
+                f"{label!r:.60}; several labels are lists (.jsonl), or cells such as a|b with --label_separator"
+            )
 
 
 def _declared(part: Examples) -> Sequence[str]:
@@ -195,10 +212,10 @@ def _several_names(task: Task, train: Examples, problem_type: str | None, traine
             f"{train.facts['source']}: expected at least two labels, got {', '.join(names) or 'none in any row'}"
         )
     if missing := [] if known or problem_type else [name for name in names if has_no_value(name)]:
+        row = next(row for row, labels in enumerate(rows) if missing[0] in labels)
         raise UserError(
-            f"{train.facts['source']}: expected labels, got {missing[0]!r}, which programs write for a missing "
-            "value; leave it "
-            "out or, if it is a label, give --problem_type multi_label"
+            f"{train.where(row)}: expected labels, got {missing[0]!r}, which programs write for a missing value; leave "
+            "it out or, if it is a label, give --problem_type multi_label"
         )
     return trained.names if trained.names and set(names) == set(trained.names) else names
 
@@ -221,7 +238,7 @@ def in_known_case(label: Any, names: Collection[str]) -> Any:
     """The name from which a label differs in case alone, if that is only one; of several labels each; or the label."""
     if isinstance(label, tuple):
         return tuple(in_known_case(one, names) for one in label)
-    if label is None or label in names:
+    if not isinstance(label, str) or label in names:
         return label
     alike = [name for name in names if name.lower() == label.lower()]
     return alike[0] if len(alike) == 1 else label
@@ -233,8 +250,8 @@ def _refuse_no_value(part: Examples, named: Sequence[str], problem_type: str | N
         missing = label is None or (has_no_value(label) and label not in named)
         if missing and (not label or problem_type != "single_label"):
             raise UserError(
-                f"{part.where(row)}: expected a label, got {label or 'nothing'!r}; fill it in, or leave out the row"
-                + (", or, if it is a class, give --problem_type single_label" if label else "")
+                f"{part.where(row)}: expected a label, got {repr(label) if label else 'nothing'}; fill it in, or leave "
+                "out the row" + (", or, if it is a class, give --problem_type single_label" if label else "")
             )
 
 
@@ -242,8 +259,13 @@ def _are_scores(train: Examples) -> bool:
     """Whether labels are scores: all are numbers, and one has decimals. UserError if they may be either."""
     texts = _names_in(train)
     decimal = [text for text in texts if not INTEGER.fullmatch(text)]
-    if not decimal or not all(map(NUMBER.fullmatch, texts)):
+    if not any(map(NUMBER.fullmatch, decimal)):
         return False
+    if words := [row for row, text in enumerate(texts) if not NUMBER.fullmatch(text)]:
+        raise UserError(
+            f"{train.where(words[0])}: expected a number as label, as in other rows, got {texts[words[0]]!r:.60}; "
+            "correct it, or give --problem_type single_label for classes"
+        )
     if all(float(text).is_integer() for text in decimal):
         raise UserError(
             f"{train.facts['source']}: the label {decimal[0]!r} may be a class (pandas writes whole numbers so if "
@@ -386,14 +408,15 @@ def encode_test_labels(examples: Examples, task: Task) -> list | None:
     if any(found):
         if len(labels) > 1 and len({*labels}) == 1:
             examples.notes.append(
-                f"all {len(labels):,} rows have the label {labels[0]!r:.60}, by which they are scored"
+                f"all {len(labels):,} rows have the label {labels[0]!r:.60}, by which they are scored; if it is a "
+                "placeholder, leave out the column of the labels, and nothing is scored"
             )
         return encode_labels(examples, task)
     if different:
-        expected = ", ".join(known) if task.labels else "numbers"
+        listed = ", ".join(f"{label!r:.40}" for label in sorted(map(str, different))[:3])
+        expected = f"the classes of the model ({', '.join(known)})" if task.labels else "numbers, as scores are"
         examples.notes.append(
-            f"warning: the predictions are not scored, because the labels of this data "
-            f"({sorted(map(str, different))[0]}, "
-            f"...) are not those of the model ({expected})"
+            f"warning: the predictions are not scored, because the labels of this data ({listed}"
+            f"{', ...' if len(different) > 3 else ''}) are not {expected}; write them so for a score"
         )
     return None

@@ -103,9 +103,8 @@ def _own_task(args: GlueArguments, trained: TrainedFor, read: dict[str, Examples
     separator = args.label_separator or (None if training else trained.label_separator)
     several = trained.several_labels
     if training:
-        several = args.problem_type == "multi_label" or any(
-            isinstance(label, tuple) for label in read["train"].labels or []
-        )
+        lists = any(isinstance(label, tuple) for label in read["train"].labels or [])
+        several = args.problem_type == "multi_label" or (lists and args.problem_type is None)
     none = Task(folder="custom", text_columns=(), label_columns=(), labels=None, metrics=())
     return replace(none, several_labels=several, label_separator=separator)
 
@@ -137,13 +136,20 @@ def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
     """Without training data, refuse a model that was trained for other labels or for another number of texts."""
     task, names = data.task, trained.class_names
     by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
-    if {in_known_case(name, task.labels or ()) for name in names} != set(task.labels or ()) and not by_number:
+    others = {in_known_case(name, task.labels or ()) for name in names} != set(task.labels or ())
+    if (others or (task.labels is not None and not names)) and not by_number:
         expected = ", ".join(task.labels) if task.labels else "scores"
         found = ", ".join(names) or ("scores" if trained.scores else "none in id2label")
         task_of_model = "MNLI" if data.name == "ax" else "this task"
         raise UserError(
             f"without training data the model must have the labels {expected}; it has {found}. Give a model fine-tuned "
             f"on {task_of_model}, name its labels in id2label of its config.json, or give training data"
+        )
+    hot = {name for part in data.splits.values() for name in part.columns.hot}
+    if hot and hot != set(names):
+        raise UserError(
+            f"expected a column of 0 and 1 for each label of the model ({', '.join(names)}), got "
+            f"{', '.join(sorted(hot))}; name all of them with --label_column"
         )
     if trained.texts and trained.texts != data.texts_per_example:
         kinds = {1: "single texts", 2: "pairs of texts"}
@@ -168,7 +174,9 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     """
     if args.do_predict and not data.to_predict:
         raise UserError("--do_predict: there is no test split; give --test_file, or drop the flag")
-    check_divided(args, [*data.splits], "")
+    if args.id_column and not any(part.columns.index for part in data.splits.values()):
+        raise UserError(f"--id_column {args.id_column}: no file has such a column; correct the name")
+    check_divided(args, [*data.splits])
     for split, examples in data.splits.items():
         if examples.labels is not None:
             known = class_numbers(data.task)
@@ -222,7 +230,7 @@ def _examples(
         return _made(task, read(columns, _layout(task)), labelled)
     stored = TrainedFor() if training else trained
     columns = own_columns(args, stored, labelled, split == "train")
-    rows = read(columns, Layout(delimiter=args.delimiter or trained.delimiter or ","))
+    rows = read(columns, Layout(delimiter=args.delimiter or stored.delimiter or ","))
     separator = args.label_separator or stored.label_separator
     several = bool(args.label_separator) or args.problem_type == "multi_label" or stored.several_labels
     return _made(None, rows, labelled, separator, several)
@@ -335,7 +343,13 @@ def _texts(rows: Rows) -> dict[str, list[str]]:
             f"{rows.facts['source']}: expected a column 'text', or 'sentence1' and 'sentence2' for pairs; got {found} "
             f"among {', '.join(map(repr, rows.header))[:400]}; {NAME_THE_TEXT}"
         )
-    return {name: rows.data[role][:] for name, role in zip(names, roles)}
+    texts = {name: rows.data[role][:] for name, role in zip(names, roles)}
+    for name, cells in texts.items():
+        if None in cells:
+            raise UserError(
+                f"{rows.facts['source']}, row {cells.index(None) + 1}: expected text in {name!r}, got nothing"
+            )
+    return texts
 
 
 def _note_empty_texts(examples: Examples, official: bool) -> None:
@@ -430,7 +444,7 @@ def _builtin(name: str, split: str) -> Examples:
     texts = tuple([row[column] for row in rows] for column in columns.texts)
     facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
     index = list(map(str, range(len(rows))))
-    return Examples(texts, [row["label"] for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
+    return Examples(texts, [str(row["label"]) for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
 
 
 def _from_hub(args: GlueArguments, name: str | None) -> dict[str, Read]:

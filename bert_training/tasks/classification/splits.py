@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.hashing import digest
+from bert_training.files.hub_datasets import AS_FILES
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
@@ -27,12 +28,11 @@ Parts = tuple[Sequence[int], Sequence[int]]
 """The numbers of the rows to train on, and of those that are held out."""
 
 
-def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None:
+def check_divided(args: GlueArguments, splits: Sequence[str]) -> None:
     """Refuse training data without validation data, unless the flags say where that comes from, or that there is none.
 
     Args:
         splits: those that were read.
-        only: in words, what there is.
 
     Raises:
         ValueError: there is no validation data, or there is some and a flag would make more.
@@ -42,7 +42,8 @@ def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None
     validates = any(split.startswith("validation") for split in splits)
     if "train" in splits and not validates and not asked:
         give = "give --validation_file" if args.task_name else GIVE  # the splits of a task of GLUE are fixed
-        raise UserError(f"there is training data but nothing to evaluate on{only}; {give}")
+        give += f"; or {AS_FILES}" if args.dataset_name else ""
+        raise UserError(f"there is training data but nothing to evaluate on; {give}")
     if asked and validates:
         raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
     if asked and "train" not in splits:
