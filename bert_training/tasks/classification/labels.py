@@ -65,13 +65,9 @@ def names_of_cells(cells: Sequence[Any], separator: str | None, several: bool, l
     Raises:
         UserError: a name is none, with the number of its row.
     """
-    if not labelled and not several:
-        cells = [None if cell == [] else cell for cell in cells]
     lists = [isinstance(cell, list) for cell in cells]
     if not labelled and all(cell is None or cell in HIDDEN for cell, is_list in zip(cells, lists) if not is_list):
         cells = [cell if is_list else None for cell, is_list in zip(cells, lists)]
-    if not several and any(lists) and all(cell is None or len(cell) == 1 for cell in cells):
-        cells, lists = [cell and cell[0] for cell in cells], []
     found: list[Labels] = []
     for row, cell in enumerate(cells, 1):
         if cell is None or (isinstance(cell, str) and not several and not any(lists)):
@@ -146,8 +142,8 @@ def infer_task(
         UserError: labels are missing, or only a flag could decide.
     """
     train = splits["train"] if training else None
-    for part in splits.values():
-        _refuse_other_kind(part, task.several_labels)
+    for split, part in splits.items():
+        _make_kind(part, task.several_labels, split == "test")
     if task.several_labels:
         names = trained.class_names if train is None else _several_names(task, train, problem_type, trained)
         _rename(splits, names)
@@ -163,14 +159,17 @@ def infer_task(
     return replace(task, labels=tuple(names), metrics=ACCURACY)
 
 
-def _refuse_other_kind(part: Examples, several: bool) -> None:
-    """Refuse lists of labels where a text has one label, and the other way round."""
-    wanted = "a list of labels" if several else "one label"
+def _make_kind(part: Examples, several: bool, may_be_hidden: bool) -> None:
+    """Make lists of one label one label where a text has one; refuse other lists there, and words where it has several."""
+    if not several:
+        one = [label[0] if isinstance(label, tuple) and len(label) == 1 else label for label in part.labels or []]
+        part.labels = part.labels and [None if may_be_hidden and label == () else label for label in one]
     for row, label in enumerate(part.labels or []):
         if label is not None and isinstance(label, tuple) != several:
             raise UserError(
-                f"{part.where(row)}: expected {wanted}, as the training data, the model or --problem_type says; got "
-                f"{label!r:.60}; several labels are lists (.jsonl), or cells such as a|b with --label_separator"
+                f"{part.where(row)}: expected {'a list of labels' if several else 'one label'}, as the training data, "
+                f"the model or --problem_type says; got {label!r:.60}; several labels are lists (.jsonl), or cells such as "
+                "a|b with --label_separator"
             )
 
 

@@ -103,8 +103,10 @@ def _own_task(args: GlueArguments, trained: TrainedFor, read: dict[str, Examples
     separator = args.label_separator or (None if training else trained.label_separator)
     several = trained.several_labels
     if training:
-        lists = any(isinstance(label, tuple) for label in read["train"].labels or [])
-        several = args.problem_type == "multi_label" or (lists and args.problem_type is None)
+        train = read["train"]
+        more = any(isinstance(label, tuple) and len(label) != 1 for label in train.labels or [])
+        several = args.problem_type == "multi_label" or bool(args.label_separator or train.columns.hot)
+        several |= more and args.problem_type is None
     none = Task(folder="custom", text_columns=(), label_columns=(), labels=None, metrics=())
     return replace(none, several_labels=several, label_separator=separator)
 
@@ -310,7 +312,7 @@ def _made(
     examples = Examples(
         tuple(texts.values()),
         labels,
-        data["id"][:] if "id" in names else [str(row) for row in range(len(data))],
+        [cell or "" for cell in data["id"][:]] if "id" in names else [str(row) for row in range(len(data))],
         lambda row: f"{source}, row {row + 1}",
         rows.facts,
         columns,
