@@ -91,8 +91,8 @@ def test_one_line_for_all_splits_with_shares_place_and_remedy(pretrained, tmp_pa
     lines = [line for line in out if "were cut" in line]
     assert lines == [
         "warning: train: 1 of 4 examples (25.0 %), test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 "
-        f"and were cut, the first: {train}, row 2, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not read; "
-        f"{REMEDY}"
+        f"and were cut, the first: {train}, row 2, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not "
+        f"read; {REMEDY}"
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
         "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},

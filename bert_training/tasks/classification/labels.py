@@ -160,7 +160,7 @@ def infer_task(
 
 
 def _make_kind(part: Examples, several: bool, may_be_hidden: bool) -> None:
-    """Make lists of one label one label where a text has one; refuse other lists there, and words where it has several."""
+    """Make a list of one label that label where a text has one; refuse other lists there, and words elsewhere."""
     if not several:
         one = [label[0] if isinstance(label, tuple) and len(label) == 1 else label for label in part.labels or []]
         part.labels = part.labels and [None if may_be_hidden and label == () else label for label in one]
@@ -168,8 +168,8 @@ def _make_kind(part: Examples, several: bool, may_be_hidden: bool) -> None:
         if label is not None and isinstance(label, tuple) != several:
             raise UserError(
                 f"{part.where(row)}: expected {'a list of labels' if several else 'one label'}, as the training data, "
-                f"the model or --problem_type says; got {label!r:.60}; several labels are lists (.jsonl), or cells such as "
-                "a|b with --label_separator"
+                f"the model or --problem_type says; got {label!r:.60}; several labels are lists (.jsonl), or cells "
+                "such as a|b with --label_separator"
             )
 
 

@@ -99,7 +99,7 @@ def test_empty_texts_of_an_official_file_are_kept_and_said(tmp_path):
     data = load_data(glue_arguments(task_name="qqp", train_file=path, validation_file=path))
     assert data.splits["train"].texts[1] == ["when", ""]
     assert (
-        f"1 of 2 rows have an empty text, of which the model can tell nothing, the first: {path}, row 2; they are kept, as in"
+        f"of which the model can tell nothing, the first: {path}, row 2; they are kept, as in the official release"
         in data.summary()
     )
 

@@ -496,7 +496,7 @@ def test_one_class_in_all_rows_to_predict_is_scored_and_said(tmp_path):
 @pytest.mark.parametrize(("labels", "trained"), [(("1", ""), CLASSES), (("1", "2"), CLASSES), (("1", "?"), CLASSES),
                                                  (("1.5", "good"), SCORES)])  # fmt: skip
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path, labels, trained):
-    with pytest.raises(ValueError, match="own.csv, row 2: expected a (label out of 0, 1|number); got '"):
+    with pytest.raises(ValueError, match=r"own.csv, row 2: expected a (label out of 0, 1|number); got '"):
         labels_to_predict(table(tmp_path, *labels), trained)
 
 

@@ -99,8 +99,9 @@ OF_JSONL = [
 
 
 def expected_tsv(content: bytes) -> list[tuple]:
-    """Read the file as the format says: in UTF-8, with lines that end at \\n, \\r or both and are not blank, fields that end
-    at a tab, and quotation marks that are text.
+    """Read the file as the format says.
+
+    It is UTF-8; lines end at a line feed, a carriage return or both, fields at a tab; quotation marks are text.
     """
     lines = re.split(r"[\r\n]+", content.decode("utf-8-sig").strip("\r\n"))
     header, *rows = [line.split("\t") for line in lines]
