@@ -53,7 +53,7 @@ def test_embeddings_of_sentences_are_trained_and_open_again(folder, tmp_path, mo
 def test_optuna_finds_the_best_of_its_trials(folder, tmp_path, monkeypatch, capsys):
     needed("optuna")
     table = tmp_path / "table.csv"
-    table.write_text("sentence,label\n" + "the old house,x\nthe king walked,y\n" * 8)
+    table.write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 8)
     flags = {
         "model_name_or_path": folder,
         "train_file": table,

@@ -21,7 +21,7 @@ def write_data(folder: Path) -> None:
     ]
     squad = {"data": [{"title": "t", "paragraphs": [{"context": "the old house by the river .", "qas": questions}]}]}
     (folder / "run_pretraining.txt").write_text("\n".join([TEXT] * 8))
-    (folder / "run_glue.csv").write_text("sentence,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    (folder / "run_glue.csv").write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
     (folder / "run_squad.json").write_text(json.dumps(squad))
     (folder / "run_ner.txt").write_text(CONLL)
     endings = ",".join(f"ending{i}" for i in range(4))

@@ -79,7 +79,11 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', "row 1: expected text as text, got ['a']"),
         ("a.jsonl", '{"text": "a", "label": {"choices": ["x"]}}\n', "row 1: expected a word, a number or a list"),
-        ("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": "x"}\n', "expected lists in all rows"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ["x"]}\n{"text": "b", "label": "x"}\n',
+            "row 2: expected a list in 'label'",
+        ),
         ("a.parquet", b"PAR1", "not a Parquet file, or damaged"),
     ],
 )
@@ -91,8 +95,8 @@ def test_mistakes_are_said_with_their_place(tmp_path: Path, name: str, content: 
 
 def test_a_number_of_broken_rows_may_be_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "a\t1\nbroken\nb\t2\n")
-    rows = read_rows(path, [TEXT, LABEL], Layout(header=("text", "label"), broken_rows=1))
-    assert rows.data[:] == {"text": ["a", "b"], "label": ["1", "2"]} and rows.broken == [2]
+    rows = read_rows(path, [TEXT, LABEL], Layout(header=("text", "label"), broken_share=0.4))
+    assert rows.data[:] == {"text": ["a", "b"], "label": ["1", "2"]} and rows.facts["broken_lines_left_out"] == [2]
     with pytest.raises(UserError, match="Row #2"):
         read_rows(path, [TEXT, LABEL], Layout(header=("text", "label")))
 

@@ -266,7 +266,7 @@ def test_mistakes_are_one_clear_line_and_leave_no_folder(tmp_path, pretrained, f
     given = [f"--output_dir={out}", f"--model_name_or_path={pretrained}", "--task_name=rte"]
     data = f"--data_dir={files / 'rte'}"
     assert "--max_seq_length 128 is over the model's maximum of 64" in refused(capsys, *given, data)
-    assert "sst2/train.tsv:1: expected the columns" in refused(
+    assert "sst2/train.tsv: expected a column 'sentence1'" in refused(
         capsys, *given, f"--data_dir={files / 'sst2'}", "--max_seq_length=32"
     )
     other = tmp_path / "other"

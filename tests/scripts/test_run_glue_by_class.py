@@ -165,7 +165,7 @@ def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp
              f"--validation_file={own / 'valid.csv'}"]  # fmt: skip
     for more, expected in (
         (["--load_best_model_at_end", "--metric_for_best_model=f1:sad"], "eval_f1:very angry, eval_recall:very angry"),
-        (["--problem_type=regression", "--calibrate"], "expected a number as label"),
+        (["--problem_type=regression", "--calibrate"], "expected a number; got"),
     ):
         refused([*start, *more], expected)
     alone = [f"--model_name_or_path={own / 'run'}", f"--test_file={own / 'test.csv'}", "--calibrate"]

@@ -116,7 +116,7 @@ def left_to_right(tmp_path, pretrained) -> Path:
 def test_run_glue_reads_the_last_token(left_to_right, tmp_path, token):
     # Only the last word decides the label, and [CLS] of a left-to-right network cannot see it.
     rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8
-    (tmp_path / "a.csv").write_text("sentence,label\n" + "".join(rows))
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(rows))
     file, out = str(tmp_path / "a.csv"), tmp_path / "out"
     flags = ["--model_name_or_path", str(left_to_right), "--train_file", file, "--validation_file", file]
     flags += ["--output_dir", str(out), "--max_seq_length", "16", "--label_token", token, "--max_steps", "30"]
@@ -147,7 +147,7 @@ def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path):
 
 
 def test_flags_that_do_not_fit_are_refused(tmp_path, pretrained):
-    (tmp_path / "a.csv").write_text("sentence,label\n" + "the old house,1.5\nthe king walked,2.5\n" * 4)
+    (tmp_path / "a.csv").write_text("text,label\n" + "the old house,1.5\nthe king walked,2.5\n" * 4)
     flags = [
         "--train_file",
         str(tmp_path / "a.csv"),

@@ -31,7 +31,7 @@ def tokenizer(vocab):
 
 
 def write(path, rows) -> str:
-    path.write_text("sentence,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
     return str(path)
 
 
@@ -91,8 +91,8 @@ def test_one_line_for_all_splits_with_shares_place_and_remedy(pretrained, tmp_pa
     lines = [line for line in out if "were cut" in line]
     assert lines == [
         "warning: train: 1 of 4 examples (25.0 %), test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 "
-        f"and were cut, the first: {train}:3, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not read; "
-        f"{REMEDY}"
+        f"and were cut, the first: {train}, row 2, after which 2 cannot be told apart; 4 of 53 tokens (7.5 %) are not "
+        f"read; {REMEDY}"
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
         "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},
@@ -116,7 +116,10 @@ def test_a_training_of_texts_that_the_cut_makes_the_same_is_refused(pretrained, 
     """The evidence comes last: nothing is left to learn, and a score of .5 would be all that says so."""
     train = write(tmp_path / "train.csv", [(PREFIX + "king", "x"), (PREFIX + "queen", "y")] * 3)
     error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, train, "--max_seq_length=12"))
-    assert f"{train}:2: this and other training examples (6 of 6) are longer than --max_seq_length 12 and were" in error
+    assert (
+        f"{train}, row 1: this and other training examples (6 of 6) are longer than --max_seq_length 12 and were"
+        in error
+    )
     assert not (tmp_path / "run").exists()
     run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=14"))
 
@@ -125,8 +128,11 @@ def test_texts_that_are_the_same_uncut_are_refused_with_another_remedy(pretraine
     train = write(tmp_path / "train.csv", [("the king", "x"), ("the king", "y")])
     dev = write(tmp_path / "dev.csv", [("the king", "x"), ("the queen", "y")])
     error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, dev, "--max_seq_length=12"))
-    assert f"{train}:2: this and all other training examples (2) are the same for the tokenizer, so that there" in error
-    assert error.strip().endswith("nothing to learn; is 'sentence' the text?")
+    assert (
+        f"{train}, row 1: this and all other training examples (2) are the same for the tokenizer, so that there"
+        in error
+    )
+    assert error.strip().endswith("nothing to learn; is 'text' the text?")
     run_glue.main(flags(pretrained, tmp_path, dev, train, "--max_seq_length=12"))
 
 

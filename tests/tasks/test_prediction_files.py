@@ -63,7 +63,7 @@ def test_a_file_to_predict_with_an_odd_id_is_refused_with_its_line(tmp_path, odd
     path = write(tmp_path, f"id,text\nq1,a\n{odd},b\n", "test.csv")
     with pytest.raises(ValueError) as caught:
         load_texts(glue_arguments(test_file=path), model_labels=("no", "yes"))
-    assert str(caught.value).startswith(f"{path}:3: expected an id ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}, row 2: expected an id ") and "\n" not in str(caught.value)
     # The same file trains, because its ids are not written anywhere.
     path = write(tmp_path, f"id,text,label\nq1,a,x\n{odd},b,y\n", "train.csv")
     assert len(load_texts(glue_arguments(train_file=path, validation_file=path)).splits["train"]) == 2
@@ -72,7 +72,7 @@ def test_a_file_to_predict_with_an_odd_id_is_refused_with_its_line(tmp_path, odd
 def test_ids_of_json_that_are_equal_numbers_are_refused(tmp_path):
     rows = [{"id": id_, "text": "a"} for id_ in (1, 2.0, "x", 2)]
     path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "test.jsonl")
-    with pytest.raises(ValueError, match=r"test\.jsonl:4: expected an id of its own .* got '2', which .*test\.jsonl:2"):
+    with pytest.raises(ValueError, match=r"test\.jsonl, row 4: expected an id of its own .* got '2', which .*, row 2"):
         load_texts(glue_arguments(test_file=path), model_labels=("no", "yes"))
 
 
@@ -83,14 +83,14 @@ def test_ids_and_labels_of_the_hub_are_checked(monkeypatch, ids):
     names = {"train": columns, "validation": columns, "test": columns | {"id": ids}}
     made = {split: datasets.Dataset.from_dict(part) for split, part in names.items()}
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
-    with pytest.raises(ValueError, match=r"my/data  test row [01]: expected an id"):
+    with pytest.raises(ValueError, match=r"my/data  test, row [12]: expected an id"):
         load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
     assert "test" not in load_texts(glue_arguments(dataset_name="my/data")).splits
     made["test"] = made["test"].remove_columns("id")
     for split in ("train", "validation"):
         made[split] = datasets.Dataset.from_dict(columns | {"label": ["x", "y\tz"]})
     with pytest.raises(
-        ValueError, match=r"my/data  train row 1: expected a word or a number in 'label', without tabs and line ends"
+        ValueError, match="my/data  train, row 2: expected a label without spaces around it, tabs and line ends"
     ):
         load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
 

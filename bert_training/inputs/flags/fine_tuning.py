@@ -126,9 +126,9 @@ class GlueArguments(ClassArguments):
         data_dir: Folder with the official files train.tsv, dev.tsv and test.tsv.
         test_file: Your own data to predict; it is scored if every row has a label that the model knows.
         text_column: Of your own data, the name of the column with the text, or of the two columns with a pair. Default:
-            those that the model was trained on, or usual names such as text; or sentence1 and sentence2.
+            text, or sentence1 and sentence2; without training data, those that the model was trained on.
         id_column: Of your own data, the name of the column that identifies a row in the files of predictions. Default:
-            that of the model's training, or id, idx or index.
+            id; without training data, that of the model's training.
         weight_column: Of your own training data, the name of the column with the weight of each row in the loss.
         group_column: The name of the column that says which rows belong together, such as those of one author:
             --validation_split and --folds keep them on one side.
@@ -137,9 +137,10 @@ class GlueArguments(ClassArguments):
         folds: Cross-validation: train this many times, each time with another part of your own training data held out.
             2/5: only the second of five times.
         label_column: Of your own data, the name of the column with the label; or, for several labels a text, the names
-            of their columns, which hold 0 or 1. Default: as for the text.
+            of their columns, which hold 0 or 1. Default: label; without training
+            data, those of the model's training.
         label_separator: Of your own data with several labels a text: what stands between the labels of a cell, such as
-            '|'. Default: as for the text; lists in JSON or on the Hub need none.
+            '|'. Default: as for the label; lists in JSON or on the Hub need none.
         problem_type: Of your own data: whether a text has one class, several labels, or a score. Default: what the
             model predicts or, with training data, several labels for lists, --label_separator or several columns of
             labels, otherwise classes, unless a label such as 2.5 can only be a score.

@@ -26,29 +26,6 @@ ENTAILMENT = ("entailment", "not_entailment")
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
-@dataclass(frozen=True)
-class Named:
-    """What flags say of the user's own tables besides the text and the label.
-
-    Attributes:
-        id, weight, group: the names of the columns that identify a row, weigh it, and say what belongs together.
-        delimiter: what separates the cells of a .csv.
-        trained_id, trained_delimiter: those of the model's training, which need not be there.
-    """
-
-    id: str | None = None
-    weight: str | None = None
-    group: str | None = None
-    delimiter: str | None = None
-    trained_id: str | None = None
-    trained_delimiter: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are named, which can be neither text nor label."""
-        return tuple(name for name in (self.id, self.weight, self.group) if name is not None)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
@@ -66,15 +43,8 @@ class Task:
         ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
-        trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
-        trained_label: of the user's own data, the label column that the model was trained on, if it is known.
         several_labels: whether a text may have any number of the labels.
-        may_have_lists: of the user's own data, whether lists in the label column make it one of several labels.
         label_separator: what stands between the labels of a cell, if these are no lists.
-        separator_of_training: whether that is the one of the model's training; a table may have lists instead.
-        hot_columns: the columns of 0 and 1 that flags name, one for each label.
-        trained_hot: those that the model was trained on.
-        named: of the user's own data, what flags say of the other columns and of the files.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
@@ -90,15 +60,8 @@ class Task:
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
-    trained_on: tuple[str, ...] = ()
-    trained_label: str | None = None
     several_labels: bool = False
-    may_have_lists: bool = False
     label_separator: str | None = None
-    separator_of_training: bool = False
-    hot_columns: tuple[str, ...] = ()
-    trained_hot: tuple[str, ...] = ()
-    named: Named = Named()
     title: str = ""
 
     @property
@@ -239,19 +202,3 @@ def positive_of(name: str | None) -> str | None:
 def server_name(task: Task, split: str = "test") -> str:
     """The file name that the GLUE server expects for the predictions of a split."""
     return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
-
-
-# For the user's own data: the usual names, of which a file must have one.
-OWN_TEXTS = (
-    PAIR,
-    PREMISE,
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "answer"),
-    ("text_a", "text_b"),
-    ("text1", "text2"),
-    ("text", "text_pair"),
-    ("sentence",),
-    ("text",),
-)
-OWN_LABELS = ("label", "labels", "gold_label", "score", "similarity_score", "target", "class", "category")

@@ -9,8 +9,8 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
     type ids   0    0   0   0   0   0       ...   0   1  1   1     1     1  ...   1
     label    0, which the model folder calls "not_equivalent"
 
-``bert_training.tasks.classification.sources`` reads the examples, ``columns`` and ``labels`` find out what is the text
-and what the label, and ``glue`` has the table of the tasks.
+``bert_training.tasks.classification.sources`` reads the examples, ``labels`` finds out what their labels are, and
+``glue`` has the table of the tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,6 @@ from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
-from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
@@ -44,14 +43,36 @@ from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns that were read; the name of the label or the index is None if there is none.
+
+    Attributes:
+        weight, group: those that flags name, in training data.
+        hot: the columns of 0 and 1, one for each label; then there is no other label.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    index: str | None
+    categories: tuple[str, ...] = ()
+    weight: str | None = None
+    group: str | None = None
+    hot: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """All names, without None."""
+        others = (self.label, *self.hot, self.index, self.weight, self.group, *self.categories)
+        return list(dict.fromkeys([*self.texts, *(name for name in others if name is not None)]))
+
+
 @dataclass
 class Examples:
     """One split.
 
     Attributes:
         texts: one list, or two for pairs, with a text for each row.
-        labels: as in the source until ``encode_labels`` turns them into numbers, or ``multi_label.encode`` if a text
-            has several; None if they are hidden.
+        labels: as in the source until ``encode_labels`` turns them into numbers; None if they are hidden.
         index: the index of each row in the source, or 0, 1, ... if the source has none.
         where: returns the place of a row, counted from 0, for error messages.
         facts: the split's part of run.json.

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.hashing import digest
+from bert_training.files.hub_datasets import AS_FILES
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import multi_label
-from bert_training.tasks.classification.columns import text_problem
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.task_data import SPLIT_SEED, rows_of_units
@@ -29,12 +28,11 @@ Parts = tuple[Sequence[int], Sequence[int]]
 """The numbers of the rows to train on, and of those that are held out."""
 
 
-def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None:
+def check_divided(args: GlueArguments, splits: Sequence[str]) -> None:
     """Refuse training data without validation data, unless the flags say where that comes from, or that there is none.
 
     Args:
         splits: those that were read.
-        only: in words, what there is.
 
     Raises:
         ValueError: there is no validation data, or there is some and a flag would make more.
@@ -44,7 +42,8 @@ def check_divided(args: GlueArguments, splits: Sequence[str], only: str) -> None
     validates = any(split.startswith("validation") for split in splits)
     if "train" in splits and not validates and not asked:
         give = "give --validation_file" if args.task_name else GIVE  # the splits of a task of GLUE are fixed
-        raise UserError(f"there is training data but nothing to evaluate on{only}; {give}")
+        give += f"; or {AS_FILES}" if args.dataset_name else ""
+        raise UserError(f"there is training data but nothing to evaluate on; {give}")
     if asked and validates:
         raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
     if asked and "train" not in splits:
@@ -62,12 +61,19 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
             f"{train.where(0)}: this and all other training examples ({len(train)}) have the weight 0 in "
             f"{train.columns.weight!r}, so nothing would be learnt; correct them, or give other rows"
         )
+    labels, names = train.labels or [], task.labels or ()
     if task.several_labels:
-        multi_label.check_training(train, task)
-    elif train.labels and len(set(train.labels)) == 1:
-        label = task.labels[train.labels[0]] if task.labels else train.labels[0]
+        counts = np.sum(labels, axis=0, dtype=int).tolist()
+        if absent := [name for name, count in zip(names, counts) if not count]:
+            train.notes.append(
+                f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none"
+            )
+    if len(set(labels)) == 1:
+        same = names[labels[0]] if names and not task.several_labels else labels[0]
+        if task.several_labels:
+            same = ", ".join(name for name, there in zip(names, labels[0]) if there) or "none"
         raise UserError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {same!r}; shuffle "
             "the file, or raise --max_train_samples"
         )
 
@@ -139,9 +145,6 @@ def _part(whole: Examples, rows: Sequence[int], described: str) -> Examples:
     if "sha256" in whole.facts:
         facts["file_sha256"] = content
     part.facts = facts | {"sha256": digest([content, list(rows)]), "divided": described}
-    if part.facts.pop("empty_texts", None):
-        empty = sum(any(map(text_problem, texts)) for texts in zip(*part.texts))
-        part.facts |= {"empty_texts": empty} if empty else {}
     return part
 
 

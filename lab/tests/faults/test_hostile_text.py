@@ -84,7 +84,7 @@ def start(place: Path, script: str, pretrained: Path, data: Path, file: Path | N
 
 
 def labels(place: Path, attack: str) -> Path:
-    rows = [{"sentence": attack, "label": attack}, {"sentence": "the king", "label": FORMULA}] * 4
+    rows = [{"text": attack, "label": attack}, {"text": "the king", "label": FORMULA}] * 4
     (place / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return place / "data.jsonl"
 
@@ -145,9 +145,9 @@ def test_hostile_data_is_shown_and_not_obeyed(seed, short_data, pretrained, tmp_
 
 def quoted(place: Path, kind: str) -> tuple[str, Path]:
     content = {
-        "glue.tsv": f"sentence\tlabel\na\tx\n{ESCAPES}\ty\t{ESCAPES}\n",
-        "glue.csv": f'sentence,label\n"{ESCAPES},x\n',
-        "glue.jsonl": f'{{"sentence": "a", "label": "x"}}\n{ESCAPES}\n',
+        "glue.tsv": f"text\tlabel\na\tx\n{ESCAPES}\ty\t{ESCAPES}\n",
+        "glue.csv": f'text,label\n"{ESCAPES},x\n',
+        "glue.jsonl": f'{{"text": "a", "label": "x"}}\n{ESCAPES}\n',
         "header.csv": f"{ESCAPES},{ESCAPES}\na,b\n",
         "ner.txt": f"Anna {ESCAPES.replace(chr(32), '')}\n",
         "squad.json": json.dumps({"data": [{"title": ESCAPES, "paragraphs": [{"context": 3}]}]}),

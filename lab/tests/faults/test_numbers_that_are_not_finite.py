@@ -48,7 +48,7 @@ def whole(tmp_path_factory, pretrained) -> Whole:
     data.mkdir()
     short_runs.write_data(data)
     rows = [f"the {word} house,{score}" for word in ("old", "new", "big", "red") for score in (0.5, 2.5, 4.5)]
-    (data / "run_glue.csv").write_text("\n".join(["sentence,label", *rows]) + "\n")
+    (data / "run_glue.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     folders = {}
     for script in ("run_pretraining", "run_glue", "run_squad"):
         folders[script] = place / script

@@ -73,9 +73,7 @@ def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
     examples = labelled_texts.Examples(
         (["a", "b", "c"],), None, ["0", "1", "2"], str, {}, labelled_texts.Columns(("text",), None, None)
     )
-    own = glue.Task(
-        folder="custom", text_columns=glue.OWN_TEXTS, label_columns=glue.OWN_LABELS, labels=None, metrics=("pearson",)
-    )
+    own = glue.Task(folder="custom", text_columns=(), label_columns=(), labels=None, metrics=("pearson",))
     path = labelled_texts.write_predictions(
         tmp_path, labelled_texts.ClassificationData("custom", own, {"test": examples}), "test", scores
     )

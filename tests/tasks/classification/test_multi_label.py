@@ -83,8 +83,7 @@ def test_lists_of_one_label_each_are_one_label_a_text(tmp_path):
     data = load_data(glue_arguments(validation_file=dev), one.names, several)
     assert data.splits["validation"].labels[0] == (0, 1, 0)
     told = glue_error(train_file=train, validation_file=own(tmp_path, listed(CELLS.values()), "more.jsonl"))
-    assert "more.jsonl:1: expected a word or a number in 'label', got ['b', 'a']" in told
-    assert "give lists in all rows of the training data (.jsonl) with --problem_type multi_label" in told
+    assert "more.jsonl, row 1: expected one label, as the training data, the model or --problem_type says" in told
 
 
 LISTS = [["a"], ["b"], ["a"], ["b"]]
@@ -94,29 +93,28 @@ SEVERAL = {"label_separator": "|"}
 @pytest.mark.parametrize(
     ("name", "text", "flags", "expected"),
     [
-        ("x.jsonl", listed([["a"], ["a", 3]] * 2), {}, "x.jsonl:2: expected a list of words in 'label', or of the"),
-        ("x.jsonl", listed([["a"], ["b", None]] * 2), {}, "got None in ['b', None]; write the names of the labels"),
-        ("x.jsonl", listed([["a"], ["b", "a", "b"]] * 2), {}, ":2: the label 'b' is twice in ['b', 'a', 'b'] of 'lab"),
-        ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "write 0 and 1 into a column for each label, and name these with"),
-        ("x.jsonl", listed([[]] * 4), {}, "expected labels, but no text has one, so that there is nothing to learn"),
-        ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "x.jsonl:3: expected a list of labels in 'label', got 'a'"),
-        ("x.jsonl", listed([["a", "b"], ["nan"]] * 2), {}, ":2: expected labels, got 'nan', which programs write for"),
-        ("x.jsonl", listed([["a", "b"], [" b"]] * 2), {}, "without spaces around them, tabs and line ends in 'label',"),
+        ("x.jsonl", listed([["a"], ["b", None]] * 2), {}, "row 2: expected labels, got an empty one among"),
+        ("x.jsonl", listed([["a"], ["b", "a", "b"]] * 2), {}, "row 2: the label 'b' is there twice; delete one"),
+        ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "row 1: the label '0' is there twice; delete one (0 and 1 belong int"),
+        ("x.jsonl", listed([[]] * 4), {}, "expected at least two labels, got none in any row"),
+        ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "row 3: expected a list in 'label', as in other rows, got"),
+        ("x.jsonl", listed([["a", "b"], ["nan"]] * 2), {}, "row 2: expected labels, got 'nan', which programs write"),
+        ("x.jsonl", listed([["a", "b"], [" b"]] * 2), {}, "row 2: expected a label without spaces around it, tabs and"),
         ("x.jsonl", listed([["a"]] * 4), {}, "expected at least two labels, got only 'a'"),
-        ("x.jsonl", listed([["a", "b"]] * 4), {}, "this and all other training examples (4) have the labels a, b"),
+        ("x.jsonl", listed([["a", "b"]] * 4), {}, "this and all other training examples (4) have the label 'a, b'"),
         ("x.jsonl", listed([["a|b", "d"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which st"),
-        ("x.jsonl", listed(LISTS), SEVERAL, "expected labels with '|' between them in 'label', got ['a']; lists need"),
-        ("x.jsonl", listed([["a", "b"], ["b"]] * 2), {"problem_type": "single_label"}, "a text has one label here; to"),
-        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "x.csv:4: expected labels without spaces around them"),
-        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "x.csv:4: the label 'b' is twice in 'b|b' of 'label'"),
-        ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "(--label_separator) between the labels of some cell of 'la"),
-        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "x.csv:2: expected a list of labels in 'label', got"),
-        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "x.csv:2: the label 'a|b' may be one class or the labels 'a' and"),
+        ("x.jsonl", listed(LISTS), SEVERAL, "expected '|' (--label_separator) between the labels of some cell"),
+        ("x.jsonl", listed([["a", "b"], ["b"]] * 2), {"problem_type": "single_label"}, "row 1: expected one label, as"),
+        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "row 3: expected labels, got an empty one among 'b, '"),
+        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "row 3: the label 'b' is there twice; delete"),
+        ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "of some cell, found it in none, but 'a;b'; name what"),
+        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "row 1: expected a list of labels, got 'a'; if a ce"),
+        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "the label 'a|b' may be one class or the labels 'a' and 'b'"),
         ("x.csv", piped(["甲、乙", "甲", "丙", "丙"]), {}, "give --label_separator '、' for several labels a text, or"),
         ("x.csv", piped(['"a, b"', "a", "c", "c"]), {}, "give --label_separator ',' for several labels a text, or"),
-        ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "x.csv:2: expected 0 or 1, or false or"),
-        ("x.csv", HOT, {"label_column": ["a", "z"]}, "x.csv:1: expected the columns of labels that --label_column na"),
-        ("x.csv", HOT, {}, "name the label column with --label_column, or all of them if each label has a column of"),
+        ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "row 1: expected 0 or 1, or false or"),
+        ("x.csv", HOT, {"label_column": ["a", "z"]}, "expected a column 'z' (name another with --label_column); got"),
+        ("x.csv", HOT, {}, "expected a column 'label' or 'labels' (name another with --label_column); got 'text', 'a'"),
     ],
 )  # fmt: skip
 def test_what_is_no_such_table_is_refused(tmp_path, name, text, flags, expected):
@@ -128,7 +126,7 @@ def test_a_label_of_the_validation_data_alone_is_refused(tmp_path):
     train, dev = own(tmp_path, piped(CELLS)), own(tmp_path, piped(["a", "d|a", "b", "c"]), "dev.csv")
     train = own(tmp_path, piped(CELLS), "train.csv")
     told = glue_error(train_file=train, validation_file=dev, label_separator="|")
-    assert "dev.csv:3: expected labels out of a, b, c; got 'd'; the training had no such label" in told
+    assert "dev.csv, row 2: expected a label out of a, b, c; got ('d', 'a'); correct it, or train with examples" in told
 
 
 def test_classes_that_only_look_alike_are_one_class_with_a_flag_or_the_names_of_the_model(tmp_path):
@@ -151,13 +149,11 @@ def test_without_training_the_model_says_how_labels_are_spelled(tmp_path):
     data = load_data(glue_arguments(test_file=other), None, model)
     assert data.splits["test"].labels is None and "the predictions are not scored" in data.summary()
     mixed = own(tmp_path, piped(["a", "e|d", "b", ""]), "mixed.csv")
-    with pytest.raises(ValueError, match=r"mixed.csv:3: this row has the labels 'e, d'; as others have labels that"):
+    with pytest.raises(ValueError, match=r"mixed.csv, row 2: expected a label out of c, a, b; got \('e', 'd'\)"):
         load_data(glue_arguments(test_file=mixed), None, model)
     lists = own(tmp_path, listed(CELLS.values()), "lists.jsonl")
     data = load_data(glue_arguments(validation_file=lists, test_file=lists), None, model)
     assert data.splits["test"].labels == data.splits["validation"].labels == [(c, a, b) for a, b, c in ROWS]
-    with pytest.raises(ValueError, match=r"lists.jsonl:1: .* lists need .jsonl and no --label_separator"):
-        load_data(glue_arguments(validation_file=lists, label_separator="|"), None, model)
     unnamed = TrainedFor(None, 3, several_labels=True)
     numbers = own(tmp_path, listed([[0, 1], [2], [], [1]]), "n.jsonl")
     data = load_data(glue_arguments(validation_file=numbers), None, unnamed)
@@ -168,9 +164,9 @@ def test_without_training_the_model_says_how_labels_are_spelled(tmp_path):
     with pytest.raises(ValueError, match=r"for each label of the model .a, b, c., got a, c; name all of them"):
         load_data(glue_arguments(validation_file=path, label_column=["a", "c"]), None, hot)
     one = TrainedFor(("a", "b"), 2)
-    with pytest.raises(ValueError, match="--label_separator: the model gives a text one label, and not several"):
+    with pytest.raises(ValueError, match="the flags ask for multi_label, and the model was trained for single_label"):
         load_data(glue_arguments(validation_file=mixed, label_separator="|"), None, one)
-    with pytest.raises(ValueError, match="--problem_type single_label: the model gives a text several labels"):
+    with pytest.raises(ValueError, match="the flags ask for single_label, and the model was trained for multi_label"):
         load_data(glue_arguments(validation_file=path, problem_type="single_label"), None, hot)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import run_glue
-from bert_training.tasks.classification import glue, labelled_texts, multi_label, sources
+from bert_training.tasks.classification import glue, labelled_texts, multi_label_scores, sources
 from bert_training.tasks.classification.scores import score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, write_task
@@ -35,7 +35,7 @@ def test_logits_are_scored_with_the_metrics_of_the_task():
 
 ONE, LOST = "is no higher than", "classes are never found"
 OWN = glue.Task(folder="", text_columns=(), label_columns=(), labels=("a", "b", "c"), metrics=("accuracy",))
-SEVERAL = replace(OWN, metrics=multi_label.METRICS, several_labels=True)
+SEVERAL = replace(OWN, metrics=multi_label_scores.METRICS, several_labels=True)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_training.tasks.classification import glue, labelled_texts
-from bert_training.tasks.classification.columns import find_columns
+from bert_training.tasks.classification import labelled_texts
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 
@@ -21,77 +20,58 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 # --- Mistakes are named with their place -----------------------------------------------------------------
 
 
+MISTAKES = [
+    ("own.tsv", b"", "expected a header line, got an empty file or line"),
+    ("own.tsv", "text\tlabel\n", "expected rows, got none"),
+    ("own.tsv", "text\tlabel\na\t1\nb\n", "Row #3: Expected 2 columns, got 1: b"),
+    ("own.tsv", "text\tlabel\na\tb\t1\n", "Row #2: Expected 2 columns, got 3"),
+    ("own.tsv", b"text\tlabel\na\t1\nb\xff\t0\n", "Row #3: CSV conversion error to string: invalid UTF8 data"),
+    ("own.tsv", "text\ttext\tlabel\na\tb\t1\n", "the column 'text' is there twice; rename one"),
+    ("own.tsv", "text\tlabel\na\t1\nb\t1\n", "expected at least two labels, got only '1'"),
+    ("own.tsv", f"text\tlabel\na\t1.5\nb\t{'9' * 5000}\n", "row 2: expected a number; got '999"),
+    ("own.csv", 'text,label\na,1\n"b,0\nc,1\n', "Row #3: Expected 2 columns, got 1"),
+    ("own.csv", 'text,label\n"a\nb",1\nc\n', "Row #3: Expected 2 columns, got 1: c"),
+    ("own.csv", 'text,label\nx,a\ny,"a\tb"\n', "row 2: expected a label without spaces around it, tabs and line ends"),
+    ("own.csv", 'text,label\nx,a\ny,"a\nb"\n', "row 2: expected a label without spaces around it, tabs and line ends"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing; fill it in"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "row 2: expected text in 'text', got not"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": {}, "label": 0}\n', "row 2: expected text as text, got {}"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label"\n', "expected JSON, got: line 2: Expecting ':'"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n["b", 0]\n', "row 2: expected a JSON object with fields, got ['b', 0]"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "row 2: expected Unicode text as te"),
+    ("own.jsonl", '{"text": "a"}\n', "expected a column 'label' or 'labels' (name another with --label_column); got '"),
+    ("own.jsonl", '{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "row 1: expected a label, got nothing"),
+    ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', "row 2: expected a number as label"),
+    ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "row 2: expected a label, got nothing"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', "row 1: expected a list in 'label', as "),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, "got: line 2: maximum recursi"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", "got: line 2: Exceeds the"),
+    ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', "row 2: expected a number; got '1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), MISTAKES)
+def test_a_malformed_file_is_refused_with_its_place(tmp_path, name, content, expected):
+    path = own(tmp_path, content, name)
+    told = glue_error(train_file=path, validation_file=path)
+    assert told.startswith(path) and expected in told
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "own.tsv:1: expected a header or a first row, got an empty file or line"),
-        (b"\nsentence\tlabel\na\t1\n", "own.tsv:1: expected a header or a first row"),
-        (b"sentence\tlabel\n", "own.tsv: expected rows below the header, got none"),
-        (b"sentence\tlabel\na\t1\nb\n", "own.tsv:3: expected 2 columns (sentence, label), got 1; fix this line"),
-        (b"sentence\tlabel\na\tb\t1\n", "own.tsv:2: expected 2 columns (sentence, label), got 3"),
-        (b"sentence\tlabel\na\t1\n\nb\t0\n", "own.tsv:3: expected a row, got a blank line"),
-        (b"sentence\tlabel\na\t1\nb\xff\t0\n", "own.tsv:3: expected UTF-8 text, got byte 0xff at column 2"),
-        (b"\xff\xfes\x00e\x00", "own.tsv:1: expected UTF-8 text, got byte 0xff at column 1"),
-        (b"sentence\tlabel\na\t1\nb\t2\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got '2'"),
-        (b"sentence\tlabel\na\t1\nb\t\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got ''"),
-        (b"sentence\tlabels\na\t1\n", "own.tsv:1: expected a column 'label', got 'sentence', 'labels'"),
-        (b"text\tlabel\na\t1\n", "own.tsv:1: expected the columns 'sentence', got 'text', 'label'"),
-        (b"sentence\tsentence\tlabel\na\tb\t1\n", "own.tsv:1: column 'sentence' is there twice"),
-        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'posit"),
+        ("text\tlabel\na\t1\n", "expected a column 'sentence'; got 'text', 'label'"),
+        ("sentence\tlabels\na\t1\n", "expected a column 'label'; got 'sentence', 'labels'"),
+        ("sentence\tlabel\na\t1\nb\t2\n", "row 2: expected a label out of negative, positive, 0, 1; got '2'"),
+        ("sentence\tlabel\na\t1\nb\t\n", "row 2: expected a label out of negative, positive, 0, 1; got ''"),
+        ("sentence\tlabel\na\t1\nb\t1\n", "row 1: this and all other training examples (2) have the label 'positive'"),
     ],
 )
-def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
+def test_a_file_that_is_not_of_the_task_is_refused(tmp_path, content, expected):
     path = own(tmp_path, content)
-    assert expected in glue_error(task_name="sst2", train_file=path, validation_file=path)
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ('sentence,label\na,1\n"b,0\nc,1\n', "own.csv:3: expected CSV with fields quoted by"),
-        ('sentence,label\na,1\n"b"c,0\n', "own.csv:3: expected CSV with fields quoted by"),
-        ('sentence,label\n"a\nb",1\nc\n', "own.csv:4: expected 2 columns (sentence, label), got 1; fix this line"),
-        ("sentence;label\na;1\n", "own.csv:1: expected names of columns separated by commas, got 'sentence;label', wh"),
-        ("year,sentence,body,label\n1,a,b,x\n1,a,b,y\n1,a,b,y\n", ""),
-    ],
-)
-def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
-    path = own(tmp_path, content, "own.csv")
-    if expected:
-        assert expected in glue_error(train_file=path, validation_file=path)
-    else:
-        assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].columns.texts == (
-            "sentence",
-        )
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ('{"text": "a", "label": 1}\n{"text": "b"}\n', "own.jsonl:2: field 'label' is missing or null; fill it in"),
-        ('{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "own.jsonl:2: field 'text' is missing or null"),
-        ('{"text": "a", "label": 1}\n{"text": 5, "label": 0}\n', "own.jsonl:2: expected text in 'text', got 5"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label"\n', "own.jsonl:2: expected one JSON object a line, got:"),
-        ('{"text": "a", "label": 1}\n["b", 0]\n', "own.jsonl:2: expected a JSON object with fields, got '[\"b\", 0]'"),
-        ('{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "own.jsonl:2: expected Unicode text"),
-        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl:1: 3 candidates for the text: 'a', 'b', 'c'; name"),
-        ('{"text": "a"}\n', "own.jsonl:1: expected a column 'label' or 'labels'"),
-        ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl:1: expected a label, got an empty"),
-        ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
-        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', ":2: expected a number as label, got 'x'"),
-        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "a line, got: NaN is no number of JSON"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', ":1: expected a list of labels in 'label'"),
-        ('{"text": "a", "label": "x"}\n{"text": "b", "label": "x "}\n', "without spaces around it, got 'x '"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
-        ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
-        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: 2 candidates for the text: 'sentence', "),
-        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', ":2: expected a number as label, got '1e9"),
-    ],
-)  # fmt: skip
-def test_malformed_jsonl_is_refused_with_its_line(tmp_path, content, expected):
-    path = own(tmp_path, content, "own.jsonl")
-    assert expected in glue_error(train_file=path, validation_file=path)
+    assert f"own.tsv{',' if expected.startswith('row') else ':'} {expected}" in glue_error(
+        task_name="sst2", train_file=path, validation_file=path
+    )
 
 
 def test_line_ends_within_a_quoted_field_are_kept(tmp_path):
@@ -100,16 +80,11 @@ def test_line_ends_within_a_quoted_field_are_kept(tmp_path):
     assert train.texts == (["a\r\nb\nc\rd", "e"],)
 
 
-def test_a_label_of_5000_digits_is_refused_with_its_line(tmp_path):
-    path = own(tmp_path, f"text\tlabel\na\t1\nb\t{'9' * 5000}\n")
-    assert "own.tsv:3: expected a number as label, got '999" in glue_error(train_file=path, validation_file=path)
-
-
 def test_a_score_out_of_range_is_refused(tmp_path):
     folder = write_task(tmp_path, "stsb")
     text = (folder / "dev.tsv").read_text(encoding="utf-8").replace("\t5.000", "\t5.001", 1)
     (folder / "dev.tsv").write_text(text, encoding="utf-8")
-    assert "dev.tsv:4: expected a number from 0 to 5 as label, got '5.001'" in glue_error(
+    assert "dev.tsv, row 3: expected a number from 0 to 5; got '5.001'" in glue_error(
         task_name="stsb", data_dir=str(folder)
     )
 
@@ -120,7 +95,7 @@ def test_damaged_compressed_files_are_refused(tmp_path):
         for broken in (packed[: len(packed) // 2], b"not packed at all", packed[:100] + b"\xff" * 50 + packed[150:]):
             path = own(tmp_path, broken, name)
             error = glue_error(task_name="sst2", train_file=path, validation_file=path)
-            assert re.search(rf"{name}:\d+: damaged \.{name[-2:]} file .*; download or pack it again", error), error
+            assert re.search(rf"{name}: damaged \.{name[-2:]} file .*; download or pack it again", error), error
 
 
 def test_missing_and_unfit_files_are_refused(tmp_path):
@@ -131,7 +106,6 @@ def test_missing_and_unfit_files_are_refused(tmp_path):
     )
     sheet = glue_error(train_file=str(tmp_path / "no.xlsx"))
     assert "no.xlsx: expected a file named .csv, .tsv, .jsonl, .json, .parquet" in sheet
-    assert "in the spreadsheet, save the sheet as 'CSV UTF-8'" in sheet
     assert "no such folder" in glue_error(task_name="rte", data_dir=str(tmp_path / "none"))
     folder = write_task(tmp_path / "RTE", "rte")
     (folder / "dev.tsv").unlink()
@@ -160,25 +134,6 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
 
 
 # --- A user's own data -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("header", "texts", "label"),
-    [
-        ("sentence\tlabel", ("sentence",), "label"),
-        ("label\tsentence2\tsentence1\tgenre", ("sentence1", "sentence2"), "label"),
-        ("id\tpremise\thypothesis\tgold_label", ("premise", "hypothesis"), "gold_label"),
-        ("Idx\tsentence\tlabels", ("sentence",), "labels"),
-        ("text_pair\ttext\tclass", ("text", "text_pair"), "class"),
-        ("title\ttext\tcategory", ("text",), "category"),
-    ],
-)
-def test_columns_of_a_users_own_data_are_found(header, texts, label):
-    task = glue.Task(
-        folder="custom", text_columns=glue.OWN_TEXTS, label_columns=glue.OWN_LABELS, labels=None, metrics=()
-    )
-    found = find_columns(task, header.split("\t"), labelled=True)
-    assert (found.texts, found.label) == (texts, label)
 
 
 def test_labels_of_a_test_file_are_not_read(tmp_path):
@@ -215,15 +170,6 @@ def test_a_long_text_in_a_csv_is_read(tmp_path):
     assert data.splits["train"].texts == ([text, "b"],)
 
 
-@pytest.mark.parametrize("label", ["a\tb", "a\nb"])
-def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
-    """They are written as label names in a .tsv."""
-    path = own(tmp_path, f'text,label\nx,a\ny,"{label}"\n', "own.csv")
-    assert "own.csv:3: expected a word or a number in 'label', without tabs" in glue_error(
-        train_file=path, validation_file=path
-    )
-
-
 def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
     path = own(tmp_path, 'text,label\n"a, quoted ""b""\nover two lines",1\nc,2.5\nd,-3e-1\n', "own.csv")
     data = load_data(glue_arguments(train_file=path, validation_file=path))
@@ -236,9 +182,11 @@ def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
 def test_a_validation_label_that_training_lacks_is_refused(tmp_path):
     train = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", "train.tsv")
     dev = own(tmp_path, "text\tlabel\na\tx\nb\tz\n", "dev.tsv")
-    assert "dev.tsv:3: expected a label out of x, y; got 'z'" in glue_error(train_file=train, validation_file=dev)
+    assert "dev.tsv, row 2: expected a label out of x, y; got 'z'" in glue_error(train_file=train, validation_file=dev)
     dev = own(tmp_path, "body\tlabel\na\tx\n", "dev.tsv")
-    assert "dev.tsv:1: expected the columns 'text'" in glue_error(train_file=train, validation_file=dev)
+    assert "dev.tsv: expected a column 'text', or 'sentence1' and 'sentence2'" in glue_error(
+        train_file=train, validation_file=dev
+    )
 
 
 def test_a_file_to_predict_needs_no_labels(tmp_path):
@@ -247,7 +195,7 @@ def test_a_file_to_predict_needs_no_labels(tmp_path):
     assert data.task.labels == ("no", "yes")
     path = labelled_texts.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert path.read_text(encoding="utf-8") == "index\tprediction\nq1\tyes\nq2\tno\n"
-    assert "without training data the model's config must name the labels" in glue_error(test_file=test)
+    assert "name its labels in id2label of its config.json" in glue_error(test_file=test)
 
 
 def test_a_limit_takes_the_first_examples(tmp_path):
@@ -319,9 +267,9 @@ def test_other_data_sets_of_the_hub(monkeypatch):
     assert (data.task.labels, data.splits["train"].labels) == (("neg", "pos"), [1, 0])
     assert data.splits["validation"].facts["source"] == "imdb  test"
     hub(monkeypatch, {"train": columns | {"label": [1, -1]}, "validation": columns}, ["neg", "pos"])
-    assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in glue_error(dataset_name="imdb")
+    assert "imdb  train, row 2: expected a label, got nothing" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"train": {"a": ["x"], "b": ["y"], "c": ["z"], "label": [1]}})
-    assert "imdb  train: 3 candidates for the text: 'a', 'b', 'c'; name the text" in glue_error(dataset_name="imdb")
+    assert "got neither among 'a', 'b', 'c', 'label'; name the text" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"extra": columns})
     assert "expected the splits train, validation, test; got extra" in glue_error(dataset_name="imdb")
 

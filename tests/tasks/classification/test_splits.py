@@ -35,7 +35,7 @@ def test_a_share_is_held_out_as_scikit_learn_does(tmp_path, monkeypatch):
     oracle = StratifiedShuffleSplit(n_splits=1, test_size=0.2, random_state=42).split([0] * 40, [*classes])
     assert [rows(train), rows(held_out)] == [sorted(part.tolist()) for part in next(oracle)]
     assert Counter(held_out.labels) == {0: 6, 1: 2}
-    assert held_out.where(0) == f"{path}:{rows(held_out)[0] + 2}"
+    assert held_out.where(0) == f"{path}, row {rows(held_out)[0] + 1}"
     again = parts_of(path, validation_split=0.2)[None].facts()
     assert again == parts[None].facts()
     assert len({part["sha256"] for part in again["splits"].values()}) == 2
@@ -92,7 +92,7 @@ def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
             "aaab",
             "",
             {"validation_split": 0.5},
-            "own.csv:5: this is the only row of the class 'b', which --validation_s",
+            "own.csv, row 4: this is the only row of the class 'b', which --validation_s",
         ),
         (
             "aabbccddee",
@@ -154,7 +154,9 @@ def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns,
     texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
     rows = [",".join([text, *["same"] * (len(columns) - 1), labels[label]]) for text, label in zip(texts, first)]
     path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows, *rows]) + "\n", "own.csv")
-    expected = f"warning: 6 of 12 rows have the text of another row but another label, the first: {path}:2; at most one"
+    expected = (
+        f"warning: 6 of 12 rows have the text of another row but another label, the first: {path}, row 1; at most one"
+    )
     data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
     assert data.summary().count(expected) == 2  # of both splits
     (data,) = parts_of(path, validation_split=0.5, **given).values()
@@ -229,6 +231,6 @@ def test_a_share_that_leaves_nothing_of_a_class_is_not_blamed_on_groups(tmp_path
 
 def test_the_advice_for_a_task_of_glue_can_be_followed():
     """Its splits are fixed, so that no part of one can be held out."""
-    args = SimpleNamespace(task_name="mrpc", folds=None, validation_split=None)
+    args = SimpleNamespace(task_name="mrpc", dataset_name=None, folds=None, validation_split=None)
     with pytest.raises(ValueError, match=r"nothing to evaluate on; give --validation_file$"):
-        check_divided(args, ["train"], "")
+        check_divided(args, ["train"])
