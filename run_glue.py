@@ -33,10 +33,11 @@ from typing import Any
 
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.tasks.classification.columns import check_columns
 from bert_training.tasks.stored_flags import defaults_of_model
 
 if __name__ == "__main__":
-    check_command_line(GlueArguments, defaults_of_model)  # mistakes are said before torch is loaded
+    check_command_line(GlueArguments, defaults_of_model, check_columns)  # mistakes are said before torch is loaded
 
 import numpy as np
 import torch

@@ -39,10 +39,11 @@ from typing import NamedTuple
 
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.inputs.rows import check_files
 from bert_training.tasks.stored_flags import defaults_of_model
 
 if __name__ == "__main__":
-    check_command_line(NerArguments, defaults_of_model)  # mistakes are said before torch is loaded
+    check_command_line(NerArguments, defaults_of_model, check_files)  # mistakes are said before torch is loaded
 
 import numpy as np
 import torch

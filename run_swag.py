@@ -26,10 +26,11 @@ import sys
 
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.inputs.rows import check_files
 from bert_training.tasks.stored_flags import defaults_of_model
 
 if __name__ == "__main__":
-    check_command_line(SwagArguments, defaults_of_model)  # mistakes are said before torch is loaded
+    check_command_line(SwagArguments, defaults_of_model, check_files)  # mistakes are said before torch is loaded
 
 import numpy as np
 import torch

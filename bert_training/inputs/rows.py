@@ -293,6 +293,23 @@ def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[An
         raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
 
 
+def header_of(path: str | Path, delimiter: str) -> list[str]:
+    """The names of the columns of a .csv or a .tsv, read from its beginning; of other files, nothing."""
+    kind = kind_of(path).lower()
+    with open_packed(path) as file:
+        if kind not in (".csv", ".tsv"):
+            return []
+        return _header(str(path), file.read(1 << 16), "\t" if kind == ".tsv" else delimiter, kind == ".csv")
+
+
+def check_files(args: Any) -> None:
+    """Open each of --train_file, --validation_file and --test_file that is given; UserError if one cannot be opened."""
+    for name in ("train_file", "validation_file", "test_file"):
+        if path := getattr(args, name, None):
+            with open_packed(path):
+                pass
+
+
 def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
     """The objects of a .json or .jsonl: a list of them, an object with one such list, or one object a line.
 

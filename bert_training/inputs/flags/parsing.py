@@ -4,11 +4,11 @@ Nothing here imports torch or transformers, so that a mistake is said before the
 """
 
 import argparse
-import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from bert_training.files.harmless_output import harmless_output
@@ -98,10 +98,27 @@ def parse_arguments(
         parser.error(str(error))
 
 
-def check_command_line(cls: type[Args], defaults_for: DefaultsFor[Args] | None = None) -> None:
-    """Exit if the flags of the command line are mistaken. Scripts call it before they import torch."""
-    with harmless_output(), contextlib.suppress(OSError, UserError):  # of files, which the script itself reports
-        parse_arguments(cls, None, defaults_for)
+def check_command_line(
+    cls: type[Args],
+    defaults_for: DefaultsFor[Args] | None = None,
+    look: Callable[[Args], None] = lambda args: None,
+) -> None:
+    """Exit if the flags of the command line are mistaken. Scripts call it before they import torch.
+
+    Args:
+        look: looks at the files of a new run, and raises UserError if one is missing, or lacks a column.
+    """
+    with harmless_output():
+        try:
+            args = parse_arguments(cls, None, defaults_for)
+        except (OSError, UserError):  # of the model, which the script itself reports
+            return
+        try:
+            if not Path(getattr(args, "output_dir", ""), "run.json").exists():  # a finished run needs no files
+                look(args)
+        except UserError as error:
+            print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+            sys.exit(2)
 
 
 def _converted(cls: type[Flags], words: Mapping[str, Given], unknown: Iterable[str]) -> dict[str, Any]:

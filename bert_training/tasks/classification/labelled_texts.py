@@ -26,6 +26,7 @@ from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
+from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
@@ -41,29 +42,6 @@ from bert_training.tasks.loss_weights import (
 from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns that were read; the name of the label or the index is None if there is none.
-
-    Attributes:
-        weight, group: those that flags name, in training data.
-        hot: the columns of 0 and 1, one for each label; then there is no other label.
-    """
-
-    texts: tuple[str, ...]
-    label: str | None
-    index: str | None
-    categories: tuple[str, ...] = ()
-    weight: str | None = None
-    group: str | None = None
-    hot: tuple[str, ...] = ()
-
-    def names(self) -> list[str]:
-        """All names, without None."""
-        others = (self.label, *self.hot, self.index, self.weight, self.group, *self.categories)
-        return list(dict.fromkeys([*self.texts, *(name for name in others if name is not None)]))
 
 
 @dataclass

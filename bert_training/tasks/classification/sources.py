@@ -18,8 +18,16 @@ from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, read_rows
-from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
-from bert_training.tasks.classification.labelled_texts import ClassificationData, Columns, Examples
+from bert_training.tasks.classification.columns import (
+    HOT,
+    NAME_THE_TEXT,
+    Columns,
+    own_columns,
+    roles_of_texts,
+    task_columns,
+)
+from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, Task
+from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.classification.labels import (
     class_numbers,
     encode_labels,
@@ -38,9 +46,6 @@ from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"
 GIVE_FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
-NAME_THE_TEXT = "name the text with --text_column (two names for a pair)"
-TEXTS = ("text1", "text2")  # the roles of the columns
-HOT = "label: "  # begins the role of the column of one label of several
 Read = Callable[[Sequence[Column], Layout], Rows]
 """Reads some columns of the source of a split."""
 
@@ -238,48 +243,6 @@ def _examples(
     return _made(None, rows, labelled, separator, several)
 
 
-def task_columns(task: Task, labelled: bool) -> list[Column]:
-    """The columns of a task of the table."""
-    texts = [Column(role, names) for role, names in zip(TEXTS, zip(*task.text_columns))]
-    others = [Column(name, (name,), needed=False) for name in task.categories]
-    index = Column("id", ("index", "id", "idx"), needed=False)
-    return [*texts, Column("label", task.label_columns, needed=labelled), index, *others]
-
-
-def own_columns(args: GlueArguments, stored: TrainedFor, labelled: bool, training: bool) -> list[Column]:
-    """The columns of the user's own data: those of the flags, those that the model was trained on, or the usual names.
-
-    Args:
-        stored: what the model was trained on; nothing where there is training data.
-        labelled: whether there must be labels.
-        training: whether flags name columns of weights and groups.
-    """
-    names = list(args.text_column or stored.text_columns) or ["text", "sentence2"]
-    texts = [
-        Column(role, (name,) if args.text_column else tuple(dict.fromkeys((name, usual))), "--text_column")
-        for role, name, usual in zip(TEXTS, names, PAIR if len(names) == 2 else ("text",))
-    ]
-    if not args.text_column and not stored.text_columns:
-        texts = [Column("text", ("text",), needed=False)] * (stored.texts != 2)
-        texts += [Column(name, (name,), needed=stored.texts == 2) for name in PAIR if stored.texts != 1]
-    named = names_in(args.label_column)
-    hot = named if len(named) > 1 else stored.hot_columns if not named and not args.label_separator else ()
-    labels = [Column(HOT + name, (name,), "--label_column", needed=labelled) for name in hot]
-    usual = dict.fromkeys((*([stored.label_column] if stored.label_column else []), "label", "labels"))
-    if not hot:
-        labels = [Column("label", named or tuple(usual), "--label_column", needed=labelled, lists=True)]
-    stored_id = [stored.id_column] if stored.id_column else []
-    others = [
-        Column("id", (args.id_column,) if args.id_column else (*stored_id, "id"), "--id_column", needed=False),
-        *(
-            Column(role, (name,), f"--{role}_column")
-            for role, name in (("weight", args.weight_column), ("group", args.group_column))
-            if name and training
-        ),
-    ]
-    return [*texts, *labels, *others]
-
-
 def _layout(task: Task) -> Layout:
     return Layout(header=task.header, broken_share=task.ragged_share)
 
@@ -337,20 +300,11 @@ def _note_unicode(examples: Examples, cells: list) -> None:
 
 def _texts(rows: Rows) -> dict[str, list[str]]:
     """The texts by the names of their columns: one, or two for pairs."""
-    roles = [role for role in (*TEXTS, "text", *PAIR) if role in rows.names]
-    names = [rows.names[role] for role in roles]
-    if roles not in (["text1"], ["text1", "text2"], ["text"], [*PAIR]):
-        found = " and ".join(map(repr, names)) or "neither"
-        raise UserError(
-            f"{rows.facts['source']}: expected a column 'text', or 'sentence1' and 'sentence2' for pairs; got {found} "
-            f"among {', '.join(map(repr, rows.header))[:400]}; {NAME_THE_TEXT}"
-        )
-    texts = {name: rows.data[role][:] for name, role in zip(names, roles)}
+    source = rows.facts["source"]
+    texts = {rows.names[role]: rows.data[role][:] for role in roles_of_texts(rows.names, rows.header, source)}
     for name, cells in texts.items():
         if None in cells:
-            raise UserError(
-                f"{rows.facts['source']}, row {cells.index(None) + 1}: expected text in {name!r}, got nothing"
-            )
+            raise UserError(f"{source}, row {cells.index(None) + 1}: expected text in {name!r}, got nothing")
     return texts
 
 

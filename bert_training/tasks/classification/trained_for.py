@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from transformers import BertConfig, PretrainedConfig
+from typing import TYPE_CHECKING, Any
 
 from bert_training.inputs.flags.fine_tuning import DELIMITERS
-from bert_training.networks.configuration import config_labels
+
+if TYPE_CHECKING:  # columns are checked before torch and transformers are loaded
+    from transformers import BertConfig, PretrainedConfig
 
 STORED = "fine_tuning"
 """The field of a finished model's config.json that says what the model was trained with."""
@@ -59,13 +59,15 @@ class TrainedFor:
         return self.names or tuple(f"LABEL_{number}" for number in range(self.outputs if self.unnamed else 0))
 
 
-def trained_for(config: BertConfig, name: str | None, class_name: str) -> TrainedFor:
+def trained_for(config: "BertConfig", name: str | None, class_name: str) -> TrainedFor:
     """What the checkpoint ``name`` was trained for.
 
     Args:
         config: its configuration; of a network with random weights, if ``name`` is None.
         class_name: the class of network that reads texts as the flags say, such as BertForSequenceClassification.
     """
+    from bert_training.networks.configuration import config_labels
+
     names = config_labels(config)
     if name is None:
         return TrainedFor(names)
@@ -92,17 +94,17 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     )
 
 
-def stored_facts(config: PretrainedConfig) -> dict[str, Any]:
+def stored_facts(config: "PretrainedConfig") -> dict[str, Any]:
     """What a finished model's config stores of its training; {} for other models."""
     stored = getattr(config, STORED, None)
     return dict(stored) if isinstance(stored, Mapping) else {}
 
 
-def store_facts(config: PretrainedConfig, **facts: Any) -> None:
+def store_facts(config: "PretrainedConfig", **facts: Any) -> None:
     """Add to what the config stores of the training."""
     setattr(config, STORED, stored_facts(config) | facts)
 
 
-def stored_temperature(config: PretrainedConfig) -> float | None:
+def stored_temperature(config: "PretrainedConfig") -> float | None:
     """The temperature of the model's probabilities; None if it has none."""
     return stored_facts(config).get(TEMPERATURE)
