@@ -22,7 +22,7 @@ def finished(tmp_path):
     def make(name, script, results, data=None, facts=None, **flags):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        facts = {"script": script, "flags": flags, "data": data} | (facts or {})
+        facts = {"format": 1, "script": script, "flags": flags, "data": data} | (facts or {})
         facts |= {"commit": "0123456789ab", "device": "cpu"}
         (folder / "run.json").write_text(json.dumps(facts))
         (folder / "all_results.json").write_text(json.dumps(results | {"train_steps": 1000, "train_runtime": 61.4}))
