@@ -38,7 +38,7 @@ from bert_training.pretraining.measurements import (
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.segments import EpochPlan
-from bert_training.record import Record
+from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
 
@@ -328,7 +328,7 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     """
     run = Record.read(folder)
     if run.script != "run_pretraining.py":
-        raise UserError(f"{folder}: expected the --output_dir of run_pretraining.py, got one of {run.script}")
+        raise UserError(f"{folder / RUN}: expected the --output_dir of run_pretraining.py, got one of {run.script}")
     return run.facts
 
 

@@ -332,7 +332,7 @@ def test_a_pretraining_that_began_from_a_calibrated_classifier_is_not_calibrated
 
 
 def test_wrong_arguments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected run\.json"):
+    with pytest.raises(ValueError, match=r"found no run\.json"):
         write_model_card(tmp_path, datasets=["x"], metrics={})
     (tmp_path / "run.json").write_text(json.dumps(records("run_nli.py") | {"format": 1}))
     expected = r"run\.json: expected a run of run_pretraining\.py, run_glue\.py, .*; got 'run_nli\.py'"

@@ -79,9 +79,8 @@ def test_the_finished_run_of_another_script_is_refused(make_run):
 def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):
     """The second command looks at the folder before the first one has ended, and locks it afterwards."""
     run = make_run(resume_from_checkpoint="auto")
-    (run.output_dir / "run.json").write_text(
-        json.dumps({"format": 1, "script": "x", "flags": dataclasses.asdict(run.args)})
-    )
+    facts = {"format": 1, "script": finished.script_of(type(run.args)), "flags": dataclasses.asdict(run.args)}
+    (run.output_dir / "run.json").write_text(json.dumps(facts))
     (run.output_dir / "all_results.json").write_text("{}")
     with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
         start_run(run.args)
