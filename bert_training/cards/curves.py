@@ -20,7 +20,8 @@ from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
-from bert_training.files.records import check_unchanged, read_events, read_record
+from bert_training.files.records import check_unchanged, read_events
+from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # a run does without matplotlib
@@ -122,10 +123,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
-    facts = folder / "run.json"
-    reference = None
-    if facts.is_file():
-        reference = comparable(read_record(facts, "copy the folder again"), entropy)
+    reference = comparable(Record.read(folder).facts, entropy) if (folder / RUN).is_file() else None
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)

@@ -33,6 +33,7 @@ from bert_training.inputs.flags.natures import CARD
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS, Script, flags_with
+from bert_training.record import Record
 from tokenization.errors import UserError
 
 BUILTIN = "documentation carried by this Python installation"
@@ -111,9 +112,7 @@ def write_model_card(
         ValueError: the folder has no run.json, or one of another script than SCRIPTS has.
     """
     folder = Path(folder)
-    if not (folder / "run.json").is_file():
-        raise UserError(f"expected run.json in {folder}, found none: a model card is written from the records of a run")
-    run, name = read_object(folder / "run.json"), folder.resolve().name
+    run, name = Record.read(folder).facts, folder.resolve().name
     if run["script"] not in SCRIPTS:
         raise UserError(f"{folder / 'run.json'}: expected a run of {', '.join(SCRIPTS)}; got {run['script']!r:.60}")
     model = run["flags"]["hub_model_id"] if run["flags"].get("push_to_hub") else f"./{without_folders(name)}"

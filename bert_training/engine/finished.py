@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bert_training import record
 from bert_training.engine.output_folder import LOCK, is_main_process
 from bert_training.files.atomic import remove_folder
 from bert_training.files.hub_upload import upload
 from bert_training.files.locks import sweep
-from bert_training.files.records import check_format, read_record
 from bert_training.inputs.flags.natures import FREE
 from bert_training.inputs.flags.scripts import flags_with, script_of
 from bert_training.inputs.flags.shared import SharedArguments
@@ -23,16 +23,13 @@ def is_finished(args: SharedArguments) -> bool:
         ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
     """
     folder = Path(args.output_dir)
-    if not args.resume_from_checkpoint or read_results(folder) is None:
+    if not args.resume_from_checkpoint or not record.is_finished(folder):
         return False
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
-    if not (folder / "run.json").is_file():
-        raise UserError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    facts = read_facts(folder)
-    script = script_of(type(args))
-    if script and facts.get("script", script) != script:
-        raise UserError(f"{folder} holds a finished run of {facts['script']}; {other}")
-    if changed := changed_flags(facts["flags"], args):
+    run = record.Record.read(folder)
+    if script_of(type(args)) not in (None, run.script):
+        raise UserError(f"{folder} holds a finished run of {run.script}; {other}")
+    if changed := changed_flags(run.flags, args):
         raise UserError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )
@@ -81,30 +78,3 @@ def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
     """The flags that differ from those in a run.json, except those of nature FREE, each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with(FREE)}
     return [f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name]]
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """The content of ``run.json``.
-
-    Raises:
-        ValueError: the file is damaged, or of another format.
-    """
-    facts = read_record(
-        folder / "run.json",
-        f"copy {folder} again, or repeat the run in another --output_dir",
-        needs=("flags",),
-    )
-    check_format(folder / "run.json", facts)
-    return facts
-
-
-def read_results(folder: Path) -> dict | None:
-    """The content of ``all_results.json``, or None if the run in the folder is not finished.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = folder / "all_results.json"
-    if not path.is_file():
-        return None
-    return read_record(path, "delete it and give --resume_from_checkpoint auto to finish the run again")

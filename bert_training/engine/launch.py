@@ -24,10 +24,11 @@ from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
-from bert_training.files.records import FORMAT, read_record
+from bert_training.files.records import FORMAT
 from bert_training.inputs.flags.config_file import config_facts
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
@@ -115,10 +116,9 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
         HUB_NAMES: names_on_hub(vars(args)),
         "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
-    written = Path(args.output_dir) / "run.json"
-    if written.is_file():  # the run is resumed
+    if Path(args.output_dir, RUN).is_file():  # the run is resumed
         try:
-            earlier = read_record(written, "what it said about the earlier starts of the run is lost")
+            earlier = Record.read(args.output_dir).facts
         except ValueError as error:  # nothing else of it is needed: the checkpoint has flags and hashes of its own
             if accelerator.is_main_process:
                 print(f"warning: {error}; it is written again", flush=True)

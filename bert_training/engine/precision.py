@@ -17,10 +17,10 @@ import torch
 from accelerate import PartialState
 from transformers.utils import is_torch_xla_available
 
-from bert_training.engine.finished import read_facts
 from bert_training.engine.objects import broadcast_object_list
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.record import Record
 
 Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"
@@ -123,7 +123,7 @@ def _first_start(folders: Sequence[str]) -> tuple[Precision, dict[str, Any]] | N
     for folder in map(Path, folders):
         if (folder / "run.json").is_file():
             with contextlib.suppress(ValueError):  # it is damaged
-                facts = read_facts(folder)
+                facts = Record.read(folder).facts
                 return [*facts.get("earlier", []), facts][0]["mixed_precision"], facts
     return None
 

@@ -5,7 +5,6 @@ event. Every process has a ``Run``, but only the main process writes files. ``be
 it.
 """
 
-import hashlib
 import json
 import math
 import sys
@@ -18,9 +17,9 @@ from tqdm import tqdm
 
 from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.output_folder import unlock_output_dir
-from bert_training.files.atomic import append_line, json_text, write_json
-from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.files.atomic import append_line
 from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.record import write_facts, write_results
 
 Result = TypeVar("Result")
 # Covariant, so that the run of any script is accepted as a `Run[SharedArguments]`.
@@ -94,7 +93,7 @@ class Run(Generic[Args_co]):
         resumed, its checkpoint has been accepted as well, so that a start that is refused changes no file.
         """
         if self.is_main:
-            write_json(self.output_dir / "run.json", self.facts)
+            write_facts(self.output_dir, self.facts)
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
@@ -119,14 +118,10 @@ class Run(Generic[Args_co]):
     def finish(self, results: dict) -> None:
         """Write ``all_results.json``, which marks a finished run, and let other processes into the folder.
 
-        ``hashes.json`` is written before it, so that every finished run has one. Memory and trackers are released,
-        because further runs may follow in this process (--seeds).
+        Memory and trackers are released, because further runs may follow in this process (--seeds).
         """
-        results = finite(results)
         if self.is_main:
-            last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
-            write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
-            write_json(self.output_dir / "all_results.json", results)
+            write_results(self.output_dir, finite(results))
             unlock_output_dir(self.output_dir)
         for tracker in self.accelerator.trackers:
             tracker.finish()

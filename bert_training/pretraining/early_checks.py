@@ -8,7 +8,6 @@ from typing import Any
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
-from bert_training.engine.finished import read_facts
 from bert_training.engine.optimizer import steps_of_warmup
 from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.inputs.flags.objectives import objective_of
@@ -24,6 +23,7 @@ from bert_training.pretraining.derived_weights import check_positions, new_piece
 from bert_training.pretraining.new_pieces import check_extension
 from bert_training.pretraining.teacher import check_teacher
 from bert_training.pretraining.text import names_of_files
+from bert_training.record import Record
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
@@ -109,7 +109,7 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
     if not args.resume_from_checkpoint or not begun or not (folder / "run.json").is_file():
         return {}
     try:
-        facts = read_facts(folder)
+        facts = Record.read(folder).facts
     except ValueError:  # the start of the run has warned of it, and nothing else needs it
         return {}
     then = facts["flags"]

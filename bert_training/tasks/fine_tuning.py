@@ -22,7 +22,7 @@ from bert_training.engine.checkpoint import (
     save_model_folder,
     save_tokenizer,
 )
-from bert_training.engine.finished import read_facts, upload_finished
+from bert_training.engine.finished import upload_finished
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.prepared import prepare
@@ -42,6 +42,7 @@ from bert_training.networks.initial_weights import (
 )
 from bert_training.networks.kept_layers import with_layers
 from bert_training.networks.pretrained import carry_modules
+from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.teachers import Lesson
 from tokenization.errors import UserError
@@ -141,11 +142,10 @@ def untrained_positions(args: FineTuningArguments) -> str | None:
         return None
     folder = Path(args.model_name_or_path)
     try:
-        facts = read_facts(folder)
+        run = Record.read(folder)
     except (OSError, ValueError):
         return None
-    flags = facts["flags"]
-    script = SCRIPTS.get(str(facts.get("script")))
+    flags, script = run.flags, SCRIPTS.get(run.script)
     if not (script and script.pretrains):
         return None
     if flags.get("model_name_or_path") or flags.get("keep_layers"):  # it began with positions that others had trained

@@ -20,15 +20,16 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.best import deciding_metric, goodness
-from bert_training.engine.finished import changed_flags, read_facts, read_results, remove_rest
+from bert_training.engine.finished import changed_flags, remove_rest
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import digest
-from bert_training.files.records import RESULTS, read_record
+from bert_training.files.records import read_record
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
+from bert_training.record import Record, is_finished
 from bert_training.tasks.classification.by_class import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
@@ -120,7 +121,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     }
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
     _check_summary(folder, plans)
-    if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
+    if is_main_process() and not all(is_finished(plan.output_dir) for plan in plans):
         lock_output_dir(folder)
     earlier = [results_of_finished(plan, series.of(_fold(plan)), weights) for plan in plans]
     runs = []
@@ -208,19 +209,19 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     if not (folder / "run.json").is_file():
         return None
     try:
-        facts = read_facts(folder)
+        run = Record.read(folder)
     except ValueError:
-        if (folder / RESULTS).is_file():
+        if is_finished(folder):
             raise
         return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     # The type that the run had is compared below: its flag may have been left to the machine or to a launcher.
-    changed = [one for one in changed_flags(facts["flags"], plan) if not one.startswith("mixed_precision ")]
-    changed += [name for name, value in _circumstances(plan, weights).items() if facts.get(name) != value]
-    if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
+    changed = [one for one in changed_flags(run.flags, plan) if not one.startswith("mixed_precision ")]
+    changed += [name for name, value in _circumstances(plan, weights).items() if run.facts.get(name) != value]
+    if not changed and run.facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
         raise UserError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
-    return read_results(folder)
+    return run.results
 
 
 def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.files.json_files import read_object
-from bert_training.files.records import read_record
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.inputs.flags.long_texts import without_idle
 from bert_training.inputs.flags.natures import STORED, Dataclass, Kind, kinds, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, script_of
+from bert_training.record import Record
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.settings import THRESHOLD
 from tokenization.errors import UserError
@@ -165,9 +165,9 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
     for place in places:
         if (place / "run.json").is_file():
             try:
-                facts = read_record(place / "run.json", "give another --output_dir")
-                rate = {name: value for name, value in facts["flags"].items() if name == "learning_rate"}
-                return rate | (facts.get(FACT) or {})
+                run = Record.read(place)
+                rate = {name: value for name, value in run.flags.items() if name == "learning_rate"}
+                return rate | (run.facts.get(FACT) or {})
             except ValueError:
                 continue  # of a damaged run.json nothing else is needed, either
     return None

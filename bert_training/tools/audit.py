@@ -18,7 +18,6 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
 from bert_training.engine.batches import IGNORED
-from bert_training.files.records import read_record
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
@@ -28,7 +27,7 @@ from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.deduplication import BOILERPLATE, in_words
-from bert_training.pretraining.instances import SETTINGS, PretrainingInstances
+from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import (
     Measurement,
@@ -39,6 +38,7 @@ from bert_training.pretraining.measurements import (
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.segments import EpochPlan
+from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
 
@@ -326,15 +326,10 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
 
     Raises ValueError if there is none, it is damaged, or it belongs to another kind of run.
     """
-    file = folder / "run.json"
-    if not file.is_file():
-        raise UserError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
-    facts = read_record(file, "resume the run, which writes it again, or copy the folder again")
-    flags = facts.get("flags")
-    missing = [name for name in (*SETTINGS, "seed") if name not in (flags if isinstance(flags, dict) else {})]
-    if missing:
-        raise UserError(f"{file}: expected a pre-training run, but its flags lack {', '.join(missing)}")
-    return facts
+    run = Record.read(folder)
+    if run.script != "run_pretraining.py":
+        raise UserError(f"{folder / RUN}: expected the --output_dir of run_pretraining.py, got one of {run.script}")
+    return run.facts
 
 
 def open_run(

@@ -52,6 +52,7 @@ from bert_training.networks.pretrained import (
     load_tokenizer,
     write_files,
 )
+from bert_training.record import RUN, Record
 from bert_training.tasks.stored_flags import stored_length
 from bert_training.tools.export_scores import (
     Evaluation,
@@ -182,7 +183,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
         )
     name, outputs = HEADS[ENCODER if encoder_alone else str(class_name)]
     config = checkpoint_config(str(folder), quiet=True)
-    run = read_object(folder / "run.json") if (folder / "run.json").is_file() else None
+    run = Record.read(folder).facts if (folder / RUN).is_file() else None
     check_labels(path, fields, run)
     may_be_new = ("pooler.",) if name == ENCODER else ()
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -45,11 +45,12 @@ from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.records import RESULTS, read_events, read_record
+from bert_training.files.records import RESULTS, read_events
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.record import RUN, Record
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
@@ -110,28 +111,17 @@ def _list_in(record: dict, name: str) -> list:
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
-    return _described(folder, facts, results)
-
-
-def _described(folder: Path, facts: dict, results: dict) -> FinishedRun:
-    flags, script = facts["flags"], facts["script"]
-    if script not in SCRIPTS:
-        known = ", ".join(SCRIPTS)
-        raise UserError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
-    origin = flags.get("model_name_or_path")
+    run = Record.read(folder)
+    if run.results is None:
+        raise UserError(f"{folder}: expected a finished run, found no {RESULTS}")
+    if run.script not in SCRIPTS:
+        raise UserError(f"{folder / RUN}: expected a run of {', '.join(SCRIPTS)}; got one of {run.script[:60]!r}")
+    origin = run.flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
-    if flags.get("model_impl") == "transformers":
+    if run.flags.get("model_impl") == "transformers":
         start_label += ", transformers' network"
-    task = None if SCRIPTS[script].pretrains else _task_of(facts)
-    return FinishedRun(folder, folder, task, start_label, facts, results)
-
-
-def _read_record(path: Path, *needs: str) -> dict:
-    try:
-        return read_record(path, "copy the folder again", needs)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: expected the records of a finished run ({error})") from error
+    task = None if SCRIPTS[run.script].pretrains else _task_of(run.facts)
+    return FinishedRun(folder, folder, task, start_label, run.facts, run.results)
 
 
 def _task_of(facts: dict) -> str:

@@ -38,6 +38,7 @@ from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.files.json_files import is_plain_name, read_object
 from bert_training.files.records import RESULTS, finished_hashes, nearly_equal
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.record import Record
 from bert_training.tasks.seeds import Series, read_summary, summarise
 from bert_training.tools.exported import EXPORT, check_labels, read_export
 from bert_training.tools.findings import (
@@ -122,7 +123,7 @@ def findings(folder: Path, asked: Asked) -> Iterator[Finding]:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json. Raises ValueError if there is none, or it is damaged."""
-    return read_object(folder / "run.json")
+    return Record.read(folder).facts
 
 
 def own_paths(folder: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from bert_training.files.records import RESULTS
 from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
+from bert_training.record import Record
 from bert_training.tasks.classification.by_class import value_of
 from bert_training.tools.findings import (
     Finding,
@@ -127,7 +128,7 @@ def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) 
         if problem:
             yield unknown(", ".join(claimed) or "scores", problem)
             return
-        facts, again, config = read_object(out / "run.json"), read_object(out / RESULTS), settings_in(out)
+        facts, again, config = Record.read(out).facts, Record.read(out).results or {}, settings_in(out)
     if set(checksums(facts["data"])) - set(checksums(run["data"])):
         yield unknown(", ".join(claimed), "the data at hand is not that in run.json")
         return

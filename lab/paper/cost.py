@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.finished import read_results
 from bert_training.engine.throughput import training_flops
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
+from bert_training.record import Record
 from lab.paper.data import config_of
 from lab.paper.plan import Cell, Plan, words_of
 from lab.paper.record import is_finished
@@ -151,5 +151,5 @@ def in_words(seconds: float) -> str:
 
 def _training_time(cell_folder: Path) -> str:
     """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
-    runtime = (read_results(cell_folder) or {}).get("train_runtime")
+    runtime = (Record.read(cell_folder).results or {}).get("train_runtime")
     return "" if runtime is None else f", {in_words(runtime)} of training"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.finished import changed_flags, read_results
+from bert_training.engine.finished import changed_flags
 from bert_training.engine.output_folder import LOCK
 from bert_training.engine.versions import commit
 from bert_training.files.atomic import is_draft, make_folder, write_json
@@ -24,6 +24,8 @@ from bert_training.files.hashing import sha256
 from bert_training.files.records import read_events, read_record
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.networks.other_formats import WEIGHT_FILES
+from bert_training.record import Record
+from bert_training.record import is_finished as has_results
 from bert_training.tasks.seeds import planned_runs, read_summary
 from lab.benchmarks.provenance import processor
 from lab.paper.data import PaperArguments
@@ -97,7 +99,7 @@ def is_finished(folder: Path, cell: Cell) -> bool:
     cell_folder = folder / CELLS / cell.name
     if cell.is_series:
         return (cell_folder / "summary.json").is_file()
-    return read_results(cell_folder) is not None
+    return has_results(cell_folder)
 
 
 def check_finished_cells(folder: Path, plan: Plan) -> None:
@@ -231,7 +233,7 @@ def _read_run(folder: Path, cell: Cell) -> dict[str, Any]:
     """The results of a run; its start and its time, None where it has not recorded them."""
     _check_finished(folder, cell)
     place = folder / CELLS / cell.name
-    results = read_results(place) or {}
+    results = Record.read(place).results or {}
     kept = _scores_in(results)
     if (place / "metrics.jsonl").is_file():
         first = next(iter(read_events(place / "metrics.jsonl")), {})

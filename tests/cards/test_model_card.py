@@ -56,7 +56,7 @@ def records(script="run_pretraining.py", **flags):
 
 def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
     folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps((facts or records()) | {"script": f"run_{kind}.py"}))
+    (folder / "run.json").write_text(json.dumps((facts or records()) | {"format": 1, "script": f"run_{kind}.py"}))
     path = write_model_card(folder, datasets=list(datasets), metrics=metrics, **more)
     assert path == folder / "README.md"
     return ModelCard.load(path)
@@ -332,9 +332,9 @@ def test_a_pretraining_that_began_from_a_calibrated_classifier_is_not_calibrated
 
 
 def test_wrong_arguments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected run\.json"):
+    with pytest.raises(ValueError, match=r"found no run\.json"):
         write_model_card(tmp_path, datasets=["x"], metrics={})
-    (tmp_path / "run.json").write_text(json.dumps(records("run_nli.py")))
+    (tmp_path / "run.json").write_text(json.dumps(records("run_nli.py") | {"format": 1}))
     expected = r"run\.json: expected a run of run_pretraining\.py, run_glue\.py, .*; got 'run_nli\.py'"
     with pytest.raises(ValueError, match=expected):
         write_model_card(tmp_path, datasets=["x"], metrics={})

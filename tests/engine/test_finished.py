@@ -79,7 +79,8 @@ def test_the_finished_run_of_another_script_is_refused(make_run):
 def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):
     """The second command looks at the folder before the first one has ended, and locks it afterwards."""
     run = make_run(resume_from_checkpoint="auto")
-    (run.output_dir / "run.json").write_text(json.dumps({"format": 1, "flags": dataclasses.asdict(run.args)}))
+    facts = {"format": 1, "script": finished.script_of(type(run.args)), "flags": dataclasses.asdict(run.args)}
+    (run.output_dir / "run.json").write_text(json.dumps(facts))
     (run.output_dir / "all_results.json").write_text("{}")
     with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
         start_run(run.args)
@@ -145,7 +146,7 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, short_data, tmp_p
     (folder / "all_results.json").write_text("{}")
     (folder / "run.json").unlink()
     (folder / "hashes.json").unlink()
-    with pytest.raises(ValueError, match=r"a finished run but no run\.json"):
+    with pytest.raises(ValueError, match=r"expected the folder of a run, found no run\.json there"):
         short_runs.start("run_glue", [*given, *AUTO])
 
 

@@ -76,7 +76,7 @@ def test_a_process_ends_although_gloo_still_frees_an_operation():
 
 def test_a_run_in_fp16_does_not_go_on_without_a_gpu(tmp_path):
     """Accelerate would compute in float32 and the records would say fp16."""
-    (tmp_path / "run.json").write_text('{"format": 1, "flags": {}, "mixed_precision": "fp16"}')
+    (tmp_path / "run.json").write_text('{"format": 1, "script": "x", "flags": {}, "mixed_precision": "fp16"}')
     args = GlueArguments(
         output_dir=str(tmp_path),
         model_name_or_path="x",

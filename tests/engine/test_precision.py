@@ -201,7 +201,7 @@ def test_a_processor_that_emulates_bfloat16_is_not_timed_for_long(monkeypatch):
 def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
     cpu(2.0)
     first = {"why": "measured", "ratio": 1.1}
-    facts = {"format": 1, "flags": {}, "mixed_precision": "no", "precision_chosen": first}
+    facts = {"format": 1, "script": "x", "flags": {}, "mixed_precision": "no", "precision_chosen": first}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     found = choose(flags(), [str(tmp_path / "new"), str(tmp_path)])
     assert found.precision == "no" and found.facts() == {"precision_chosen": first}
@@ -212,6 +212,7 @@ def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(
     first = {"why": "measured", "ratio": 2.0}
     facts = {
         "format": 1,
+        "script": "x",
         "flags": {},
         "mixed_precision": "no",
         "earlier": [{"mixed_precision": "bf16"}, {"mixed_precision": "no"}],

@@ -161,7 +161,12 @@ def test_a_resumed_run_with_other_text_is_refused_before_it_is_read(pretrained, 
     (texts / "a.txt").write_text("one .\n\ntwo .\n")
     args, _ = started(folder, pretrained, "--train_file", texts, "--resume_from_checkpoint", "auto")
     (folder / "checkpoint-1").mkdir(parents=True)
-    facts = {"format": 1, "flags": json.loads(json.dumps(vars(args))), "data": Text(args).sources}
+    facts = {
+        "format": 1,
+        "script": "run_pretraining.py",
+        "flags": json.loads(json.dumps(vars(args))),
+        "data": Text(args).sources,
+    }
     (folder / "run.json").write_text(json.dumps(facts))
     assert check_unfinished(args) == facts
     (texts / "b.txt").write_text("three .\n")

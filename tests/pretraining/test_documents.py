@@ -189,9 +189,9 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
     assert refused > 100 and read > 10, (refused, read)
 
 
-SETTINGS = dict.fromkeys(audit.SETTINGS, 1)
+PRETRAINING = {"format": 1, "script": "run_pretraining.py", "flags": {"seed": 1}}
 RECORDS = {  # the files that a run writes, and the functions that read them again
-    "run.json": ({"flags": SETTINGS | {"seed": 1}}, audit.read_pretraining_facts),
+    "run.json": (PRETRAINING, audit.read_pretraining_facts),
     "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
     "manifest.json": ({"key": {"format": 1}, "manifest_sha256": "0"}, read_manifest),
     "progress.json": ({"key": {}, "events": 0, "bytes": {}, "progress_sha256": "0"}, lambda folder: open_draft(folder)),

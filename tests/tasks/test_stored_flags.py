@@ -133,7 +133,7 @@ def test_a_series_takes_the_stored_flags_and_continues(models, short_data, tmp_p
 def test_a_series_takes_nothing_from_a_neighbour(models, tmp_path):
     """The folder of the series also has a pre-training, which stores nothing with its model."""
     (tmp_path / "base").mkdir()
-    (tmp_path / "base/run.json").write_text(json.dumps({"format": 1, "flags": {}}))
+    (tmp_path / "base/run.json").write_text(json.dumps({"format": 1, "script": "x", "flags": {}}))
     given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad")), "seeds": 2}
     assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
     (tmp_path / "base").rename(tmp_path / "seed-42")

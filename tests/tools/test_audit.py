@@ -62,7 +62,9 @@ def run_folder(tmp_path, tokenizer):
     build_corpus(documents(80), tokenizer, folder / "corpus" / "train")
     tokenizer.save_pretrained(folder)
     flags = SETTINGS | {"seed": 7, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
-    (folder / "run.json").write_text(json.dumps({"processes": 2, "total_steps": 20, "flags": flags}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 1, "script": "run_pretraining.py", "processes": 2, "total_steps": 20, "flags": flags})
+    )
     return folder
 
 
@@ -191,16 +193,16 @@ def test_without_matplotlib_all_lengths_are_measured_and_none_is_drawn(run_folde
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit", "nowhere"], "nowhere: no run.json; give an --output_dir"),
+        (["audit", "nowhere"], "nowhere: expected the folder of a run, found no run.json there"),
         (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
-        (["audit", "OTHER"], "expected a pre-training run, but its flags lack mlm_probability"),
+        (["audit", "OTHER"], "expected the --output_dir of run_pretraining.py, got one of run_glue.py"),
     ],
 )
 def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.setattr(sys, "argv", [""])
-    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "run.json").write_text('{"format": 1, "script": "run_glue.py", "flags": {}}')
     names = {"RUN": str(run_folder), "OTHER": str(tmp_path)}
     assert command([names.get(argument, argument) for argument in arguments]) == 2
     assert message in capsys.readouterr().err

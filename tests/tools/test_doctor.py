@@ -6,8 +6,8 @@ import pytest
 
 from bert_training.cards.reference_curves import comparable, references
 from bert_training.engine.errors import report_errors
+from bert_training.pretraining.instances import SETTINGS
 from bert_training.tools import doctor
-from bert_training.tools.audit import SETTINGS
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 
 
@@ -51,7 +51,9 @@ def test_runs_with_phases_are_compared_in_their_first_phase():
 @pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])
 def test_the_command_prints_the_diagnosis_of_a_folder(tmp_path, capsys, loss, said):
     random_corpus(tmp_path / "corpus" / "train")
-    (tmp_path / "run.json").write_text(json.dumps(FACTS | {"flags": dict.fromkeys(SETTINGS) | FLAGS}))
+    (tmp_path / "run.json").write_text(
+        json.dumps(FACTS | {"format": 1, "script": "run_pretraining.py", "flags": dict.fromkeys(SETTINGS) | FLAGS})
+    )
     lines = [json.dumps(event) + "\n" for event in run_of(lambda step: loss, 9000)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
     doctor.main([str(tmp_path)])
@@ -59,7 +61,11 @@ def test_the_command_prints_the_diagnosis_of_a_folder(tmp_path, capsys, loss, sa
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "no run.json"), ('{"flags": {"task_name": "rte"}}', "expected a pre-training run")]
+    ("content", "message"),
+    [
+        (None, "no run.json"),
+        ('{"format": 1, "script": "run_glue.py", "flags": {}}', "run_pretraining.py, got one of run_glue"),
+    ],
 )
 def test_mistakes_of_the_command_are_refused(tmp_path, capsys, content, message):
     if content:

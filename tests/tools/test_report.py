@@ -22,7 +22,7 @@ def finished(tmp_path):
     def make(name, script, results, data=None, facts=None, **flags):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        facts = {"script": script, "flags": flags, "data": data} | (facts or {})
+        facts = {"format": 1, "script": script, "flags": flags, "data": data} | (facts or {})
         facts |= {"commit": "0123456789ab", "device": "cpu"}
         (folder / "run.json").write_text(json.dumps(facts))
         (folder / "all_results.json").write_text(json.dumps(results | {"train_steps": 1000, "train_runtime": 61.4}))
@@ -78,7 +78,7 @@ def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
     assert table[1] == ["RTE", "accuracy", "60.0 ± 14.1 (2)"]
     assert table[3:] == [[str(tmp_path / "five"), "1,000", "61 ± 0 (2)", "0123456789ab", "cpu"]]
     (tmp_path / "five" / "seed-43" / "all_results.json").unlink()
-    with pytest.raises(ValueError, match=r"seed-43/all_results\.json: expected the records of a finished run"):
+    with pytest.raises(ValueError, match=r"seed-43: expected a finished run, found no all_results\.json"):
         read_finished_runs(tmp_path / "five")
 
 

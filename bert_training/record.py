@@ -1,0 +1,84 @@
+"""The record of a run: ``run.json`` says what was run, and ``all_results.json`` what came of it.
+
+Resuming, series, cards, reports and ``verify`` read a run through ``Record``. ``metrics.jsonl`` is output for people
+and their plots, and the state of a training is in its checkpoints (``engine/checkpoint.py``), which have the same
+format.
+
+    run.json           format, script, flags, command, versions, commit, device, data, initial_weights, ...
+    all_results.json   eval_..., test_... and train_... ; it marks a finished run
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_training.files.atomic import json_text, write_json
+from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.files.records import RESULTS, check_format, read_record
+from tokenization.errors import UserError
+
+RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run in a folder.
+
+    Attributes:
+        facts: the content of run.json.
+        results: the content of all_results.json; None if the run is not finished.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    results: dict[str, Any] | None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "Record":
+        """The run in a folder.
+
+        Raises:
+            UserError: there is no run.json, or one of the two files is damaged, or of another format.
+        """
+        folder = Path(folder)
+        if not (folder / RUN).is_file():
+            raise UserError(f"{folder}: expected the folder of a run, found no {RUN} there")
+        facts = read_record(
+            folder / RUN,
+            f"copy {folder} again, or repeat the run in another --output_dir",
+            needs=("script", "flags"),
+        )
+        check_format(folder / RUN, facts)
+        results = None
+        if is_finished(folder):
+            again = "delete it and give --resume_from_checkpoint auto to finish the run again"
+            results = read_record(folder / RESULTS, again)
+        return cls(folder, facts, results)
+
+    @property
+    def script(self) -> str:
+        """The name of its script, such as run_glue.py."""
+        return self.facts["script"]
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The values of all flags by their names."""
+        return self.facts["flags"]
+
+
+def is_finished(folder: str | Path) -> bool:
+    """Whether a folder says that its run is finished."""
+    return Path(folder, RESULTS).is_file()
+
+
+def write_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """Write run.json."""
+    write_json(folder / RUN, facts)
+
+
+def write_results(folder: Path, results: dict[str, Any]) -> None:
+    """Write all_results.json, and before it ``hashes.json``, so that every finished run has one."""
+    last = {RESULTS: hashlib.sha256(json_text(results).encode()).hexdigest()}
+    write_json(folder / HASHES, hashes_record(hashes_of(folder) | last))
+    write_json(folder / RESULTS, results)
