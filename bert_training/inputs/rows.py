@@ -22,11 +22,13 @@ import csv
 import io
 import json
 import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.compressed_files import kind_of, open_packed
+from bert_training.files.hashing import digest, sha256
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,12 +62,12 @@ class Layout(NamedTuple):
     Attributes:
         delimiter: what separates the cells of a .csv.
         header: the names of the columns of a .tsv without a header line (CoLA).
-        broken_rows: how many rows with a wrong number of cells may be left out (QQP).
+        broken_share: the share of rows with a wrong number of cells that may be left out (QQP).
     """
 
     delimiter: str = ","
     header: tuple[str, ...] = ()
-    broken_rows: int = 0
+    broken_share: float = 0.0
 
 
 AS_USUAL = Layout()
@@ -76,53 +78,69 @@ class Rows(NamedTuple):
 
     Attributes:
         data: the columns, called by their roles; one that need not be there may be absent.
-        names: what they are called in the source.
-        broken: the numbers of the rows that were left out, from 1 for the first line of the file.
+        names: what they are called in the source, in Unicode's form NFC.
+        header: the names of all columns of the source.
+        facts: for run.json: the source, what identifies its content, and the rows that were left out, by their numbers
+            from 1 for the first line of the file.
     """
 
     data: "Dataset"
     names: dict[str, str]
-    broken: list[int]
+    header: list[str]
+    facts: dict[str, Any]
 
 
-def read_rows(source: str | Path, columns: Sequence[Column], layout: Layout = AS_USUAL) -> Rows:
+def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_USUAL) -> Rows:
     """The rows of a file.
 
     Raises:
         UserError: the file cannot be read, or lacks a column or a cell; the message names the file and the row.
     """
-    kind, place, broken = kind_of(source).lower(), str(source), list[int]()
+    kind, source, broken = kind_of(path).lower(), str(path), list[int]()
     if kind not in KINDS:
-        raise UserError(f"{place}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
-    with open_packed(source) as file:
+        raise UserError(f"{source}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
+    with open_packed(path) as file:
         content = file.read()
     if kind == ".parquet":
-        table, names = _parquet(place, content, columns)
+        table, header = _parquet(source, content, columns)
     elif kind in (".csv", ".tsv"):
-        table, names = _cells(place, content, columns, layout, broken)
+        table, header = _cells(source, content, columns, layout, broken)
     else:
-        objects = json_rows(place, content)
-        names = chosen([*dict.fromkeys(name for row in objects for name in row)], columns, place)
-        table = {name: [row.get(name) for row in objects] for name in names.values()}
-    return Rows(_by_roles(table, names, columns, place), names, broken)
+        objects = json_rows(source, content)
+        header = [*dict.fromkeys(name for row in objects for name in row)]
+        table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
+    facts: dict[str, Any] = {"source": source, "sha256": sha256(Path(path))}
+    if kind == ".csv" and layout.delimiter != ",":
+        facts["delimiter"] = layout.delimiter
+    if broken:
+        facts["broken_lines_left_out"] = broken
+    return _by_roles(table, header, columns, source, facts)
 
 
 def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:
     """The rows of a split of the Hub. The class of a ``ClassLabel`` is its name; one that is hidden, as -1, is null."""
-    names = chosen(rows.column_names, columns, source)
     table: dict[str, Any] = {}
-    for name in names.values():
+    facts: dict[str, Any] = {"source": source, "fingerprint": rows._fingerprint}
+    for role, name in chosen(rows.column_names, columns, source).items():
         feature = rows.features[name]
         classes = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
-        values = rows[name][:] if classes else rows.with_format("arrow")[:][name]
-        table[name] = [_class_name(value, classes) for value in values] if classes else values
-    return Rows(_by_roles(table, names, columns, source), names, [])
+        table[name] = [_class_name(value, classes) for value in rows[name][:]] if classes else rows[name][:]
+        if classes and role == "label":
+            facts["class_names"] = [*map(nfc, classes)]
+    facts["content_sha256"] = digest({name: [*map(str, cells)] for name, cells in table.items()})
+    return _by_roles(table, rows.column_names, columns, source, facts)
+
+
+def nfc(name: str) -> str:
+    """A name of a column or a label in the Unicode form in which names are compared."""
+    return unicodedata.normalize("NFC", name)
 
 
 def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dict[str, str]:
-    """The name of each role's column in a header, of those that are there. UserError names all that are missing."""
-    found = {column.role: name for column in columns for name in reversed(column.names) if name in header}
-    if twice := [name for name in found.values() if list(header).count(name) > 1]:
+    """The name, as it is spelled, of each role's column that is in a header. UserError names all that are missing."""
+    spelled = {nfc(name): name for name in header}
+    found = {column.role: name for column in columns for name in reversed(column.names) if nfc(name) in spelled}
+    if twice := [name for name in found.values() if sum(nfc(name) == nfc(other) for other in header) > 1]:
         raise UserError(f"{source}: the column {twice[0]!r} is there twice; rename one")
     wanted = "; ".join(
         " or ".join(map(repr, column.names)) + (f" (name another with {column.flag})" if column.flag else "")
@@ -131,19 +149,22 @@ def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dic
     )
     if wanted:
         raise UserError(f"{source}: expected a column {wanted}; got {', '.join(map(repr, header))[:400]}")
-    return found
+    return {role: spelled[nfc(name)] for role, name in found.items()}
 
 
-def _by_roles(table: Any, names: dict[str, str], columns: Sequence[Column], source: str) -> "Dataset":
-    """A data set of strings, or lists of strings, from columns that are lists or those of an Arrow table."""
+def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], source: str, facts: dict[str, Any]) -> Rows:
+    """The rows as strings, or lists of strings, from columns that are lists or those of an Arrow table."""
     import pyarrow
     from datasets import Dataset
 
+    names = chosen(header, columns, source)
     there = [column for column in columns if column.role in names]
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
     if not len(found):
         raise UserError(f"{source}: expected rows, got none")
-    return Dataset(found)
+    if composed := [nfc(name) for name in names.values() if nfc(name) != name]:
+        facts["columns_in_nfc"] = composed
+    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 
 def _as_text(values: Any, column: Column, source: str) -> Any:
@@ -191,8 +212,8 @@ def _class_name(value: Any, names: Sequence[str]) -> Any:
 
 def _cells(
     source: str, content: bytes, columns: Sequence[Column], layout: Layout, broken: list[int]
-) -> tuple[Any, dict[str, str]]:
-    """The columns of a .csv or a .tsv; every cell is a string, also an empty one."""
+) -> tuple[Any, list[str]]:
+    """Some columns of a .csv or a .tsv, and its header; every cell is a string, also an empty one."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -200,14 +221,16 @@ def _cells(
     delimiter = layout.delimiter if quoted else "\t"
     header = _header(source, content, delimiter, quoted)
     own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
-    found = chosen(own_header or header, columns, source)
+    header = own_header or header
+    names = [*dict.fromkeys(chosen(header, columns, source).values())]
+    most = layout.broken_share * content.count(b"\n")
 
     def leave_out(row: Any) -> str:
         broken.append(row.number)
-        return "skip" if len(broken) <= layout.broken_rows else "error"
+        return "skip" if len(broken) <= most else "error"
 
     try:
-        table = arrow_csv.read_csv(
+        return arrow_csv.read_csv(
             io.BytesIO(content),
             # One block and one thread, so that an error has the number of its row.
             arrow_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=own_header),
@@ -215,18 +238,17 @@ def _cells(
                 delimiter=delimiter,
                 quote_char='"' if quoted else False,
                 newlines_in_values=quoted,
-                invalid_row_handler=leave_out if layout.broken_rows else None,
+                invalid_row_handler=leave_out if layout.broken_share else None,
             ),
             arrow_csv.ConvertOptions(
-                include_columns=[*found.values()],
-                column_types=dict.fromkeys(found.values(), pyarrow.string()),
+                include_columns=names,
+                column_types=dict.fromkeys(names, pyarrow.string()),
                 strings_can_be_null=False,
             ),
-        )
+        ), header
     except pyarrow.ArrowInvalid as error:
         remedy = "a cell with the separator or a line end needs quotes" if quoted else "a .tsv is never quoted"
         raise UserError(f"{source}: {str(error)[:400]}; correct it ({remedy}; the encoding is UTF-8)") from None
-    return table, found
 
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
@@ -245,14 +267,14 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
     )
 
 
-def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, dict[str, str]]:
+def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, list[str]]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(content))
-        found = chosen(file.schema_arrow.names, columns, source)
-        return file.read([*found.values()]), found
+        header = file.schema_arrow.names
+        return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
 

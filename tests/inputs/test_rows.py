@@ -91,8 +91,8 @@ def test_mistakes_are_said_with_their_place(tmp_path: Path, name: str, content: 
 
 def test_a_number_of_broken_rows_may_be_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "a\t1\nbroken\nb\t2\n")
-    rows = read_rows(path, [TEXT, LABEL], Layout(header=("text", "label"), broken_rows=1))
-    assert rows.data[:] == {"text": ["a", "b"], "label": ["1", "2"]} and rows.broken == [2]
+    rows = read_rows(path, [TEXT, LABEL], Layout(header=("text", "label"), broken_share=0.4))
+    assert rows.data[:] == {"text": ["a", "b"], "label": ["1", "2"]} and rows.facts["broken_lines_left_out"] == [2]
     with pytest.raises(UserError, match="Row #2"):
         read_rows(path, [TEXT, LABEL], Layout(header=("text", "label")))
 
