@@ -47,6 +47,7 @@ class Column(NamedTuple):
         flag: the flag that names another; "" if there is none.
         needed: whether it must be there, with a value in every row. Otherwise a cell may be null.
         lists: whether a cell may be a list.
+        answers: whether a cell has the answers to a question, {"text": [...], "answer_start": [...]}, as SQuAD has them.
     """
 
     role: str
@@ -54,6 +55,7 @@ class Column(NamedTuple):
     flag: str = ""
     needed: bool = True
     lists: bool = False
+    answers: bool = False
 
 
 class Layout(NamedTuple):
@@ -106,15 +108,20 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     elif kind in (".csv", ".tsv"):
         table, header = _cells(source, content, columns, layout, broken)
     else:
-        objects = json_rows(source, content)
-        header = [*dict.fromkeys(name for row in objects for name in row)]
-        table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
+        return object_rows(json_rows(source, content), columns, path)
     facts: dict[str, Any] = {"source": source, "sha256": sha256(Path(path))}
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
     if broken:
         facts["broken_lines_left_out"] = broken
     return _by_roles(table, header, columns, source, facts)
+
+
+def object_rows(objects: Sequence[dict[str, Any]], columns: Sequence[Column], path: str | Path) -> Rows:
+    """The rows of the objects that a JSON file has."""
+    header = [*dict.fromkeys(name for row in objects for name in row)]
+    table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, str(path)).values()}}
+    return _by_roles(table, header, columns, str(path), {"source": str(path), "sha256": sha256(Path(path))})
 
 
 def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:
@@ -177,16 +184,32 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
         lists = any(isinstance(value, list) for value in spelled)
         if lists and (single := [value for value in spelled if isinstance(value, str)]):
             raise UserError(f"{source}: expected lists in all rows of {column.role!r}, got {single[0]!r:.60} in one")
-        values = pyarrow.array(spelled, pyarrow.list_(pyarrow.string()) if lists else pyarrow.string())
+        try:
+            values = pyarrow.array(spelled, _arrow_type(column, lists))
+        except UnicodeEncodeError as error:
+            raise UserError(f"{source}: half a character, a lone surrogate, in {column.role!r}: {error}") from None
     if column.needed and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
     return values
 
 
-def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
-    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None."""
-    if value is None or isinstance(value, str):
+def _arrow_type(column: Column, lists: bool) -> Any:
+    import pyarrow
+
+    text = pyarrow.string()
+    if column.answers:
+        return pyarrow.struct({"text": pyarrow.list_(text), "answer_start": pyarrow.list_(pyarrow.int64())})
+    return pyarrow.list_(text) if lists else text
+
+
+def _spelled(value: Any, column: Column, place: str) -> Any:
+    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; answers as they are."""
+    if value is None:
+        return None
+    if column.answers:
+        return _answers(value, place)
+    if isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):
         return None
@@ -198,6 +221,18 @@ def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
     raise UserError(
         f"{place}: expected {wanted} as {column.role}, got {value!r:.80}; correct it, or name another column"
     )
+
+
+def _answers(value: Any, place: str) -> dict[str, list]:
+    """The texts of the answers to a question, and where each begins in the context."""
+    texts, starts = (value.get("text"), value.get("answer_start")) if isinstance(value, dict) else (None, None)
+    lists = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)
+    if not lists or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
+        raise UserError(
+            f"{place}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one length, "
+            f"got {value!r:.80}; a question without an answer has empty lists"
+        )
+    return {"text": texts, "answer_start": starts}
 
 
 def _class_name(value: Any, names: Sequence[str]) -> Any:

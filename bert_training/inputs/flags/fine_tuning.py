@@ -271,7 +271,7 @@ class SquadArguments(StudentArguments, FineTuningArguments):
     test_file: str | None = flag(None, APART)
     version_2_with_negative: bool = flag(False, READING)
     max_seq_length: int = flag(384, READING)
-    doc_stride: int = flag(128, READING)
+    doc_stride: int = flag(128, READING, at_least=1)
     max_query_length: int = flag(64, FIXED | EVALUATION | STORED)
     max_answer_length: int = flag(30, EVALUATION | STORED, at_least=1)
     n_best_size: int = flag(20, EVALUATION | STORED, at_least=1)
