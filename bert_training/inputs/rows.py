@@ -108,8 +108,8 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     elif kind in (".csv", ".tsv"):
         table, header = _cells(source, content, columns, layout, broken)
     else:
-        return object_rows(json_rows(source, content), columns, path)
-    facts: dict[str, Any] = {"source": source, "sha256": sha256(Path(path))}
+        return object_rows(json_rows(source, content), columns, source)
+    facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
     if broken:
@@ -117,11 +117,16 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     return _by_roles(table, header, columns, source, facts)
 
 
-def object_rows(objects: Sequence[dict[str, Any]], columns: Sequence[Column], path: str | Path) -> Rows:
-    """The rows of the objects that a JSON file has."""
+def object_rows(objects: Sequence[dict[str, Any]], columns: Sequence[Column], source: str) -> Rows:
+    """The rows of the objects that a JSON file, or something else that is no file, has."""
     header = [*dict.fromkeys(name for row in objects for name in row)]
-    table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, str(path)).values()}}
-    return _by_roles(table, header, columns, str(path), {"source": str(path), "sha256": sha256(Path(path))})
+    table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
+    return _by_roles(table, header, columns, source, facts_of(source) if Path(source).is_file() else {})
+
+
+def facts_of(source: str) -> dict[str, Any]:
+    """The facts of a file for run.json, by which a resumed run knows it."""
+    return {"source": source, "sha256": sha256(Path(source))}
 
 
 def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:

@@ -36,7 +36,8 @@ def read_questions(path: str | Path) -> Rows:
         return read_rows(path, WITHOUT_ANSWERS if kind_of(path) in (".csv", ".tsv") else QUESTIONS)
     with open_packed(path) as file:
         objects = json_rows(str(path), file.read())
-    return squad_rows(objects, str(path)) if "question" not in objects[0] else object_rows(objects, QUESTIONS, str(path))
+    flat = any("question" in row for row in objects[:1])
+    return object_rows(objects, QUESTIONS, str(path)) if flat else squad_rows(objects, str(path))
 
 
 def squad_rows(articles: Sequence[dict[str, Any]], source: str) -> Rows:

@@ -158,7 +158,9 @@ def read_predictions(path: str | Path) -> dict[str, str]:
 
 def read_numbers(path: str | Path) -> dict[str, float]:
     """Read a JSON object of question id -> number. Raises UserError for anything else."""
-    return _read_object(path, lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max, "a number")
+    return _read_object(
+        path, lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max, "a number"
+    )
 
 
 def _read_object(path: str | Path, fits: Callable[[Any], bool], what: str) -> dict[str, Any]:

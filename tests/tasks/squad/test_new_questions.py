@@ -61,7 +61,7 @@ def test_files_of_questions(tmp_path, name, text, version_2, ids, scored):
         ),
         ("q.json", squad([{"text": "hut", "answer_start": 8}]), "question 'q0': expected answer 'hut'"),
         ("q.json", '{"data": []}', "expected SQuAD's form"),
-        ("q.json", "[]", "expected rows, got none"),
+        ("q.json", "[]", "expected a column 'question'"),
         ("q.csv", "question,text\na,b\n", "expected a column 'context'; got 'question', 'text'"),
         ("q.csv", f"id,question,context\n1,a,{CONTEXT}\n1,b,{CONTEXT}\n", "question '1': expected an id of its own"),
         ("q.jsonl", '{"question": "q", "context": []}', "row 1: expected text as context, got []"),

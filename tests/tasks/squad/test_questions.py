@@ -66,7 +66,7 @@ def broken(change) -> dict:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "f.json: expected rows, got none"),
+        ([], "f.json: expected a column 'question'"),
         ({"version": "1.1"}, "f.json, article 0: expected SQuAD's form, .* got KeyError: 'paragraphs'"),
         ({"data": ["x"]}, "f.json, article 0: expected SQuAD's form"),
         ({"data": [{"paragraphs": [{}]}]}, "f.json, article 0: expected SQuAD's form, .* got KeyError: 'qas'"),
