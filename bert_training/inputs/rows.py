@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+ANSWER = ("text", "answer_start")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}  # with their names for --delimiter
 
 
@@ -47,7 +48,7 @@ class Column(NamedTuple):
         flag: the flag that names another; "" if there is none.
         needed: whether it must be there, with a value in every row. Otherwise a cell may be null.
         lists: whether a cell may be a list.
-        answers: whether a cell has the answers to a question, {"text": [...], "answer_start": [...]}, as SQuAD has them.
+        answers: whether a cell has answers as SQuAD has them, {"text": [...], "answer_start": [...]}.
     """
 
     role: str
@@ -204,7 +205,7 @@ def _arrow_type(column: Column, lists: bool) -> Any:
 
     text = pyarrow.string()
     if column.answers:
-        return pyarrow.struct({"text": pyarrow.list_(text), "answer_start": pyarrow.list_(pyarrow.int64())})
+        return pyarrow.struct(dict(zip(ANSWER, (pyarrow.list_(text), pyarrow.list_(pyarrow.int64())))))
     return pyarrow.list_(text) if lists else text
 
 
@@ -228,16 +229,16 @@ def _spelled(value: Any, column: Column, place: str) -> Any:
     )
 
 
-def _answers(value: Any, place: str) -> dict[str, list]:
+def _answers(value: Any, place: str) -> dict[str, list[Any]]:
     """The texts of the answers to a question, and where each begins in the context."""
-    texts, starts = (value.get("text"), value.get("answer_start")) if isinstance(value, dict) else (None, None)
-    lists = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)
-    if not lists or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
+    found = value if isinstance(value, dict) else {}
+    texts, starts = ([None] if not isinstance(cell, list) else cell for cell in map(found.get, ANSWER))
+    if len(texts) != len(starts) or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
         raise UserError(
             f"{place}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one length, "
             f"got {value!r:.80}; a question without an answer has empty lists"
         )
-    return {"text": texts, "answer_start": starts}
+    return dict(zip(ANSWER, (texts, starts)))
 
 
 def _class_name(value: Any, names: Sequence[str]) -> Any:

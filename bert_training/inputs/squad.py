@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.compressed_files import kind_of, open_packed
-from bert_training.inputs.rows import Column, Rows, json_rows, object_rows, read_rows
+from bert_training.inputs.rows import ANSWER, Column, Rows, json_rows, object_rows, read_rows
 from tokenization.errors import UserError
 
 # Files of columns have no lists, so a column of that name in them has something else than answers.
-WITHOUT_ANSWERS = (Column("question", ("question",)), Column("context", ("context",)))
-WITHOUT_ANSWERS += tuple(Column(name, (name,), needed=False) for name in ("id", "title", "is_impossible"))
+WITHOUT_ANSWERS = (
+    *(Column(name, (name,)) for name in ("question", "context")),
+    *(Column(name, (name,), needed=False) for name in ("id", "title", "is_impossible")),
+)
 QUESTIONS = (*WITHOUT_ANSWERS, Column("answers", ("answers",), needed=False, answers=True))
 
 
@@ -56,7 +58,7 @@ def _flat(articles: Sequence[dict[str, Any]], source: str) -> Iterator[dict[str,
                     row = {"title": article.get("title", ""), "context": paragraph["context"], **entry}
                     if row.get("answers") is not None:
                         answers = row["answers"]
-                        row["answers"] = {name: [one[name] for one in answers] for name in ("text", "answer_start")}
+                        row["answers"] = {name: [one[name] for one in answers] for name in ANSWER}
                     yield row
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(

@@ -71,8 +71,9 @@ def score(
         best_f1, best_f1_thresh.
 
     Raises:
-        UserError: predictions or null odds are missing, or arguments of version 2 are given for version 1.1. In version 1.1, a missing prediction scores 0 with a warning on
-            stderr, as in the official script, unless all are missing.
+        UserError: predictions or null odds are missing, or arguments of version 2 are given for version 1.1. In version
+            1.1, a missing prediction scores 0 with a warning on stderr, as in the official script, unless all are
+            missing.
     """
     if (threshold is not None and null_odds is None) or (null_odds is not None and not version_2_with_negative):
         raise UserError("a threshold needs null odds, and null odds belong to SQuAD 2.0: set version_2_with_negative")
