@@ -16,8 +16,8 @@ from bert_training.__main__ import main as run_command
 from bert_training.builtin_data import documentation
 from bert_training.files.hub_upload import files_to_upload
 from bert_training.inputs.flags.fine_tuning import SquadArguments
-from bert_training.tasks import fine_tuning
 from bert_training.inputs.squad import squad_rows
+from bert_training.tasks import fine_tuning
 from bert_training.tasks.squad import window_cache
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import read_squad, with_answers
@@ -255,7 +255,9 @@ def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tm
 @pytest.mark.slow
 def test_the_built_in_questions_are_in_squads_format():
     for split in ("train", "validation"):
-        assert len(with_answers(squad_rows(documentation.question_answering(split)["data"], "built-in"), "built-in")) > 50
+        assert (
+            len(with_answers(squad_rows(documentation.question_answering(split)["data"], "built-in"), "built-in")) > 50
+        )
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

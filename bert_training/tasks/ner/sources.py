@@ -274,8 +274,8 @@ def _named(tags: list[Any], names: list[str] | None, source: str, in_rows: bool)
     if wrong := sorted(found - named.keys()):
         raise UserError(
             f"{source}: expected tags by name, or numbers of the names that --tag_names gives "
-            f"({', '.join(names or ())}), got {wrong[0]}; give them in the order of their numbers, such as --tag_names O "
-            "B-PER I-PER"
+            f"({', '.join(names or ())}), got {wrong[0]}; give them in the order of their numbers, such as "
+            "--tag_names O B-PER I-PER"
         )
     return [given if given is None else [named[tag] for tag in given] for given in shown]
 

@@ -138,7 +138,7 @@ def test_files_of_numbers_must_contain_numbers(tmp_path):
     assert read_numbers(tmp_path / "odds.json") == {"a": 1, "b": -2.5}
     for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}', '{"a": 1e999}', f'{{"a": -{"9" * 400}}}'):
         (tmp_path / "odds.json").write_text(wrong)
-        with pytest.raises(ValueError, match="question id -> a number; got {'a': "):
+        with pytest.raises(ValueError, match=r"question id -> a number; got \{'a': "):
             read_numbers(tmp_path / "odds.json")
     with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
         read_numbers(tmp_path / "none.json")
