@@ -12,7 +12,6 @@ from transformers import AutoModelForTokenClassification, pipeline
 import run_ner
 from bert_training.app import readings
 from bert_training.app.folder import open_folder
-from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import entities, span_scores
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.finished_folders import findings_of
@@ -24,7 +23,7 @@ from tests.helpers.script_checks import (
     resumed_equals_uninterrupted,
 )
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
-from tests.helpers.tagged_text import write
+from tests.helpers.tagged_text import read_columns, write
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
@@ -110,7 +109,7 @@ def test_it_learns_and_scores_what_it_writes(finished, files):
     for split, name, prefix in (("validation", "dev", "eval"), ("test", "test", "test")):
         lines = (finished / f"{split}_predictions.txt").read_text(encoding="utf-8").split("\n\n")
         rows = [[line.split("\t") for line in sentence.splitlines()] for sentence in lines if sentence]
-        source = tagged_text.read_conll(files / f"{name}.txt")
+        source = read_columns(files / f"{name}.txt")
         assert [[row[0] for row in sentence] for sentence in rows] == [s.words for s in source.sentences]
         assert [[row[1] for row in sentence] for sentence in rows] == [s.tags for s in source.sentences]
         with open(finished / f"{split}_predictions.jsonl", encoding="utf-8") as file:
