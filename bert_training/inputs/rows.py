@@ -188,12 +188,16 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
         rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
         spelled = [_spelled(value, column, f"{source}, row {number}") for number, value in enumerate(rows, 1)]
         lists = any(isinstance(value, list) for value in spelled)
-        if lists and (single := [value for value in spelled if isinstance(value, str)]):
-            raise UserError(f"{source}: expected lists in all rows of {column.role!r}, got {single[0]!r:.60} in one")
+        if lists and (row := next((row for row, value in enumerate(spelled, 1) if isinstance(value, str)), None)):
+            raise UserError(
+                f"{source}, row {row}: expected a list in {column.role!r}, as in other rows, got "
+                f"{spelled[row - 1]!r:.60}"
+            )
         try:
             values = pyarrow.array(spelled, _arrow_type(column, lists))
         except UnicodeEncodeError as error:
-            raise UserError(f"{source}: half a character, a lone surrogate, in {column.role!r}: {error}") from None
+            row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
+            raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
     if column.needed and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
@@ -207,6 +211,12 @@ def _arrow_type(column: Column, lists: bool) -> Any:
     if column.answers:
         return pyarrow.struct(dict(zip(ANSWER, (pyarrow.list_(text), pyarrow.list_(pyarrow.int64())))))
     return pyarrow.list_(text) if lists else text
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether a cell has no half of a surrogate pair, which JSON can spell."""
+    texts = value["text"] if isinstance(value, dict) else value or ()
+    return all(not "\ud800" <= character <= "\udfff" for text in texts for character in text)
 
 
 def _spelled(value: Any, column: Column, place: str) -> Any:
@@ -264,6 +274,7 @@ def _cells(
     own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
     header = own_header or header
     names = [*dict.fromkeys(chosen(header, columns, source).values())]
+    content = content.rstrip(b"\r\n") + b"\n"
     most = layout.broken_share * content.count(b"\n")
 
     def leave_out(row: Any) -> str:
@@ -279,6 +290,7 @@ def _cells(
                 delimiter=delimiter,
                 quote_char='"' if quoted else False,
                 newlines_in_values=quoted,
+                ignore_empty_lines=len(header) > 1,  # of a single column, it is an empty text
                 invalid_row_handler=leave_out if layout.broken_share else None,
             ),
             arrow_csv.ConvertOptions(
@@ -320,6 +332,23 @@ def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[An
         raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
 
 
+def header_of(path: str | Path, delimiter: str) -> list[str]:
+    """The names of the columns of a .csv or a .tsv, read from its beginning; of other files, nothing."""
+    kind = kind_of(path).lower()
+    with open_packed(path) as file:
+        if kind not in (".csv", ".tsv"):
+            return []
+        return _header(str(path), file.read(1 << 16), "\t" if kind == ".tsv" else delimiter, kind == ".csv")
+
+
+def check_files(args: Any) -> None:
+    """Open each of --train_file, --validation_file and --test_file that is given; UserError if one cannot be opened."""
+    for name in ("train_file", "validation_file", "test_file"):
+        if path := getattr(args, name, None):
+            with open_packed(path):
+                pass
+
+
 def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
     """The objects of a .json or .jsonl: a list of them, an object with one such list, or one object a line.
 
@@ -328,12 +357,16 @@ def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
     """
     try:
         text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{source}, line {line}: expected UTF-8, got: {error}; save the file so") from None
+    try:
         try:
             found = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             found = [_loaded(line, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    except ValueError as error:  # of the encoding, or of a line
-        raise UserError(f"{source}: expected JSON in UTF-8, got: {error}; correct the file") from None
+    except ValueError as error:
+        raise UserError(f"{source}: expected JSON, got: {error}; correct the file") from None
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
@@ -348,3 +381,5 @@ def _loaded(line: str, number: int) -> Any:
         return json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number}: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, and of lists in lists
+        raise ValueError(f"line {number}: {error}") from None

@@ -79,7 +79,11 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', "row 1: expected text as text, got ['a']"),
         ("a.jsonl", '{"text": "a", "label": {"choices": ["x"]}}\n', "row 1: expected a word, a number or a list"),
-        ("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": "x"}\n', "expected lists in all rows"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ["x"]}\n{"text": "b", "label": "x"}\n',
+            "row 2: expected a list in 'label'",
+        ),
         ("a.parquet", b"PAR1", "not a Parquet file, or damaged"),
     ],
 )

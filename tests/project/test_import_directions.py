@@ -14,23 +14,23 @@ from tests.helpers.repository import ROOT
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
-FLAGS, FILES, CARDS = "bert_training.inputs.flags", "bert_training.files", "bert_training.cards"
+INPUTS, FILES, CARDS = "bert_training.inputs", "bert_training.files", "bert_training.cards"
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
 TOOLS, APP = "bert_training.tools", "bert_training.app"
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
-    FLAGS: {TOKENIZATION, FILES},
+    INPUTS: {TOKENIZATION, FILES},
     FILES: {TOKENIZATION},
-    CARDS: {TOKENIZATION, FLAGS, FILES},
-    ENGINE: {TOKENIZATION, FLAGS, FILES},
-    NETWORKS: {TOKENIZATION, FLAGS, FILES, ENGINE},
+    CARDS: {TOKENIZATION, INPUTS, FILES},
+    ENGINE: {TOKENIZATION, INPUTS, FILES},
+    NETWORKS: {TOKENIZATION, INPUTS, FILES, ENGINE},
     BUILTIN: {TOKENIZATION, FILES},
-    PRETRAINING: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
-    TASKS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
-    TOOLS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
-    APP: {NETWORK, TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
+    PRETRAINING: {TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TASKS: {TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TOOLS: {TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
+    APP: {NETWORK, TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
 }
 
 
@@ -90,7 +90,6 @@ def test_every_file_of_training_is_in_a_package():
     assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
         ROOT / "bert_training" / "__init__.py",
         ROOT / "bert_training" / "__main__.py",
-        ROOT / "bert_training" / "inputs" / "__init__.py",
     }
 
 
@@ -105,7 +104,7 @@ def test_tokenization_does_not_import_torch():
 
 
 def test_flags_need_nothing_of_tokenization_but_the_error():
-    names = {name for path in files_of(FLAGS) for name in imported(path) if part_of(name) == TOKENIZATION}
+    names = {name for path in files_of(INPUTS) for name in imported(path) if part_of(name) == TOKENIZATION}
     assert names == {"tokenization.errors.UserError"}
 
 

@@ -235,8 +235,8 @@ def test_json_lines_give_the_sentences_of_the_same_file_in_columns(tmp_path, nam
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ('{"tokens": "Ada slept", "ner_tags": ["O", "O"]}', ": expected lists in all rows of 'tokens'"),
-        ('{"tokens": ["Ada"], "ner_tags": "O"}', ": expected lists in all rows of 'tags'"),
+        ('{"tokens": "Ada slept", "ner_tags": ["O", "O"]}', ", row 2: expected a list in 'tokens'"),
+        ('{"tokens": ["Ada"], "ner_tags": "O"}', ", row 2: expected a list in 'tags'"),
         ('{"tokens": ["Ada"], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each, in two lists"),
         ('{"tokens": ["Ada", null], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each"),
         ('{"tokens": ["Ada", " "], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each"),
@@ -249,7 +249,7 @@ def test_json_lines_give_the_sentences_of_the_same_file_in_columns(tmp_path, nam
         ('{"tokens": ["a"], "ner_tags": ["P\\nER"]}', r", row 2: expected a tag O, B-TYPE or I-TYPE, got 'P\nER'"),
         ('{"tokens": ["Ada"], "ner_tags": null}', ", row 2: expected tags as in other rows"),
         ('{"text": "Ada slept"}', ", row 2: expected a tokens, got nothing"),
-        ("[\n", ": expected JSON in UTF-8, got: line 2"),
+        ("[\n", ": expected JSON, got: line 2"),
     ],
 )
 def test_json_lines_that_do_not_fit_are_refused_with_their_row(tmp_path, row, expected):

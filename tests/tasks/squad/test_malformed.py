@@ -114,7 +114,7 @@ def test_200_malformed_files_are_read_or_refused(tmp_path, negative):
         except UserError as error:
             refused += 1
             assert len(str(error).splitlines()) == 1, str(error)
-            assert re.match(rf".*/{seed}\.json(:\d+|, (article|question|row) .+)?: .*", str(error)), str(error)
+            assert re.match(rf".*/{seed}\.json(:\d+|, (article|question|row|line) .+)?: .*", str(error)), str(error)
         else:
             assert [(q.id, q.text, q.context, q.answers) for q in found] == expected(raw, negative)
             assert all(q.context[start : start + len(text)] == text for q in found for text, start in q.answers)
