@@ -301,7 +301,8 @@ def _cells(
         ), header
     except pyarrow.ArrowInvalid as error:
         remedy = "a cell with the separator or a line end needs quotes" if quoted else "a .tsv is never quoted"
-        raise UserError(f"{source}: {str(error)[:400]}; correct it ({remedy}; the encoding is UTF-8)") from None
+        told = " ".join(str(error).split())[:400]  # the row is shown as it is, with its line ends
+        raise UserError(f"{source}: {told}; correct it ({remedy}; the encoding is UTF-8)") from None
 
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:

@@ -258,7 +258,7 @@ def test_a_table_gives_its_column_of_texts_or_its_two(tmp_path, tokenizer, name)
             text = "".join(json.dumps(dict(zip(names, cells))) + "\n" for cells in rows)
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
         assert read_rows(tmp_path / name, tokenizer, 16) == read_rows(write(tmp_path, lines), tokenizer, 16)
-    with pytest.raises(ValueError, match=rf"{name}, row 2: expected up to 3 pieces, got 4"):
+    with pytest.raises(ValueError, match=rf"{name}, row 2: expected up to 3 pieces, got 5"):
         read_rows(tmp_path / name, tokenizer, 6)
 
 

@@ -63,7 +63,7 @@ def files(tmp_path_factory):
         write(folder, conll(seed, documents), f"{name}.txt")
     untagged = "\n".join(line.split()[0] if line else "" for line in conll(2, 8).splitlines())
     write(folder, untagged, "untagged.txt")
-    write(folder, '{"tokens":["Ada","slept"]}\n', "compact.txt")
+    write(folder, "Ada B-PER\nslept\n", "columns.txt")
     write(folder, "Ada,B-PER\nslept,O\n", "comma.txt")
     return folder
 
@@ -288,8 +288,8 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
-    "words that are JSON": (["--test_file", "{files}/compact.txt"], "compact.txt:1: expected a word, got '{\"tokens"),
-    "words with tags": (["--test_file", "{files}/comma.txt"], "comma.txt:1: expected a word, got 'Ada,B-PER'"),
+    "columns": (["--validation_file", "{files}/columns.txt"], "columns.txt:2: expected 2 columns separated by spaces"),
+    "words alone": (["--validation_file", "{files}/comma.txt"], "comma.txt: expected a tag for every word, got words"),
 }
 
 
@@ -305,7 +305,9 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
     with pytest.raises(ValueError, match="must name the tags in id2label"):
         run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
     strange = write(tmp_path, "London B-GPE\n")
-    with pytest.raises(ValueError, match=r"words\.txt:1: the model knows no entities of type 'GPE'"):
+    with pytest.raises(
+        ValueError, match=r"words\.txt: expected tags that the model knows, .* got GPE and a model of O, B-LOC"
+    ):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
 
 
