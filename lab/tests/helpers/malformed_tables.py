@@ -265,6 +265,8 @@ def conll_oracle(content: bytes, mixed: bool) -> list[tuple[int, list[str], list
         groups[-1][2].append(cells[-1])
     if not documents:
         groups = [(number, *rest) for number, (_, *rest) in enumerate(groups)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(document for document, *_ in groups))}
+    groups = [(numbers[document], *rest) for document, *rest in groups]
     tags = [in_bio(tags) for _, _, tags in groups]
     require(len(first) < 3 or not all(word.isdecimal() for _, words, _ in groups for word in words), "numbers")
     free = mixed and not any(tag[0] in "ESLUM" for _, _, tags in groups for tag in tags)
