@@ -225,15 +225,14 @@ def write_jsonl(path: Path, lines: Iterable, layers: list[int], pooling: str, to
             features = [
                 {
                     "token": token,
-                    "layers": [{"index": layer, "values": _rounded(vector)} for layer, vector in zip(layers, row)],
+                    "layers": [
+                        {"index": layer, "values": [round(value, 6) for value in vector.tolist()]}
+                        for layer, vector in zip(layers, row)
+                    ],
                 }
                 for token, row in zip(tokens, pool(ids, vectors, pooling), strict=True)
             ]
             file.write(json.dumps({"linex_index": number, "features": features}) + "\n")
-
-
-def _rounded(vector: np.ndarray) -> list[float]:
-    return [round(value, 6) for value in vector.tolist()]
 
 
 def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> None:

@@ -297,7 +297,13 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
     """
     types = {split: _types(part) for split, part in splits.items() if part.tagged}
     if train := splits.get("train"):
-        _check_types(splits, types)
+        for split, found in types.items():
+            if found and types["train"] and found.isdisjoint(types["train"]):
+                raise UserError(
+                    f"{splits[split].source}: expected tags of the training data ({', '.join(sorted(types['train']))}), "
+                    f"got {', '.join(sorted(found))[:200]}, and none of them in the {split} data; give both the same "
+                    "names of tags"
+                )
         own = sorted({kind for split, kinds in types.items() if split != "test" for kind in kinds})
         labels = tuple(own) if train.plain else ("O", *(f"{prefix}-{kind}" for kind in own for prefix in "BI"))
         if train.plain and not plain_labels(labels):
@@ -331,17 +337,6 @@ def _types(split: Split) -> set[str]:
     """The types of a split's entities, or its plain tags."""
     tags = {tag for sentence in split.sentences for tag in sentence.known_tags}
     return tags if split.plain else {tag[2:] for tag in tags - {"O"}}
-
-
-def _check_types(splits: dict[str, Split], types: dict[str, set[str]]) -> None:
-    """Refuse data to score of which no type occurs in the training data: the names of the tags must differ."""
-    for split, found in types.items():
-        if found and types["train"] and found.isdisjoint(types["train"]):
-            raise UserError(
-                f"{splits[split].source}: expected tags of the training data ({', '.join(sorted(types['train']))}), "
-                f"got {', '.join(sorted(found))[:200]}, and none of them in the {split} data; give both the "
-                "same names of tags"
-            )
 
 
 def _divided(whole: Split, share: float, seed: int) -> dict[str, Split]:

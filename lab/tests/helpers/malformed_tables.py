@@ -46,9 +46,8 @@ def table_rows(content: bytes, header: list[str] | None = None) -> list[dict[str
 
 
 def csv_rows(content: bytes) -> list[dict[str, str]]:
-    """The rows of a CSV file as Python's csv module reads its lines, with blank lines at the end only."""
+    """The rows of a CSV file as Python's csv module reads its lines."""
     text = content.decode("utf-8-sig")
-    text_lines(content)
     csv.field_size_limit(2**31)
     try:
         rows = list(csv.reader(io.StringIO(text, newline="\n"), strict=True))
@@ -56,7 +55,7 @@ def csv_rows(content: bytes) -> list[dict[str, str]]:
         raise ValueError(str(error)) from error
     while rows and not rows[-1]:
         rows.pop()
-    header, *rows = rows
+    header, *rows = filter(None, rows)  # a blank line between rows is none
     require(header and rows and len(set(header)) == len(header), "header")
     require(all(len(row) == len(header) for row in rows), "columns")
     return [dict(zip(header, row)) for row in rows]
