@@ -300,8 +300,8 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
         for split, found in types.items():
             if found and types["train"] and found.isdisjoint(types["train"]):
                 raise UserError(
-                    f"{splits[split].source}: expected tags of the training data ({', '.join(sorted(types['train']))}), "
-                    f"got {', '.join(sorted(found))[:200]}, and none of them in the {split} data; give both the same "
+                    f"{splits[split].source}: expected tags of the training data ({', '.join(sorted(types['train']))}),"
+                    f" got {', '.join(sorted(found))[:200]}, and none of them in the {split} data; give both the same "
                     "names of tags"
                 )
         own = sorted({kind for split, kinds in types.items() if split != "test" for kind in kinds})

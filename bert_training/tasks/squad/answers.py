@@ -168,9 +168,7 @@ def find_answers(
 
 def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
     for name, rows in zip(("start", "end"), logits):
-        assert len(rows) == len(windows)
-        for window, (row, ids) in enumerate(zip(rows, windows.input_ids)):
-            assert len(row) >= len(ids)
+        for window, (row, ids) in enumerate(zip(rows, windows.input_ids, strict=True)):
             if not np.isfinite(row[: len(ids)]).all():
                 raise UserError(
                     f"window {window} has {name} logits that are not finite: training diverged; lower --learning_rate"
