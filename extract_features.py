@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Write BERT's vectors of texts, as extract_features.py of google-research/bert does.
 
-The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. This command writes the
-vectors of every token of every line, from the last four layers, in the original's format (JSON lines):
+The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. Or it is a table, JSON
+or Parquet with the column text, or sentence1 and sentence2. This command writes the vectors of every token of every
+line, from the last four layers, in the original's format (JSON lines):
 
     python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.jsonl \
         --layers -1,-2,-3,-4 --max_seq_length 128

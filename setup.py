@@ -53,6 +53,7 @@ setup(
             "safetensors>=0.6,<1",
             "scikit-learn>=1.5",
             "scipy>=1.13",
+            "seqeval>=1.2.2",
         ],
         # Texts in .zst files, and on S3. Other URLs need the packages that fsspec names.
         "zstd": ["backports.zstd>=1.0"],
@@ -110,7 +111,6 @@ setup(
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.12",
-            "seqeval>=1.2.2",
             "setuptools>=77",
             "tensorboard>=2.17",
             "types-tqdm>=4.66",

@@ -73,20 +73,6 @@ def parse_json(text: str, strict: bool = False) -> Any:
         raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
 
 
-def value_at(path: str | Path, text: str, place: int) -> tuple[Any, int]:
-    """The value that begins at a place of a file's text, and the place of its end.
-
-    Raises:
-        ValueError: there is none, as ``parse_json`` says, NaN and Infinity included; with file and line.
-    """
-    try:
-        return _STRICT.raw_decode(text, place)
-    except json.JSONDecodeError as error:
-        raise not_json(path, text, error.pos, error.msg) from None
-    except (ValueError, RecursionError) as error:
-        raise not_json(path, text, place, str(error).partition(";")[0]) from None
-
-
 def not_json(path: str | Path, text: str, place: int, problem: str) -> UserError:
     """The error for a file that is no JSON from this place on."""
     line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)

@@ -8,17 +8,6 @@ from safetensors import SafetensorError, safe_open
 from bert_training.files.json_files import is_plain_name, read_object
 from tokenization.errors import UserError
 
-# How TensorFlow calls the weight and the bias of a LayerNorm, and the most downloaded checkpoints to this day.
-NAMES_OF_2018 = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-
-
-def name_of_today(name: str) -> str:
-    """The name that transformers gives to a tensor today; ``name`` itself if that is the one, or an unknown one."""
-    for old, new in NAMES_OF_2018.items():
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
-
 
 def shapes_in(path: Path) -> dict[str, list[int]]:
     """The shape of every tensor of a safetensors file. Raises ValueError if the file is damaged."""

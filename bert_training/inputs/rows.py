@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+ANSWER = ("text", "answer_start")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}  # with their names for --delimiter
 
 
@@ -47,6 +48,7 @@ class Column(NamedTuple):
         flag: the flag that names another; "" if there is none.
         needed: whether it must be there, with a value in every row. Otherwise a cell may be null.
         lists: whether a cell may be a list.
+        answers: whether a cell has answers as SQuAD has them, {"text": [...], "answer_start": [...]}.
     """
 
     role: str
@@ -54,6 +56,7 @@ class Column(NamedTuple):
     flag: str = ""
     needed: bool = True
     lists: bool = False
+    answers: bool = False
 
 
 class Layout(NamedTuple):
@@ -106,15 +109,25 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     elif kind in (".csv", ".tsv"):
         table, header = _cells(source, content, columns, layout, broken)
     else:
-        objects = json_rows(source, content)
-        header = [*dict.fromkeys(name for row in objects for name in row)]
-        table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
-    facts: dict[str, Any] = {"source": source, "sha256": sha256(Path(path))}
+        return object_rows(json_rows(source, content), columns, source)
+    facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
     if broken:
         facts["broken_lines_left_out"] = broken
     return _by_roles(table, header, columns, source, facts)
+
+
+def object_rows(objects: Sequence[dict[str, Any]], columns: Sequence[Column], source: str) -> Rows:
+    """The rows of the objects that a JSON file, or something else that is no file, has."""
+    header = [*dict.fromkeys(name for row in objects for name in row)]
+    table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
+    return _by_roles(table, header, columns, source, facts_of(source) if Path(source).is_file() else {})
+
+
+def facts_of(source: str) -> dict[str, Any]:
+    """The facts of a file for run.json, by which a resumed run knows it."""
+    return {"source": source, "sha256": sha256(Path(source))}
 
 
 def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:
@@ -181,7 +194,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
                 f"{spelled[row - 1]!r:.60}"
             )
         try:
-            values = pyarrow.array(spelled, pyarrow.list_(pyarrow.string()) if lists else pyarrow.string())
+            values = pyarrow.array(spelled, _arrow_type(column, lists))
         except UnicodeEncodeError as error:
             row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
             raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
@@ -191,14 +204,28 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
     return values
 
 
-def _is_unicode(value: str | list[str] | None) -> bool:
+def _arrow_type(column: Column, lists: bool) -> Any:
+    import pyarrow
+
+    text = pyarrow.string()
+    if column.answers:
+        return pyarrow.struct(dict(zip(ANSWER, (pyarrow.list_(text), pyarrow.list_(pyarrow.int64())))))
+    return pyarrow.list_(text) if lists else text
+
+
+def _is_unicode(value: Any) -> bool:
     """Whether a cell has no half of a surrogate pair, which JSON can spell."""
-    return all(not "\ud800" <= character <= "\udfff" for text in value or () for character in text)
+    texts = value["text"] if isinstance(value, dict) else value or ()
+    return all(not "\ud800" <= character <= "\udfff" for text in texts for character in text)
 
 
-def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
-    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None."""
-    if value is None or isinstance(value, str):
+def _spelled(value: Any, column: Column, place: str) -> Any:
+    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; answers as they are."""
+    if value is None:
+        return None
+    if column.answers:
+        return _answers(value, place)
+    if isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):
         return None
@@ -210,6 +237,18 @@ def _spelled(value: Any, column: Column, place: str) -> str | list[str] | None:
     raise UserError(
         f"{place}: expected {wanted} as {column.role}, got {value!r:.80}; correct it, or name another column"
     )
+
+
+def _answers(value: Any, place: str) -> dict[str, list[Any]]:
+    """The texts of the answers to a question, and where each begins in the context."""
+    found = value if isinstance(value, dict) else {}
+    texts, starts = ([None] if not isinstance(cell, list) else cell for cell in map(found.get, ANSWER))
+    if len(texts) != len(starts) or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
+        raise UserError(
+            f"{place}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one length, "
+            f"got {value!r:.80}; a question without an answer has empty lists"
+        )
+    return dict(zip(ANSWER, (texts, starts)))
 
 
 def _class_name(value: Any, names: Sequence[str]) -> Any:
@@ -262,7 +301,8 @@ def _cells(
         ), header
     except pyarrow.ArrowInvalid as error:
         remedy = "a cell with the separator or a line end needs quotes" if quoted else "a .tsv is never quoted"
-        raise UserError(f"{source}: {str(error)[:400]}; correct it ({remedy}; the encoding is UTF-8)") from None
+        told = " ".join(str(error).split())[:400]  # the row is shown as it is, with its line ends
+        raise UserError(f"{source}: {told}; correct it ({remedy}; the encoding is UTF-8)") from None
 
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:

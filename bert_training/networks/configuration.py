@@ -8,9 +8,9 @@ from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrain
 
 from bert_training.files.harmless_output import say
 from bert_training.files.json_files import read_object
-from bert_training.files.tables import nfc
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.inputs.rows import nfc
 from bert_training.networks.config_checks import check_claims
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens

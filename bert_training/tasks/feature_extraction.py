@@ -1,6 +1,7 @@
 """Contextual vectors for lines of text of any length, as in extract_features.py of google-research/bert.
 
-A line is one input of the model; " ||| " separates the two texts of a pair:
+A line is one input of the model, and so is a row of a table with the column text, or sentence1 and sentence2. In a
+line, " ||| " separates the two texts of a pair:
 
     the river ||| an old house   ->   [CLS] the river [SEP] an old house [SEP]
                            type ids     0    0    0     0   1   1    1     1
@@ -27,14 +28,15 @@ from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
-from bert_training.files.json_files import parse_json
+from bert_training.inputs.rows import KINDS, Column
+from bert_training.inputs.rows import read_rows as read_table
 from bert_training.tasks.overlapping_rows import rows_around
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
-TABLES = (".csv", ".tsv")
+COLUMNS = (Column("first", ("text", "sentence1")), Column("second", ("sentence2",), needed=False))
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
 
@@ -55,15 +57,14 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
     """The layer numbers in a text such as "-1,-2".
 
     Raises:
-        ValueError: a network of ``num_layers`` layers lacks one of them.
+        UserError: they are no such numbers, or a network of ``num_layers`` layers lacks one of them.
     """
-    if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
-        raise UserError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
-    layers = [int(part) for part in text.split(",")]
-    if wrong := [layer for layer in layers if not -num_layers - 1 <= layer < num_layers]:
+    layers = [int(part) for part in text.split(",")] if re.fullmatch(r"-?\d+(,-?\d+)*", text) else []
+    if not layers or not all(-num_layers - 1 <= layer < num_layers for layer in layers):
         raise UserError(
-            f"--layers {wrong[0]}: the model has the layers -1 (last) to {-num_layers} (first), or 0 (first) to "
-            f"{num_layers - 1} (last), and {-num_layers - 1}, the embeddings"
+            f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}. The model has the "
+            f"layers -1 (last) to {-num_layers} (first), or 0 (first) to {num_layers - 1} (last), and "
+            f"{-num_layers - 1}, the embeddings"
         )
     return layers
 
@@ -74,52 +75,46 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
 def read_rows(
     path: str | Path, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str = "error"
 ) -> list[list[Row]]:
-    """The rows of every line of a file (plain, .gz or .xz). An empty line becomes [CLS] [SEP]; no line is left out.
+    """The rows of every line of a file (plain or packed). An empty line becomes [CLS] [SEP]; no line is left out.
 
     Raises:
-        ValueError: with file and line: a line is not UTF-8, or it is too long and ``long_lines`` is "error", or it is a
-            pair that is too long and ``long_lines`` is "window"; or the file is empty, a table, or has JSON objects.
+        UserError: the file is empty; or with its place: a text is not UTF-8, or it is too long and ``long_lines`` is
+            "error", or it is a pair that is too long and ``long_lines`` is "window".
     """
-    if max_seq_length < 4:
-        raise UserError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
-    if kind_of(path).lower() in TABLES:
-        raise UserError(
-            f"{path}: expected one text per line, got a table by its name; write the column of the texts alone into a "
-            ".txt file, or, if the file has no header and no other columns, rename it"
-        )
-    texts = [line.strip() for _, line in numbered_lines(Path(path))]
-    if not texts:
-        raise UserError(f"{path}:1: expected one text per line, got an empty file")
-    written = [number for number, text in enumerate(texts, 1) if text]
-    if written and all(_is_object(texts[number - 1]) for number in written):
-        raise UserError(
-            f"{path}:{written[0]}: expected a text on each line, got JSON objects on all; write the texts alone"
-        )
-    pairs = [match.groups() if (match := PAIR.match(text)) else (text, None) for text in texts]
+    pairs = read_pairs(path)
+    place = f"{path}, row " if kind_of(path).lower() in KINDS else f"{path}:"
     first_pieces = _pieces(tokenizer, [first for first, _ in pairs])
     second_pieces = _pieces(tokenizer, [second or "" for _, second in pairs])
     rows = []
-    for number, (first, second, (_, second_text)) in enumerate(zip(first_pieces, second_pieces, pairs), 1):
-        try:
-            if second_text is None:
-                rows.append(_single(first, tokenizer, max_seq_length, long_lines))
-            else:
-                rows.append([_pair(first, second, tokenizer, max_seq_length, long_lines)])
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from None
+    for number, (first, second, (_, is_pair)) in enumerate(zip(first_pieces, second_pieces, pairs), 1):
+        room, length = max_seq_length - (2 if is_pair is None else 3), len(first) + len(second)
+        if length > room and (long_lines == "error" or (is_pair is not None and long_lines == "window")):
+            remedy = "window or --long_lines cut" if is_pair is None else "cut (windows are for single texts)"
+            raise UserError(
+                f"{place}{number}: expected up to {room} pieces, got {length}; raise --max_seq_length, or give "
+                f"--long_lines {remedy}"
+            )
+        if is_pair is None:
+            rows.append(_single(first, tokenizer, room, cut=long_lines == "cut" and length > room))
+        else:
+            rows.append([_pair(first, second, tokenizer, room)])
     return rows
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return text[0] == "{" and isinstance(parse_json(text), dict)
-    except json.JSONDecodeError:
-        return False
+def read_pairs(path: str | Path) -> list[tuple[str, str | None]]:
+    """The texts of a file: its lines, or of a table the column text, or sentence1 and sentence2; None beside one."""
+    if kind_of(path).lower() in KINDS:
+        columns = read_table(path, COLUMNS).data[:]
+        return [*zip(columns["first"], columns.get("second", [None] * len(columns["first"])))]
+    texts = [line.strip() for _, line in numbered_lines(Path(path))]
+    if not texts:
+        raise UserError(f"{path}:1: expected one text per line, got an empty file")
+    return [(match[1], match[2]) if (match := PAIR.match(text)) else (text, None) for text in texts]
 
 
 def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
-    counts = coverage(tokenizer, (line.replace(" ||| ", " ") for _, line in numbered_lines(Path(path))))
+    counts = coverage(tokenizer, (" ".join(filter(None, pair)) for pair in read_pairs(path)))
     return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
 
 
@@ -130,11 +125,8 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1
         yield from tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
 
 
-def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str) -> list[Row]:
-    room, cls, sep = max_seq_length - 2, tokenizer.cls_token_id, tokenizer.sep_token_id
-    if len(pieces) > room and long_lines == "error":
-        raise _too_long(len(pieces), room, "window or --long_lines cut")
-    cut = long_lines == "cut" and len(pieces) > room
+def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, room: int, cut: bool) -> list[Row]:
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     if cut:
         pieces = pieces[:room]
     if len(pieces) <= room:
@@ -152,24 +144,14 @@ def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_lengt
     return rows
 
 
-def _pair(
-    first: list[int], second: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str
-) -> Row:
-    room, cls, sep = max_seq_length - 3, tokenizer.cls_token_id, tokenizer.sep_token_id
-    if len(first) + len(second) > room and long_lines != "cut":
-        raise _too_long(len(first) + len(second), room, "cut (windows are for single texts)")
+def _pair(first: list[int], second: list[int], tokenizer: PreTrainedTokenizerBase, room: int) -> Row:
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     cut = len(first) + len(second) > room
     # The longer text is shortened first and, of two equal ones, the second, as by Google's `_truncate_seq_pair`.
     second = second[: max(room // 2, room - len(first))]
     first = first[: room - len(second)]
     types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
     return Row([cls, *first, sep, *second, sep], types, slice(None), cut)
-
-
-def _too_long(length: int, room: int, remedy: str) -> UserError:
-    return UserError(
-        f"expected up to {room} pieces, got {length}; raise --max_seq_length, or give --long_lines {remedy}"
-    )
 
 
 # --- rows to vectors -------------------------------------------------------------------------------------
@@ -243,15 +225,14 @@ def write_jsonl(path: Path, lines: Iterable, layers: list[int], pooling: str, to
             features = [
                 {
                     "token": token,
-                    "layers": [{"index": layer, "values": _rounded(vector)} for layer, vector in zip(layers, row)],
+                    "layers": [
+                        {"index": layer, "values": [round(value, 6) for value in vector.tolist()]}
+                        for layer, vector in zip(layers, row)
+                    ],
                 }
                 for token, row in zip(tokens, pool(ids, vectors, pooling), strict=True)
             ]
             file.write(json.dumps({"linex_index": number, "features": features}) + "\n")
-
-
-def _rounded(vector: np.ndarray) -> list[float]:
-    return [round(value, 6) for value in vector.tolist()]
 
 
 def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> None:

@@ -11,9 +11,9 @@ A row of SWAG's val.csv (some columns left out) becomes one input for each endin
 """
 
 import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,10 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import whole_file
-from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.tables import check_delimiter, read_table
 from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import SwagArguments
+from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
 from bert_training.tasks.classification.metrics import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
 from bert_training.tasks.prediction_files import as_ids, check_ids
@@ -36,7 +35,14 @@ from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
-INDEX = ("id", "index", "ind", "")  # pandas writes its own index without a name, also beside an id
+MOST_ENDINGS = 100
+COLUMNS = (
+    Column(CONTEXT, (CONTEXT,)),
+    Column(START, (START,), needed=False),
+    *(Column(f"ending{number}", (f"ending{number}",), needed=number < 2) for number in range(MOST_ENDINGS)),
+    # pandas writes its own index without a name, also beside an id.
+    Column("id", ("id", "index", "ind", ""), needed=False),
+)
 GIVE_FILES = "give --train_file and --validation_file in SWAG's layout (a table with sent1, sent2, ending0, ..., label)"
 
 
@@ -131,17 +137,21 @@ def load_data(args: SwagArguments) -> SwagData:
     """Read the examples that the flags ask for.
 
     Raises:
-        ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
+        UserError: data that is missing or malformed, with file and row.
     """
     files = files_or_hub(args, GIVE_FILES, "examples")
     if files:
-        check_delimiter(args.delimiter, files.values())
-        splits = {
-            split: read_swag(path, labelled=split != "test", delimiter=args.delimiter) for split, path in files.items()
-        }
+        with unchanged(*files.values()):
+            splits = {
+                split: read_swag(path, labelled=split != "test", delimiter=args.delimiter)
+                for split, path in files.items()
+            }
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
-        splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
+        splits = {
+            split: _examples(hub_rows(rows, columns(split != "test"), f"{args.dataset_name} {split}"), split != "test")
+            for split, rows in from_hub.items()
+        }
     else:
         raise UserError(f"{GIVE_FILES}, or --dataset_name")
     splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
@@ -154,74 +164,46 @@ def load_data(args: SwagArguments) -> SwagData:
 
 
 def read_swag(path: str | Path, labelled: bool = True, delimiter: str | None = None) -> SwagExamples:
-    """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
+    """Read a file with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
         labelled: if False, the label column may be absent, or contain -1 or nothing.
         delimiter: what separates the cells of a .csv; the comma by default.
-
-    Raises:
-        ValueError: with file and line, if the file is not such a table.
     """
-    may_be_null = () if labelled else (LABEL,)
-    with unchanged(path):
-        table = read_table(
-            path, lambda header: find_columns(header, labelled), may_be_null=may_be_null, delimiter=delimiter
-        )
-        facts = {"source": str(path), "sha256": sha256(Path(path))}
-    return _examples(table.columns, table.where, labelled, facts)
+    return _examples(read_rows(path, columns(labelled), Layout(delimiter or ",")), labelled)
 
 
-def find_columns(header: list[str], labelled: bool) -> list[str]:
-    """The names of the columns to read. Raises ValueError if one is missing."""
-    numbers = sorted(int(name[6:]) for name in header if re.fullmatch("ending(0|[1-9][0-9]*)", name))
-    if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
-        raise UserError(
-            f"expected the columns {CONTEXT!r}, 'ending0', 'ending1' and so on{f', {LABEL!r}' if labelled else ''}; "
-            f"got {', '.join(map(repr, header))}"
-        )
-    index = next((name for name in INDEX if name in header), None)
-    others = [name for name in (START, LABEL, index) if name in header]
-    return [CONTEXT, *(f"ending{number}" for number in numbers), *others]
+def columns(labelled: bool) -> list[Column]:
+    """The columns of SWAG's layout."""
+    return [*COLUMNS, Column(LABEL, (LABEL,), needed=labelled)]
 
 
-def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: bool, facts: dict) -> SwagExamples:
-    texts = [name for name in columns if name in (CONTEXT, START) or name.startswith("ending")]
-    for name in texts:
-        for row, text in enumerate(columns[name]):
-            if not isinstance(text, str) or not (text.strip() or name == START):
-                raise UserError(f"{where(row)}: expected text in {name!r}, got {text!r}")
-    names = [name for name in texts if name.startswith("ending")]
-    starts = columns.get(START, [""] * len(columns[CONTEXT]))
-    endings = [
-        [f"{start} {ending}".strip() for ending in row]
-        for start, row in zip(starts, zip(*(columns[name] for name in names)))
-    ]
-    labels = columns.get(LABEL)
-    if labels and not labelled and all(str(label) in ("", "-1", "None", "nan") for label in labels):
-        labels = None
-    if labels:
-        labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
-    column = next((name for name in INDEX if name in columns), None)
-    index = as_ids(range(len(endings)) if column is None else columns[column])
-    return SwagExamples(columns[CONTEXT], endings, labels, index, facts, where, column)
-
-
-def _label(value: object, choices: int, place: str) -> int:
-    if isinstance(value, bool) or str(value) not in map(str, range(choices)):
-        raise UserError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
-    return int(str(value))
-
-
-def _from_hub(rows: Any, source: str, split: str) -> SwagExamples:
-    labelled = split != "test"
-    try:
-        names = find_columns(rows.column_names, labelled)
-    except ValueError as error:
-        raise UserError(f"{source}: {error}") from None
-    columns = {name: rows[name][:] for name in names}
-    facts = {"source": source, "sha256": digest(columns)}
-    return _examples(columns, lambda row: f"{source} row {row}", labelled, facts)
+def _examples(rows: Rows, labelled: bool) -> SwagExamples:
+    """The examples of rows. UserError, with the row, for an empty text, or a label that is no ending's number."""
+    cells, none = rows.data[:], [None] * len(rows.data)
+    count = 1 + max(int(name[6:]) for name in cells if name.startswith("ending"))
+    texts = [cells[CONTEXT], *(cells.get(f"ending{number}", none) for number in range(count))]
+    starts, labels = cells.get(START, none), cells.get(LABEL, none)
+    if not labelled and {*labels} <= {None, "", "-1"}:
+        labels = []
+    source = rows.facts["source"]
+    for row, (found, label) in enumerate(zip_longest(zip(*texts), labels, fillvalue="0"), 1):
+        if not all(text and text.strip() for text in found) or label not in map(str, range(count)):
+            raise UserError(
+                f"{source}, row {row}: expected text in {CONTEXT} and ending0 to ending{count - 1}, and a {LABEL} "
+                f"from 0 to {count - 1}; got {label!r:.20} and {str(found)[:200]}"
+            )
+    endings = [[f"{start or ''} {text}".strip() for text in row] for start, row in zip(starts, zip(*texts[1:]))]
+    index = as_ids(cells.get("id", range(len(endings))))
+    return SwagExamples(
+        cells[CONTEXT],
+        endings,
+        [int(label) for label in labels] or None,
+        index,
+        rows.facts,
+        lambda row: f"{source}, row {row + 1}",
+        rows.names.get("id"),
+    )
 
 
 # --- to the model, and back ------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from bert_training.files.compressed_files import kind_of, numbered_lines, read_text
-from bert_training.files.tables import read_table
+from bert_training.inputs.rows import Column, read_rows
 from bert_training.pretraining import documents
 from bert_training.tasks import feature_extraction
-from bert_training.tasks.ner.tagged_text import read_conll
+from bert_training.tasks.ner.sources import read_file
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions
 from bert_training.tasks.squad.questions import read_squad
 from bert_training.tasks.swag import read_swag
@@ -70,7 +70,7 @@ def parquet() -> bytes:
 
 
 def columns(path: Path) -> dict[str, list]:
-    return read_table(path, lambda header: header).columns
+    return read_rows(path, [Column("text", ("text",))]).data[:]
 
 
 TEXT = "\n\n".join(ROWS) + "\n"
@@ -89,7 +89,7 @@ READERS = {
     "null odds": ("a.json", json.dumps({row: n for n, row in enumerate(ROWS)}), read_numbers),
     "contexts": ("a.txt", TEXT, read_contexts),
     "swag": ("a.csv", swag_csv(), lambda path: (rows := read_swag(path)).endings + rows.labels),
-    "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
+    "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_file(path).sentences),
     "features": ("a.txt", TEXT, lambda path: feature_extraction.read_rows(path, build_tokenizer(PIECES), 64)),
 }
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_training.tasks.ner.sources import load_data
+from bert_training.tasks.ner.sources import Reading, load_data, read_file
 from bert_training.tasks.ner.tagged_text import Split
 
 CONLL = """-DOCSTART- -X- -X- O
@@ -62,6 +62,10 @@ def ner_error(**given) -> str:
     with pytest.raises(ValueError) as caught:
         load_data(ner_arguments(**given))
     return str(caught.value)
+
+
+def read_columns(path: str | Path, mixed_tags: bool = False, scheme: str = "auto") -> Split:
+    return read_file(path, Reading(scheme, mixed_tags))
 
 
 def tags(split: Split) -> list[list[str]]:

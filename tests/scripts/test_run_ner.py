@@ -12,7 +12,6 @@ from transformers import AutoModelForTokenClassification, pipeline
 import run_ner
 from bert_training.app import readings
 from bert_training.app.folder import open_folder
-from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import entities, span_scores
 from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.finished_folders import findings_of
@@ -24,7 +23,7 @@ from tests.helpers.script_checks import (
     resumed_equals_uninterrupted,
 )
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
-from tests.helpers.tagged_text import write
+from tests.helpers.tagged_text import read_columns, write
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
@@ -64,7 +63,7 @@ def files(tmp_path_factory):
         write(folder, conll(seed, documents), f"{name}.txt")
     untagged = "\n".join(line.split()[0] if line else "" for line in conll(2, 8).splitlines())
     write(folder, untagged, "untagged.txt")
-    write(folder, '{"tokens":["Ada","slept"]}\n', "compact.txt")
+    write(folder, "Ada B-PER\nslept\n", "columns.txt")
     write(folder, "Ada,B-PER\nslept,O\n", "comma.txt")
     return folder
 
@@ -110,7 +109,7 @@ def test_it_learns_and_scores_what_it_writes(finished, files):
     for split, name, prefix in (("validation", "dev", "eval"), ("test", "test", "test")):
         lines = (finished / f"{split}_predictions.txt").read_text(encoding="utf-8").split("\n\n")
         rows = [[line.split("\t") for line in sentence.splitlines()] for sentence in lines if sentence]
-        source = tagged_text.read_conll(files / f"{name}.txt")
+        source = read_columns(files / f"{name}.txt")
         assert [[row[0] for row in sentence] for sentence in rows] == [s.words for s in source.sentences]
         assert [[row[1] for row in sentence] for sentence in rows] == [s.tags for s in source.sentences]
         with open(finished / f"{split}_predictions.jsonl", encoding="utf-8") as file:
@@ -289,8 +288,8 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
-    "words that are JSON": (["--test_file", "{files}/compact.txt"], "compact.txt:1: expected a word, got '{\"tokens"),
-    "words with tags": (["--test_file", "{files}/comma.txt"], "comma.txt:1: expected a word, got 'Ada,B-PER'"),
+    "columns": (["--validation_file", "{files}/columns.txt"], "columns.txt:2: expected 2 columns separated by spaces"),
+    "words alone": (["--validation_file", "{files}/comma.txt"], "comma.txt: expected a tag for every word, got words"),
 }
 
 
@@ -306,7 +305,9 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
     with pytest.raises(ValueError, match="must name the tags in id2label"):
         run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
     strange = write(tmp_path, "London B-GPE\n")
-    with pytest.raises(ValueError, match=r"words\.txt:1: the model knows no entities of type 'GPE'"):
+    with pytest.raises(
+        ValueError, match=r"words\.txt: expected tags that the model knows, .* got GPE and a model of O, B-LOC"
+    ):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
 
 

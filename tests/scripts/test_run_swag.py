@@ -149,7 +149,7 @@ def test_the_control_has_the_same_losses(start, tmp_path):
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
-    "ids": (["--test_file", "{files}/doubled.csv"], "doubled.csv:3: expected an id of its own in the column 'id'"),
+    "ids": (["--test_file", "{files}/doubled.csv"], "doubled.csv, row 2: expected an id of its own in the column 'id'"),
 }
 
 

@@ -164,7 +164,8 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
     out = capsys.readouterr().out
     counts = ", ".join(f"{split}: 2 of 3 examples (66.7 %)" for split in ("train", "validation"))
     assert (
-        f"{counts} are longer than --max_seq_length 16 and were cut, the first: {path}:3, after which 2 cannot" in out
+        f"{counts} are longer than --max_seq_length 16 and were cut, the first: {path}, row 2, after which 2 cannot"
+        in out
     )
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {
         "cut": 2, "examples": 3, "longest": 18, "tokens": 80, "tokens_lost": 5,
@@ -174,5 +175,5 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
 def test_endings_that_the_cut_makes_the_same_are_refused(pretrained, tmp_path, capsys):
     path = swag_rows(tmp_path / "a.csv", "the king", [(PREFIX + "king", PREFIX + "queen")] * 2)
     argv = flags(pretrained, tmp_path, path, path, "--max_seq_length=14")
-    assert f"{path}:2: this and other training examples (2 of 2)" in refused(capsys, run_swag.main, argv)
+    assert f"{path}, row 1: this and other training examples (2 of 2)" in refused(capsys, run_swag.main, argv)
     assert not (tmp_path / "run").exists()

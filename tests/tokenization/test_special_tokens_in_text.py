@@ -22,7 +22,7 @@ from bert_training.tasks.squad.windows import build_windows
 from modeling_bert_repro import BertForMaskedLM, BertForQuestionAnswering
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.small_networks import small_config
-from tests.helpers.tagged_text import write
+from tests.helpers.tagged_text import read_columns, write
 from tokenization import build_tokenizer
 from tokenization.fingerprint import tokenizer_json
 
@@ -49,7 +49,7 @@ def of_swag(tokenizer, tmp_path):
 
 
 def of_ner(tokenizer, tmp_path):
-    split = tagged_text.read_conll(write(tmp_path, "".join(f"{word} O\n" for word in ["old", *MARKS.split()])))
+    split = read_columns(write(tmp_path, "".join(f"{word} O\n" for word in ["old", *MARKS.split()])))
     return tagged_text.build_rows(split, tokenizer, 64).input_ids[0]
 
 

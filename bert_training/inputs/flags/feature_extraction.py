@@ -13,7 +13,8 @@ class FeatureArguments(Flags):
 
     Attributes:
         model_name_or_path: A checkpoint: folder or Hub name; also an old one.
-        input_file: Text file (also .gz, .xz, .bz2, .zst), one input per line; ' ||| ' separates the texts of a pair.
+        input_file: Text file (also .gz, .xz, .bz2, .zst), one input per line; ' ||| ' separates the texts of a pair. Or
+            a table, JSON or Parquet with the column text, or sentence1 and sentence2.
         output_file: File to write: .jsonl, or .npz for NumPy.
         config: YAML or JSON file with flags, flat: 'pooling: mean'. Flags on the command line win.
         tokenizer_name: The tokenizer's folder, Hub name or vocab.txt; default: the model's.
@@ -33,7 +34,7 @@ class FeatureArguments(Flags):
     tokenizer_name: str | None = flag(None)
     layers: str = flag("-1,-2,-3,-4")
     pooling: Literal["none", "cls", "mean"] = flag("none")
-    max_seq_length: int = flag(128)
+    max_seq_length: int = flag(128, at_least=4)
     long_lines: Literal["error", "window", "cut"] = flag("error")
     batch_size: int = flag(32, at_least=1)
     model_impl: Literal["repro", "transformers"] = flag("repro")

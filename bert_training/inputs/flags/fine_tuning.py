@@ -272,7 +272,7 @@ class SquadArguments(StudentArguments, FineTuningArguments):
     test_file: str | None = flag(None, APART)
     version_2_with_negative: bool = flag(False, READING)
     max_seq_length: int = flag(384, READING)
-    doc_stride: int = flag(128, READING)
+    doc_stride: int = flag(128, READING, at_least=1)
     max_query_length: int = flag(64, FIXED | EVALUATION | STORED)
     max_answer_length: int = flag(30, EVALUATION | STORED, at_least=1)
     n_best_size: int = flag(20, EVALUATION | STORED, at_least=1)
@@ -313,15 +313,15 @@ class NerArguments(ClassArguments):
         tag_scheme: What tags without a prefix such as B- are. plain: each is the class of one word, such as its part of
             speech. io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.
         tag_names: The names of tags that are numbers in JSON, in the order of the numbers.
-        label_column: Name of the field or column of the tags in JSON and data sets of the Hub. Default: ner_tags, tags,
-            ner or labels.
+        label_column: Name of the column of the tags in JSON, Parquet and data sets of the Hub. Default: ner_tags or
+            tags.
         feature_based: Freeze BERT; train a BiLSTM on these layers (paper, Table 7).
         lstm_size: Hidden units of that BiLSTM in each direction.
         per_device_train_batch_size: Rows per device in one forward pass; a row may contain several sentences.
     """
 
     test_file: str | None = flag(None, APART)
-    max_seq_length: int = flag(512, READING)
+    max_seq_length: int = flag(512, READING, at_least=4)
     context: Literal["document", "sentence"] = flag("document", READING)
     mixed_tags: bool = flag(False, FIXED | EVALUATION, excludes=("tag_scheme plain",))
     tag_scheme: Literal["auto", "plain", "io"] = flag("auto", FIXED | EVALUATION, needs=(OWN,))

@@ -1,36 +1,18 @@
 """Precision, recall and F1 of whole entities, as conlleval and seqeval's default mode define them.
 
 An entity is correct if its type, its first word and its last word are correct. Tags that violate their scheme are read
-as these tools read them: I-PER after O or after I-LOC begins an entity. seqeval itself serves the tests only: its last
-release is of 2020, and it warns of its own calls.
+as these tools read them: I-PER after O or after I-LOC begins an entity. seqeval finds the entities.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
-from tokenization.errors import UserError
-
-TAG = re.compile(r"O|[BIES](-.+)?")
-
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Every entity of a sentence with tags in IOB1, BIO or BIOES: (type, first word, one after the last word).
+    """Every entity of a sentence with tags in IOB1, BIO or BIOES: (type, first word, one after the last word)."""
+    from seqeval.metrics.sequence_labeling import get_entities  # imported here because that takes almost a second
 
-    Raises:
-        ValueError: a tag is neither O nor B-, I-, E- or S- with a type.
-    """
-    spans: list[tuple[str, int, int]] = []
-    previous = "O"
-    for place, tag in enumerate(tags):
-        if not TAG.fullmatch(tag):
-            raise UserError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
-        if previous[0] in "BI" and tag[0] in "IE" and tag[2:] == previous[2:]:
-            spans[-1] = (*spans[-1][:2], place + 1)
-        elif tag != "O":
-            spans.append((tag[2:] or "_", place, place + 1))  # seqeval's name of the type of B and I alone
-        previous = tag
-    return spans
+    return [(kind, first, last + 1) for kind, first, last in get_entities([*tags])]
 
 
 def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
@@ -39,21 +21,17 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     Returns:
         ``precision``, ``recall``, ``f1``, ``accuracy`` (the share of words with the right tag), and ``types``: for each
         type ``precision``, ``recall``, ``f1`` and the ``number`` of entities in the references. 0 / 0 counts as 0.0.
-
-    Raises:
-        ValueError: the sentences of the two differ in number or length, or there is no word at all.
     """
-    _check_sentences(predictions, references)
     right: Counter[str] = Counter()
     guessed: Counter[str] = Counter()
     true: Counter[str] = Counter()
     equal = words = 0
-    for prediction, reference in zip(predictions, references):
+    for prediction, reference in zip(predictions, references, strict=True):
         ours, theirs = entities(prediction), entities(reference)
         guessed.update(kind for kind, _, _ in ours)
         true.update(kind for kind, _, _ in theirs)
         right.update(kind for kind, _, _ in set(ours) & set(theirs))
-        equal += sum(predicted == tag for predicted, tag in zip(prediction, reference))
+        equal += sum(predicted == tag for predicted, tag in zip(prediction, reference, strict=True))
         words += len(reference)
     types = {
         kind: _rates(right[kind], guessed[kind], true[kind]) | {"number": true[kind]} for kind in sorted(guessed | true)
@@ -66,13 +44,9 @@ def word_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     """Scores of plain tags, of which every word has one: ``accuracy``, ``f1_macro``, and ``types`` as above by tag.
 
     They are scikit-learn's, over the tags that occur in the references or the predictions; 0 / 0 counts as 0.0.
-
-    Raises:
-        ValueError: as in ``span_scores``.
     """
     from sklearn.metrics import precision_recall_fscore_support  # imported here because that takes almost a second
 
-    _check_sentences(predictions, references)
     guessed, true = ([tag for tags in sentences for tag in tags] for sentences in (predictions, references))
     tags = sorted({*guessed, *true})
     table = precision_recall_fscore_support(true, guessed, labels=tags, zero_division=0.0)
@@ -83,11 +57,6 @@ def word_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     equal = sum(guess == tag for guess, tag in zip(guessed, true))
     f1_macro = sum(rates["f1"] for rates in types.values()) / len(types)
     return {"accuracy": equal / len(true), "f1_macro": f1_macro, "types": types}
-
-
-def _check_sentences(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> None:
-    if [len(tags) for tags in predictions] != [len(tags) for tags in references] or not any(map(len, references)):
-        raise UserError("expected predictions and references of the same, non-empty sentences, a tag for every word")
 
 
 def _rates(right: int, guessed: int, true: int) -> dict[str, float]:

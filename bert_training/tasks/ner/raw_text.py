@@ -21,15 +21,16 @@ from transformers import PretrainedConfig
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import kind_of, numbered_lines
+from bert_training.files.hashing import sha256
+from bert_training.inputs.conll import DOCUMENT
 from bert_training.tasks.classification.trained_for import stored_facts
-from bert_training.tasks.ner.metrics import TAG as SPAN_TAG
 from bert_training.tasks.ner.metrics import entities
-from bert_training.tasks.ner.other_layouts import looks_like_sentences, other_than_text
 from bert_training.tasks.ner.schemes import like_a_span, plain_labels
-from bert_training.tasks.ner.tagged_text import DOCUMENT, Sentence, Split, one_document_each
+from bert_training.tasks.ner.tagged_text import Sentence, Split, one_document_each
 from tokenization.wordpiece import _is_chinese_char, _is_punctuation
 
-KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa]")
+SPAN_TAG = re.compile(r"O|[BIES](-.+)?")  # what seqeval knows
+SENTENCE_END = re.compile(".+[。！？｡।]")  # of scripts without spaces
 CHINESE = "\u4e00"  # stands for every Chinese character
 SELDOM = 100  # a full stop stands alone for its place after a word, so within words it stays even if it seldom is there
 MOST_WHOLE = 1000
@@ -96,33 +97,28 @@ def _place(word: str, at: int) -> str:
 
 
 def is_raw_text(path: str | Path, known: Collection[str]) -> bool:
-    """Whether a file named .txt has plain sentences: most lines have several words, and none of them ends in a tag.
+    """Whether a file named .txt has plain sentences, one a line, and no columns.
+
+    In columns, most lines are one word, or end in a tag.
 
     Args:
         known: the tags of the model or of the training data.
     """
     if kind_of(path) != ".txt":
         return False
-    lines = [line for _, line in numbered_lines(path) if line.strip() and not DOCUMENT.match(line)]
-    lines = [line for line in lines if not line.startswith("#")] or lines  # comments of a file in columns
-    fields = [line.split() for line in lines]
-    if not lines or 2 * sum("\t" in line for line in lines) > len(lines) or other_than_text(lines):
-        return False
-    pieces = [line[begin:end] for line in lines for begin, end in words_of(line)]
-    japanese = [word for words in fields for word in words if KANA.search(word)]  # its characters are in no piece
-    if looks_like_sentences(pieces) or (2 * len(japanese) > len(lines) and looks_like_sentences(japanese)):
-        return False  # of a script without spaces, whose words are not found here
-    several = [words for words in fields if len(words) > 1]
-    if 2 * len(several) <= len(lines):
-        return looks_like_sentences([line.strip() for line in lines])
-    if len(lines) > 1 and all(len(words) == 2 for words in fields):
-        return False  # words with their tags, whatever these are
-    last = [normalize("NFC", words[-1]) for words in several]
-    tagged = [word for word in last if word == "O" or like_a_span(word)]
-    if len(lines) > 1 and len({*map(len, fields)}) == 1:  # columns, if the last one has tags; sentences end in "."
-        tags = {tag for tag in known if not all(map(_is_punctuation, tag))}
-        tagged = [word for word in last if word in tags or word == "O" or like_a_span(word)]
-    return 2 * len(tagged) < len(several)
+    tags = {tag for tag in known if not all(map(_is_punctuation, tag))}  # a sentence may end in what is a tag as well
+    lines = columns = 0
+    for _, line in numbered_lines(path):
+        if (fields := line.split()) and not DOCUMENT.match(line) and not line.startswith("#"):
+            last = normalize("NFC", fields[-1])
+            lines += 1
+            columns += (
+                last in tags
+                or last == "O"
+                or like_a_span(last)
+                or (len(fields) == 1 and not SENTENCE_END.fullmatch(last))
+            )
+    return 2 * columns < lines
 
 
 def read_raw_text(path: str | Path, cutting: Cutting = USUAL) -> Split:
@@ -132,7 +128,7 @@ def read_raw_text(path: str | Path, cutting: Cutting = USUAL) -> Split:
         if spans := list(words_of(line, cutting)):
             words = [line[begin:end] for begin, end in spans]
             sentences.append(Sentence(words, None, 0, f"{path}:{number}", raw=(number, line, spans)))
-    split = Split(str(path), sentences, {"documents": 0, "raw_text": True})
+    split = Split(str(path), sentences, {"documents": 0, "raw_text": True, "sha256": sha256(Path(path))})
     one_document_each(split)
     return split
 

@@ -1,13 +1,4 @@
-"""Named entities: read sentences from files in columns, make rows of tokens, and turn logits back into tags.
-
-In the CoNLL-2003 layout each line has a word, with its tag in the last column. A blank line follows each sentence, and
--DOCSTART- precedes each document:
-
-    -DOCSTART- -X- O O
-
-    EU NNP I-NP I-ORG
-    rejects VBZ I-VP O
-    German JJ I-NP I-MISC
+"""Named entities: sentences with tags, rows of tokens made of them, and from logits back to tags.
 
 A sentence becomes one row of the model, with as much of its document around it as fits. Only the words of the sentence
 itself have labels, at their first pieces (paper, section 5.3). Sentences with the same context share a row:
@@ -15,12 +6,10 @@ itself have labels, at their first pieces (paper, section 5.3). Sentences with t
     tokens   [CLS] EU rejects German  call  .  Peter Black ##burn [SEP]
     labels    -100  3       0      7     0  0      5     6   -100  -100
 
-`bert_training.tasks.ner.sources` finds the files and the names of their tags. The reader is written by hand, because
-that of datasets (`conll`) drops the borders of documents, and reads a line that is cut short as a word without a tag.
+`bert_training.tasks.ner.sources` reads the sentences and names their tags.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -33,28 +22,13 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
-from bert_training.files.compressed_files import numbered_lines
-from bert_training.files.tables import nfc
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
-from bert_training.tasks.ner.other_layouts import (
-    BY_MOST_LINES,
-    COMMENT,
-    SENTENCES,
-    TAG,
-    TAG_OF_CELL,
-    first_column_problem,
-    line_problem,
-    words_problem,
-)
-from bert_training.tasks.ner.schemes import AUTO, PLAIN, are_plain, check_classes, in_usual_form, wrong_tag
 from bert_training.tasks.overlapping_rows import rows_around
 from bert_training.tasks.task_data import in_chunks
-from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
-DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
-MIDDLE, END = "IM", "EL"  # the prefixes of later words of an entity in BIOES, BILOU and BMES
+PLAIN = "plain"  # the scheme of tags that are classes of words and not those of spans
 
 
 @dataclass
@@ -119,204 +93,10 @@ class Split:
         return self.facts.get("tag_scheme") == PLAIN
 
 
-# --- reading ---------------------------------------------------------------------------------------------
-
-
-def read_conll(path: str | Path, mixed_tags: bool = False, scheme: str = AUTO) -> Split:
-    """Read a file in columns (plain, .gz or .xz), and turn its tags into BIO if they are those of spans.
-
-    Columns are separated by tabs if the first line has one, otherwise by spaces. The first column is the word and the
-    last its tag; a file with one column has no tags. Without -DOCSTART- lines, every sentence is its own document.
-    Comments are lines that begin with # before a sentence and are no word with a tag; they are counted.
-
-    Raises:
-        ValueError: with file and line: a line has another number of columns, an empty field or a wrong tag (see
-            ``to_bio``); the file seems to have another layout (see ``other_layouts``) or no word, or it is not UTF-8.
-    """
-    path = Path(path)
-    sentences: list[Sentence] = []
-    separator, columns, first, documents, within, comments = "", 0, 0, 0, False, 0
-    odd, words = list[tuple[int, str]](), 0  # lines that words with plain tags may look like, too
-    for number, line in numbered_lines(path):
-        if DOCUMENT.match(line) or not line.strip(" \t"):
-            documents += bool(DOCUMENT.match(line))
-            within = False
-            continue
-        if not within and _is_comment(line, separator, columns):
-            comments += 1
-            continue
-        separator = separator or ("\t" if "\t" in line else " ")
-        fields = line.split("\t") if separator == "\t" else [part for part in line.split(" ") if part]
-        columns, first = columns or len(fields), first or number
-        tagged = bool(sentences) and sentences[0].tags is not None
-        problem = _line_problem(line, fields, separator, columns, first, tagged)
-        remedy = "" if problem else _layout_problem(line, fields, columns, tagged)
-        if remedy in BY_MOST_LINES or (remedy == SENTENCES and scheme != AUTO):
-            odd.append((number, wrong_tag(fields[-1], "in the last column", remedy)))
-        elif remedy:
-            problem = wrong_tag(fields[-1], "in the last column", remedy)
-        if problem:
-            number, problem = odd[0] if 2 * len(odd) > words else (number, problem)
-            raise UserError(f"{path}:{number}: {problem}")
-        words += 1
-        if not within:
-            sentences.append(Sentence([], [] if columns > 1 else None, documents, str(path), number))
-            within = True
-        sentences[-1].words.append(fields[0])
-        if columns > 1:
-            sentences[-1].known_tags.append(fields[-1])
-    if not sentences:
-        raise UserError(f"{path}:1: expected lines of a word and its tag, got an empty file")
-    tags = [tag for sentence in sentences for tag in sentence.tags or ()]
-    if odd and (2 * len(odd) > words or not (are_plain(tags, scheme) or in_usual_form(tags, scheme))):
-        raise UserError(f"{path}:{odd[0][0]}: {odd[0][1]}")
-    _check_words(path, sentences, columns)
-    split = Split(str(path), sentences, {"documents": documents} | ({"comment_lines": comments} if comments else {}))
-    if not documents:
-        one_document_each(split)
-    if split.tagged:
-        to_bio(split, mixed_tags, scheme)
-    return split
-
-
-def _is_comment(line: str, separator: str, columns: int) -> bool:
-    """Whether a line before a sentence is a comment, such as "# id 7". A word may begin with #, too: "#one B-TAG"."""
-    fields = line.split("\t") if separator == "\t" else line.split()
-    if not line.startswith("#") or TAG.fullmatch(fields[-1]):
-        return False
-    return len(fields) != columns if columns else len(fields) > 2 and fields[0] in ("#", "##")
-
-
-def _line_problem(line: str, fields: list[str], separator: str, columns: int, first: int, tagged: bool) -> str:
-    """What is wrong with a line of a file in columns, and what to do; "" if nothing is."""
-    word, tag = fields[0], fields[-1]
-    if separator == " " and "\t" in line:
-        return f"expected columns separated by spaces as on line {first}, got a tab in {line[:60]!r}; use one separator"
-    if "\r" in line:
-        return f"expected one line end, \\n or \\r\\n, got \\r within {line[:60]!r}; break the line there, or delete it"
-    if len(fields) != columns:
-        remedy = (
-            line_problem(line, max(columns, len(fields)), tagged) or "correct the line (a blank line ends a sentence)"
-        )
-        return f"expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; {remedy}"
-    if separator == "\t" and word in ('","', '""""'):  # no word is written so
-        return f"expected a word, got {word} with a spreadsheet's quotation marks; save the file without them"
-    if not word.strip() or not tag.strip():
-        return f"expected a word and its tag, got an empty field in {line[:60]!r}"
-    return ""  # whether the tag is right, all tags together decide
-
-
-def _layout_problem(line: str, fields: list[str], columns: int, tagged: bool) -> str:
-    """What to do about a line whose last column is no tag of a span, if it looks like a line of another layout."""
-    if columns == 1 or fields[0].startswith("#") or TAG.fullmatch(fields[-1]):
-        return ""
-    return line_problem(line, columns, tagged)
-
-
-def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
-    """Refuse a file whose first column does not seem to be words."""
-    places = [(sentence, number) for sentence in sentences for number in range(len(sentence.words))]
-    words = [word for sentence in sentences for word in sentence.words]
-    first = sentences[0].words if sentences[0].line == 1 else []
-    found = words_problem(words, first) if columns == 1 else (0, first_column_problem(words, columns))
-    if found and found[1]:
-        sentence, number = places[found[0]]
-        raise UserError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")
-
-
 def one_document_each(split: Split) -> None:
     """Make every sentence a document of its own, because the source marks no documents."""
     for number, sentence in enumerate(split.sentences):
         sentence.document = number
-
-
-# --- tags ------------------------------------------------------------------------------------------------
-
-
-def to_bio(split: Split, mixed_tags: bool = False, scheme: str = AUTO) -> None:
-    """Find the scheme of a split's tags, record it in ``facts`` and rewrite the tags as BIO, unless they are plain.
-
-    - Plain tags have no prefix: each is the class of one word (``schemes.py``).
-    - IO: there is only I-, or only types with ``--tag_scheme io``, so that two entities of one type in a row are one.
-    - IOB1 (in the CoNLL-2003 files): B- is used only for an entity directly after another one of the same type.
-    - BIO: every entity begins with B-.
-    - BIOES, BILOU and BMES: the last word has E- or L-, a single word S- or U-; those between have I- or M-.
-
-    Raises:
-        ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
-            tags. With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval.
-    """
-    for sentence in split.sentences:
-        sentence.tags = [*map(nfc, sentence.known_tags)]
-    tags = [tag for sentence in split.sentences for tag in sentence.known_tags]
-    if are_plain(tags, scheme):
-        for sentence in split.sentences:
-            if empty := [word for word, tag in enumerate(sentence.known_tags) if not tag.strip()]:
-                place, word = sentence.place(empty[0]), sentence.words[empty[0]]
-                raise UserError(f"{place}: expected a tag for {word[:40]!r}, got an empty one; fill it in")
-        check_classes(tags, split.source)
-        split.facts["tag_scheme"] = PLAIN
-        return
-    if usual := in_usual_form(tags, scheme):
-        for sentence in split.sentences:
-            sentence.tags = [usual.get(tag, tag) for tag in sentence.known_tags]
-    prefixes = _prefixes(split)
-    with_ends = "BMES" if "M" in prefixes else "BIOES"
-    schemes = (with_ends,) if prefixes & set("ESLUM") else ("BIO", "IOB1")
-    breaks = {scheme: list(_breaks(split, scheme)) for scheme in schemes}
-    scheme = min(breaks, key=lambda name: len(breaks[name]))
-    if breaks[scheme] and (scheme == with_ends or not mixed_tags):
-        place, previous, tag = breaks[scheme][0]
-        remedy = "" if scheme == with_ends else ", or give --mixed_tags to let I- begin an entity, as conlleval does"
-        raise UserError(
-            f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
-            f"{len(breaks[scheme])} places; correct the tag{remedy}"
-        )
-    # I- alone is IO as well as IOB1, and is read in the same way; the record of older runs says IOB1.
-    found = "IO" if usual and all(tag[0] == "I" for tag in usual.values()) and scheme == "IOB1" else scheme
-    split.facts["tag_scheme"] = found if prefixes - {"O"} else "no entities"
-    if breaks[scheme]:
-        split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
-    for sentence in split.sentences:
-        before = ["O", *sentence.known_tags[:-1]]
-        sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.known_tags)]
-
-
-def _prefixes(split: Split) -> set[str]:
-    """The first letters of all tags. Raises ValueError for a tag that is not one of spans, with its place."""
-    prefixes = {tag[0] for sentence in split.sentences for tag in sentence.known_tags if TAG_OF_CELL.fullmatch(tag)}
-    for sentence in split.sentences:
-        for word, tag in enumerate(sentence.known_tags):
-            if not TAG_OF_CELL.fullmatch(tag):
-                where = "in the last column" if sentence.line is not None else f"for {sentence.words[word][:40]!r}"
-                remedy = COMMENT if sentence.words[word].startswith("#") else ""
-                told = wrong_tag(tag, where, remedy, spans=bool(prefixes - {"O"}))
-                raise UserError(f"{sentence.place(word)}: {told}")
-    return prefixes
-
-
-def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, tag before, tag) wherever the tags of a sentence violate a scheme."""
-    for sentence in split.sentences:
-        previous = "O"
-        for word, tag in enumerate([*sentence.known_tags, "O"]):
-            same = previous != "O" and tag != "O" and previous[2:] == tag[2:]
-            if scheme in ("BIOES", "BMES"):
-                continues = tag[0] in MIDDLE + END
-                wrong = (previous[0] in "B" + MIDDLE) != continues or (continues and not same)
-            else:
-                wrong = tag[0] == ("I" if scheme == "BIO" else "B") and not same
-            if wrong:
-                at_end = word == len(sentence.known_tags)
-                yield sentence.place(word - at_end), previous, "the end of the sentence" if at_end else tag
-            previous = tag
-
-
-def _bio(previous: str, tag: str) -> str:
-    if tag == "O":
-        return tag
-    continues = tag[0] in MIDDLE + END and previous[0] in "B" + MIDDLE and previous[2:] == tag[2:]
-    return ("I" if continues else "B") + tag[1:]
 
 
 # --- to the model ----------------------------------------------------------------------------------------
@@ -405,13 +185,8 @@ def build_rows(
     """Tokenise word by word and cut documents into rows; with ``context="sentence"``, cut sentences instead.
 
     A sentence that is longer than a row is split into parts of up to half a row, each with the context around it.
-
-    Raises:
-        ValueError: ``max_seq_length`` is below 4.
     """
     room = max_seq_length - 2
-    if room < 2:
-        raise UserError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
     pieces = _pieces(split, tokenizer)
     unknown = sum(not pieces[word] for word in split.words)
     cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]

@@ -140,11 +140,9 @@ def find_answers(
             one after the last; ``slice_of_context`` (the default) or a ``GoogleRealign``.
 
     Raises:
-        ValueError: the logits do not fit the windows or are not finite, or a limit is below 1.
+        UserError: the logits are not finite.
     """
     _check_logits(windows, start_logits, end_logits)
-    if n_best_size < 1 or max_answer_length < 1:
-        raise UserError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
     realign = realign or slice_of_context
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
     answers = Answers(threshold=null_score_diff_threshold)
@@ -170,11 +168,7 @@ def find_answers(
 
 def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
     for name, rows in zip(("start", "end"), logits):
-        if len(rows) != len(windows):
-            raise UserError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
-        for window, (row, ids) in enumerate(zip(rows, windows.input_ids)):
-            if len(row) < len(ids):
-                raise UserError(f"window {window} has {len(ids)} tokens but {len(row)} {name} logits")
+        for window, (row, ids) in enumerate(zip(rows, windows.input_ids, strict=True)):
             if not np.isfinite(row[: len(ids)]).all():
                 raise UserError(
                     f"window {window} has {name} logits that are not finite: training diverged; lower --learning_rate"

@@ -95,26 +95,20 @@ def report_lost(
         positions: the longest input that the network can read.
 
     Raises:
-        ValueError: no window holds an answer to a training question that has one; or no answer of a split can be given,
-            because none is whole in a window and short enough.
+        UserError: no answer of a split can be given, because none is whole in a window and short enough.
     """
     args = run.args
     limits = (args.max_query_length, args.max_answer_length)
     found = {split: count_lost(splits[split], windows[split], *limits, split == "train") for split in splits}
     run.add_facts(lost_at_lengths={split: asdict(lost) for split, lost in found.items()})
-    train = found.get("train")
-    if train and 0 < train.answerable == train.in_no_window:
-        raise UserError(
-            f"no window of --max_seq_length {args.max_seq_length} holds a whole answer to any of the "
-            f"{train.answerable:,} training questions that have one, so that there is nothing to learn; "
-            f"{_remedy(args, positions)}"
-        )
     for split, lost in found.items():
         if 0 < lost.answerable == lost.unreachable:
+            longer = f"raise --max_answer_length (the longest answer has {lost.longest:,} tokens)"
+            remedies = [*([longer] * (lost.too_long > 0)), *([_remedy(args, positions)] * (lost.in_no_window > 0))]
             raise UserError(
                 f"{split}: no answer to any of the {lost.answerable:,} questions that have one can be given: "
                 f"{lost.too_long:,} have none of up to --max_answer_length {args.max_answer_length} tokens, and "
-                f"{lost.in_no_window:,} none that is whole in a window; {_remedy_of_all(lost, args, positions)}"
+                f"{lost.in_no_window:,} none that is whole in a window; {'; '.join(remedies)}"
             )
     for split, lost in found.items():
         for line in _lines(split, lost, args, positions):
@@ -148,11 +142,6 @@ def _lines(split: str, lost: Lost, args: SquadArguments, positions: int) -> list
 def _remedy(args: SquadArguments, positions: int) -> str:
     longer = f"raise --max_seq_length (up to {positions}), " if args.max_seq_length < positions else ""
     return f"{longer}lower --doc_stride, or shorten the answers"
-
-
-def _remedy_of_all(lost: Lost, args: SquadArguments, positions: int) -> str:
-    longer = f"raise --max_answer_length (the longest answer has {lost.longest:,} tokens)"
-    return "; ".join([*([longer] if lost.too_long else []), *([_remedy(args, positions)] if lost.in_no_window else [])])
 
 
 def _share(part: int, whole: int) -> str:

@@ -10,8 +10,9 @@ import re
 import string
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bert_training.files.compressed_files import read_text
 from bert_training.files.json_files import parse_file
@@ -70,47 +71,39 @@ def score(
         best_f1, best_f1_thresh.
 
     Raises:
-        ValueError: predictions or null odds are missing (in version 1.1, a missing prediction scores 0 with a warning
-            on stderr, as in the official script); or all of them belong to other questions; or arguments of
-            version 2 are given for version 1.1.
+        UserError: predictions or null odds are missing, or arguments of version 2 are given for version 1.1. In version
+            1.1, a missing prediction scores 0 with a warning on stderr, as in the official script, unless all are
+            missing.
     """
+    if (threshold is not None and null_odds is None) or (null_odds is not None and not version_2_with_negative):
+        raise UserError("a threshold needs null odds, and null odds belong to SQuAD 2.0: set version_2_with_negative")
     _check_ids(gold, predictions, "predictions", need_all=version_2_with_negative)
     if not version_2_with_negative:
-        if null_odds is not None or threshold is not None:
-            raise UserError("null odds and their threshold belong to SQuAD 2.0: set version_2_with_negative")
         return _score_v1(gold, predictions)
-    if null_odds is None:
-        if threshold is not None:
-            raise UserError("a null score threshold needs null odds to compare with")
-    else:
+    if null_odds is not None:
         _check_ids(gold, null_odds, "null odds", need_all=True)
     return _score_v2(gold, predictions, null_odds, threshold)
 
 
 def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None:
-    if not gold:
-        raise UserError("there is no question to score")
     missing = [id_ for id_ in gold if id_ not in given]
     if missing and (need_all or len(missing) == len(gold)):
         raise UserError(
             f"{what} of {len(missing)} of {len(gold)} questions are missing, the first is {missing[0]!r}; "
             "give one for every question id of the data"
         )
-    if missing:
-        print(
-            f"warning: {len(missing)} questions have no prediction and score 0, as in the official script",
-            file=sys.stderr,
-        )
     others = len(given) - (len(gold) - len(missing))
-    if others:
-        print(f"warning: {others} {what} for questions that the data does not have are ignored", file=sys.stderr)
+    for count, told in (
+        (len(missing), "questions have no prediction and score 0, as in the official script"),
+        (others, f"{what} for questions that the data does not have are ignored"),
+    ):
+        if count:
+            print(f"warning: {count} {told}", file=sys.stderr)
 
 
 def _score_v1(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
     exact, f1 = 0.0, 0.0
     for id_, answers in gold.items():
-        if not answers:
-            raise UserError(f"question {id_!r} has no answer: score it with version_2_with_negative")
         if id_ in predictions:
             exact += max(exact_match(predictions[id_], answer) for answer in answers)
             f1 += max(f1_v1(predictions[id_], answer) for answer in answers)
@@ -160,25 +153,20 @@ def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:
-    """Read a JSON object of question id -> answer text. Raises ValueError for anything else."""
-    return _read_object(path, (str,), "an answer text")
+    """Read a JSON object of question id -> answer text. Raises UserError for anything else."""
+    return _read_object(path, lambda value: isinstance(value, str), "an answer text")
 
 
 def read_numbers(path: str | Path) -> dict[str, float]:
-    """Read a JSON object of question id -> number. Raises ValueError for anything else."""
-    return _read_object(path, (int, float), "a number")
+    """Read a JSON object of question id -> number. Raises UserError for anything else."""
+    return _read_object(
+        path, lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max, "a number"
+    )
 
 
-def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
+def _read_object(path: str | Path, fits: Callable[[Any], bool], what: str) -> dict[str, Any]:
     content = parse_file(path, read_text(path), f"expected one object, question id -> {what}")
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
-    for id_, value in content.items():
-        finite = isinstance(value, str) or (type(value) in kinds and abs(value) <= sys.float_info.max)
-        if type(value) not in kinds or not finite:
-            raise UserError(f"{path}, question {id_!r:.80}: expected {what}, got {value!r:.60}")
-        try:
-            f"{id_}{value}".encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
+    wrong = {id_: value for id_, value in content.items() if not fits(value)} if isinstance(content, dict) else content
+    if wrong or not isinstance(content, dict):
+        raise UserError(f"{path}: expected one JSON object, question id -> {what}; got {wrong!r:.80}; correct it")
     return content

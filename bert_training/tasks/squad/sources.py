@@ -9,10 +9,10 @@ from bert_training.files.hashing import digest, sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import SquadArguments
-from bert_training.tasks.squad.new_questions import gold_answers, read_new_questions
-from bert_training.tasks.squad.questions import Question, parse_squad, read_squad
+from bert_training.inputs.rows import hub_rows
+from bert_training.inputs.squad import QUESTIONS, squad_rows
+from bert_training.tasks.squad.questions import Question, read_new_questions, read_squad, with_answers
 from bert_training.tasks.task_data import files_or_hub, sample_limit
-from tokenization.errors import UserError
 
 SPLITS = ("train", "validation")
 GIVE_FILES = "give --train_file and --validation_file"
@@ -69,7 +69,7 @@ def load_data(args: SquadArguments) -> SquadData:
     """The questions that the flags name; ``--max_train_samples`` and ``--max_eval_samples`` keep the first ones.
 
     Raises:
-        ValueError: flags contradict each other, or the data violates a rule of ``parse_squad``.
+        ValueError: flags contradict each other, or the data violates a rule of ``with_answers``.
     """
     given = files_or_hub(args, GIVE_FILES, "questions")
     negative, scored_test = args.version_2_with_negative, False
@@ -92,7 +92,10 @@ def load_data(args: SquadArguments) -> SquadData:
     else:
         name = "the documentation carried by this Python installation"
         documents = {split: documentation.question_answering(split) for split in SPLITS}
-        splits = {split: parse_squad(document, name, negative) for split, document in documents.items()}
+        splits = {
+            split: with_answers(squad_rows(document["data"], name), name, negative)
+            for split, document in documents.items()
+        }
         origins = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
     splits = {split: part[: sample_limit(args, split)] for split, part in splits.items()}
     return SquadData(name, splits, origins, negative, scored_test)
@@ -102,18 +105,8 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     """The questions of a data set on the Hub with SQuAD's columns, such as rajpurkar/squad and squad_v2.
 
     Raises:
-        ValueError: it cannot be loaded (no package datasets, no network, no such name), lacks a column, or violates a
-            rule of ``parse_squad``.
+        UserError: it cannot be loaded, lacks a column, or violates a rule of ``with_answers``.
     """
     source = f"{name}, split {split!r}"
     rows = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, name, config_name, split=split))
-    missing = {"id", "question", "context", "answers"} - set(rows.column_names)
-    if missing:
-        raise UserError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
-    paragraphs = []
-    for number, row in enumerate(rows):
-        gold = gold_answers(row["answers"], f"{source}, row {number}")
-        qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
-        paragraphs.append({"context": row["context"], "qas": qas})
-    document = {"data": [{"title": "", "paragraphs": paragraphs}]}
-    return parse_squad(document, source, version_2_with_negative)
+    return with_answers(hub_rows(rows, QUESTIONS, source), source, version_2_with_negative)

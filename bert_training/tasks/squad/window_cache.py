@@ -20,7 +20,6 @@ from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.tasks.squad import windows as windows_module
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import Windows, build_windows
-from tokenization.errors import UserError
 
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "question_lengths", "start_positions",
           "end_positions")  # fmt: skip
@@ -126,16 +125,10 @@ def load_windows(path: Path, key: str) -> Windows:
     A damaged file raises one of ``DAMAGE``, because zip files have checksums.
 
     Raises:
-        ValueError: the file holds windows of another ``key``, such as those of another file that was renamed, or it
-            claims to hold more than it does.
+        ValueError: the file holds windows of another ``key``, such as those of another file that was renamed.
     """
     columns = load_arrays(path, key, "the windows of other questions, tokenizer or lengths")
     begins, lengths = columns["context_begin"], columns["lengths"]
-    for counts, items in (("lengths", "input_ids"), ("span_counts", "spans")):
-        if columns[counts].min(initial=0) < 0 or columns[counts].sum() != len(columns[items]):
-            raise UserError(f"{counts} do not sum to the {len(columns[items]):,} {items}")
-    if (begins < 0).any() or (begins > lengths).any():
-        raise UserError("context_begin is outside the window")
     types = np.repeat(
         np.tile(np.array([0, 1], dtype=np.int8), len(begins)), np.stack([begins, lengths - begins], 1).flat
     )

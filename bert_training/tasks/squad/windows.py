@@ -66,15 +66,13 @@ class Windows:
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raise ValueError unless there is room for context after the longest question, and windows go forward."""
+    """Raise UserError unless there is room for context after the longest question."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise UserError(
             f"--max_query_length {max_query_length} and three special tokens leave no room for the context in "
             f"--max_seq_length {max_seq_length}; give a query length from 1 to {max_seq_length - 4}"
         )
-    if doc_stride < 1:
-        raise UserError(f"--doc_stride must be at least 1; got {doc_stride}")
 
 
 def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
@@ -125,10 +123,8 @@ def build_windows(
         with_answers: also find the start and end positions of the first gold answer.
 
     Raises:
-        ValueError: the tokenizer has no offsets, or an answer consists only of characters that it drops.
+        UserError: an answer consists only of characters that it drops.
     """
-    if not tokenizer.is_fast:
-        raise UserError(f"SQuAD needs a fast tokenizer, for its character offsets; got {type(tokenizer).__name__}")
     contexts = list(dict.fromkeys(question.context for question in questions))
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])

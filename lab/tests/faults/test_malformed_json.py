@@ -15,10 +15,10 @@ from lab.tests.helpers.mutations import damaged_bytes, damaged_lines, damaged_ta
 ROW = "malformed input"
 
 
-WHOLE = r"expected one JSON object|expected questions, got none|: lacks '|: expected an object with '|must be of type"
-
-
-WHOLE += r"|whole zip file"
+WHOLE = (
+    r"expected one JSON object|expected a column|expected rows, got none|: lacks '|: expected an object with '"
+    r"|must be of type|whole zip file"
+)
 
 
 @faults(ROW, 300)

@@ -22,7 +22,10 @@ SECONDS = 10
 MEMORY = 1 << 30  # bytes of addresses that reading may add; the files have at most some megabytes
 REFUSED, REFUSED_WHOLE = "refused with file and place", "refused as a whole, with file and reason"
 ACCEPTED = "accepted, rows equal the oracle's"
-PLACE = r"(:\d+\b|[:,] row \d+\b|, question '|, question \d+\b|, article \d+\b|\$[.\[]| at byte \d)"
+PLACE = (
+    r"(:\d+\b|[:,] (row|line) \d+\b|Row #\d+|In CSV col|, question '"
+    r"|, question \d+\b|, article \d+\b|\$[.\[]| at byte \d)"
+)
 
 
 class Invalid(Exception):

@@ -46,9 +46,8 @@ def table_rows(content: bytes, header: list[str] | None = None) -> list[dict[str
 
 
 def csv_rows(content: bytes) -> list[dict[str, str]]:
-    """The rows of a CSV file as Python's csv module reads its lines, with blank lines at the end only."""
+    """The rows of a CSV file as Python's csv module reads its lines."""
     text = content.decode("utf-8-sig")
-    text_lines(content)
     csv.field_size_limit(2**31)
     try:
         rows = list(csv.reader(io.StringIO(text, newline="\n"), strict=True))
@@ -56,7 +55,7 @@ def csv_rows(content: bytes) -> list[dict[str, str]]:
         raise ValueError(str(error)) from error
     while rows and not rows[-1]:
         rows.pop()
-    header, *rows = rows
+    header, *rows = filter(None, rows)  # a blank line between rows is none
     require(header and rows and len(set(header)) == len(header), "header")
     require(all(len(row) == len(header) for row in rows), "columns")
     return [dict(zip(header, row)) for row in rows]
@@ -265,6 +264,8 @@ def conll_oracle(content: bytes, mixed: bool) -> list[tuple[int, list[str], list
         groups[-1][2].append(cells[-1])
     if not documents:
         groups = [(number, *rest) for number, (_, *rest) in enumerate(groups)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(document for document, *_ in groups))}
+    groups = [(numbers[document], *rest) for document, *rest in groups]
     tags = [in_bio(tags) for _, _, tags in groups]
     require(len(first) < 3 or not all(word.isdecimal() for _, words, _ in groups for word in words), "numbers")
     free = mixed and not any(tag[0] in "ESLUM" for _, _, tags in groups for tag in tags)

@@ -1,11 +1,13 @@
 """bert_training/tasks/ner/sources.py: files and data sets of the Hub, and the names of their tags."""
 
+import json
+
 import pytest
 from transformers import BertConfig
 
 from bert_training.networks.configuration import config_labels
 from bert_training.tasks.ner.sources import load_data
-from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, tags, write
+from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, read_columns, tags, write
 
 
 def test_labels_are_those_of_the_data_or_the_model(tmp_path):
@@ -35,7 +37,9 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
         train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path
     )
     assert "must name the tags in id2label" in ner_error(validation_file=path)
-    with pytest.raises(ValueError, match=r"words\.txt:6: the model knows no entities of type 'LOC', only O, B-PER"):
+    with pytest.raises(
+        ValueError, match=r"words\.txt: expected tags that the model knows, .* got LOC, ORG and a model of O, B-PER"
+    ):
         load_data(ner_arguments(validation_file=path), ("O", "B-PER", "I-PER"))
     assert "cannot be read" in ner_error(validation_file=str(tmp_path / "none.txt"))
 
@@ -68,7 +72,7 @@ def test_sentences_are_read_from_the_hub(monkeypatch):
     assert tags(data.splits["train"]) == [["B-PER", "I-PER", "O"], [], ["B-PER"]]
     assert [sentence.document for sentence in data.splits["train"].sentences] == [0, 0, 1]
     hub(monkeypatch, {"train": columns, "validation": columns, "test": hidden})
-    with pytest.raises(ValueError, match="x/y train row 0: expected tags by name, or numbers of the names"):
+    with pytest.raises(ValueError, match="x/y train: expected tags by name, or numbers of the names"):
         load_data(ner_arguments(dataset_name="x/y"))
     columns["ner_tags"] = [["I-PER", "I-PER", "O"], [], ["I-PER"]]
     hub(monkeypatch, {"train": columns, "test": columns})
@@ -110,15 +114,15 @@ def test_types_may_have_spaces_where_a_tag_is_a_cell(tmp_path):
 def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     columns = {"tokens": [["Anna", "Berg"]], "ner_tags": [["O"]]}
     hub(monkeypatch, {"train": columns, "validation": columns})
-    assert "x/y train row 0: expected words and a tag for each" in ner_error(dataset_name="x/y")
-    for fault in ({"tokens": [None]}, {"tokens": ["Anna"], "ner_tags": ["OOOO"]}):
+    assert "x/y train, row 1: expected words and a tag for each" in ner_error(dataset_name="x/y")
+    for fault in ({"tokens": ["Anna"], "ner_tags": ["OOOO"]},):
         hub(monkeypatch, {"train": columns | fault, "validation": columns | fault})
-        assert "x/y train row 0: expected words and a tag for each, in two lists" in ner_error(dataset_name="x/y")
+        assert "x/y train, row 1: expected words and a tag for each, in two lists" in ner_error(dataset_name="x/y")
     fitting = {"tokens": [["Anna"]], "ner_tags": [["O"]]}
     hub(monkeypatch, {"train": fitting | {"ner_tags": [None]}, "validation": fitting})
     assert "x/y train: expected a tag for every word, got words only" in ner_error(dataset_name="x/y")
     hub(monkeypatch, {"train": {"text": ["a"]}, "validation": {"text": ["a"]}})
-    assert "x/y train: expected the columns tokens or words and ner_tags" in ner_error(dataset_name="x/y")
+    assert "x/y train: expected a column 'tokens' or 'words'; got 'text'" in ner_error(dataset_name="x/y")
     hub(monkeypatch, {"train": columns})
     assert "expected a split called validation or test to evaluate on; got ['train']" in ner_error(dataset_name="x/y")
     datasets = pytest.importorskip("datasets")
@@ -135,18 +139,14 @@ def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"tokens": ["Anna left"], "ner_tags": ["B-PER O"]}, "x/y train row 0: expected words and a tag for each"),
-        ({"tokens": ["Anna"], "ner_tags": [["O"] * 4]}, "x/y train row 0: expected words and a tag for each"),
-        ({"tokens": [["Anna"]], "ner_tags": [[1.0]]}, "x/y train row 0: expected tags by name"),
-        ({"tokens": [["Anna"]], "ner_tags": [["b-per"]]}, "x/y train row 0: expected a tag O, B-TYPE or I-TYPE for"),
-        ({"tokens": [["Anna"]], "ner_tags": [["person"]]}, "x/y train: all words have the tag 'person'"),
-        ({"tokens": [["Anna"]], "ner_tags": [[""]]}, "x/y train row 0: expected a tag for 'Anna', got an empty one"),
-        ({"tokens": [[]], "ner_tags": [[]]}, "x/y train: expected sentences with words, got none"),
+        ({"tokens": ["Anna left"], "ner_tags": ["B-PER O"]}, "x/y train, row 1: expected words and a tag for each"),
+        ({"tokens": ["Anna"], "ner_tags": [["O"] * 4]}, "x/y train, row 1: expected words and a tag for each"),
+        ({"tokens": [["Anna"]], "ner_tags": [[1]]}, "x/y train: expected tags by name"),
+        ({"tokens": [["Anna"]], "ner_tags": [["b-per"]]}, "x/y train, row 1: expected a tag O, B-TYPE or I-TYPE, got"),
+        ({"tokens": [["Anna"]], "ner_tags": [["person"]]}, "x/y train: all tags to train on are person"),
+        ({"tokens": [["Anna"]], "ner_tags": [[""]]}, "x/y train: expected a tag for every word, got words only"),
+        ({"tokens": [[]], "ner_tags": [[]]}, "x/y train: expected a tag for every word, got words only"),
         ({"tokens": [["Anna"]]}, "x/y train: expected a tag for every word, got words only"),
-        (
-            {"tokens": [["Anna"]], "ner_tags": [["B-PER"]], "document_id": [None]},
-            "x/y train row 0: expected a name or number of its document, got None",
-        ),
     ],
 )
 def test_columns_of_the_hub_of_other_kinds_are_refused(monkeypatch, columns, expected):
@@ -170,9 +170,9 @@ def test_other_names_of_the_same_tags_are_refused_and_rare_ones_are_said(tmp_pat
     train = write(tmp_path, "Anna B-PER\nleft O\nBasel B-LOC\n", "train.txt")
     other = write(tmp_path, "left O\nNils B-Person\n", "dev.txt")
     told = ner_error(train_file=train, validation_file=other)
-    assert told.startswith(f"{other}:2: expected entities of the types of the training data (LOC, PER), got 'Person'")
+    assert told.startswith(f"{other}: expected tags of the training data (LOC, PER), got Person")
     told = ner_error(train_file=train, validation_file=train, test_file=other)
-    assert told.startswith(f"{other}:2: ") and "in the test data" in told
+    assert told.startswith(f"{other}: ") and "in the test data" in told
     rare = write(tmp_path, "Nils B-PER\nUN B-ORG\n", "rare.txt")
     data = load_data(ner_arguments(train_file=train, validation_file=rare))
     assert data.label_names == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
@@ -185,9 +185,12 @@ def test_other_names_of_the_same_tags_are_refused_and_rare_ones_are_said(tmp_pat
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        (("O", "B-PER", "E-PER", "S-PER"), "expected tags O, B-TYPE and I-TYPE, got '"),
-        (("O", "PER"), "the model knows no tag 'B-PER', only O, PER"),
-        (("negative", "positive"), "the model knows no tag 'B-PER'"),
+        (
+            ("O", "B-PER", "E-PER", "S-PER"),
+            "expected tags that the model knows, .* got known ones and a model of O, B-PER, E-PER, S-PER",
+        ),
+        (("O", "PER"), "expected tags that the model knows, .* got B-PER and a model of O, PER"),
+        (("negative", "positive"), "expected tags that the model knows"),
     ],
 )
 def test_a_model_with_other_tags_predicts_but_is_not_scored(tmp_path, labels, expected):
@@ -210,3 +213,55 @@ def test_one_tag_in_two_unicode_forms_is_one_and_words_stay_as_they_are(tmp_path
     hub(monkeypatch, {"train": {"tokens": [["a", "b"]], f"tags_{nfd}": [[f"B-{nfd}", "O"]]},
                       "validation": {"tokens": [["a"]], f"tags_{nfd}": [[f"B-{nfc}"]]}})  # fmt: skip
     assert load_data(ner_arguments(dataset_name="x/y", label_column=f"tags_{nfc}")).label_names == data.label_names
+
+
+@pytest.mark.parametrize("name", ["new.jsonl", "new.json"])
+@pytest.mark.parametrize(("words", "marks"), [("tokens", "ner_tags"), ("words", "tags")])
+def test_json_lines_give_the_sentences_of_the_same_file_in_columns(tmp_path, name, words, marks):
+    columns = read_columns(write(tmp_path, CONLL))
+    rows = [{"id": str(n), words: s.words, marks: s.tags} for n, s in enumerate(columns.sentences)]
+    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), name)
+    data = load_data(ner_arguments(train_file=path, validation_file=path))
+    read = data.splits["train"]
+    assert [s.words for s in read.sentences] == [s.words for s in columns.sentences]
+    assert tags(read) == tags(columns)
+    assert [s.document for s in read.sentences] == [0, 1, 2, 3]
+    assert read.sentences[2].place(1) == f"{path}, row 3"
+    alone = write(tmp_path, "".join(json.dumps({words: row[words]}) + "\n" for row in rows), f"alone-{name}")
+    test = load_data(ner_arguments(test_file=alone), data.label_names).splits["test"]
+    assert not test.tagged and [s.words for s in test.sentences] == [s.words for s in columns.sentences]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ('{"tokens": "Ada slept", "ner_tags": ["O", "O"]}', ", row 2: expected a list in 'tokens'"),
+        ('{"tokens": ["Ada"], "ner_tags": "O"}', ", row 2: expected a list in 'tags'"),
+        ('{"tokens": ["Ada"], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each, in two lists"),
+        ('{"tokens": ["Ada", null], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each"),
+        ('{"tokens": ["Ada", " "], "ner_tags": ["O", "O"]}', ", row 2: expected words and a tag for each"),
+        ('{"tokens": ["Ada", "B"], "ner_tags": ["O", null]}', ", row 2: expected words and a tag for each"),
+        ('{"tokens": ["Ada"], "ner_tags": [3]}', ", row 2: expected a tag O, B-TYPE or I-TYPE, got '3'"),
+        (
+            '{"tokens": ["Ada", "B"], "ner_tags": ["O", -100]}',
+            ", row 2: expected a tag O, B-TYPE or I-TYPE, got '-100'",
+        ),
+        ('{"tokens": ["a"], "ner_tags": ["P\\nER"]}', r", row 2: expected a tag O, B-TYPE or I-TYPE, got 'P\nER'"),
+        ('{"tokens": ["Ada"], "ner_tags": null}', ", row 2: expected tags as in other rows"),
+        ('{"text": "Ada slept"}', ", row 2: expected a tokens, got nothing"),
+        ("[\n", ": expected JSON, got: line 2"),
+    ],
+)
+def test_json_lines_that_do_not_fit_are_refused_with_their_row(tmp_path, row, expected):
+    path = write(tmp_path, '{"tokens": ["Bob"], "ner_tags": ["B-PER"]}\n' + row + "\n", "own.jsonl")
+    told = ner_error(train_file=path, validation_file=path)
+    assert told.startswith(f"{path}{expected}") and told.isprintable()
+
+
+def test_json_without_words_or_without_tags_is_refused(tmp_path):
+    path = write(tmp_path, '{"text": "Ada slept"}\n', "own.jsonl")
+    assert ner_error(train_file=path, validation_file=path).startswith(f"{path}: expected a column 'tokens' or 'words'")
+    path = write(tmp_path, '{"tokens": ["Ada"]}\n', "alone.jsonl")
+    assert "expected a tag for every word, got words only" in ner_error(train_file=path, validation_file=path)
+    path = write(tmp_path, '{"tokens": [], "ner_tags": []}\n', "empty.jsonl")
+    assert "expected a tag for every word, got words only" in ner_error(train_file=path, validation_file=path)

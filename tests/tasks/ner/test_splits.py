@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_training.tasks.ner.splits import divided
+from bert_training.tasks.ner.sources import _divided
 from bert_training.tasks.ner.tagged_text import Sentence, Split
 from bert_training.tasks.task_data import rows_of_units
 
@@ -24,7 +24,7 @@ def words(split: Split) -> list[str]:
 def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share):
     for seed in range(20):
         whole = data(documents)
-        parts = divided(whole, share, seed)
+        parts = _divided(whole, share, seed)
         train, held_out = parts["train"], parts["validation"]
         assert sorted([*words(train), *words(held_out)], key=words(whole).index) == words(whole)
         assert words(train) == sorted(words(train), key=words(whole).index)
@@ -52,10 +52,3 @@ def test_the_draw_depends_on_the_seed_alone():
         for row in rows_of_units(units, 0.1, seed):
             counts[row] += 1
     assert min(counts) > 5 and max(counts) < 60, "each sentence about every tenth time"
-
-
-def test_a_single_sentence_is_refused():
-    whole = data(0)
-    whole.sentences = whole.sentences[:1]
-    with pytest.raises(ValueError, match=r"train\.txt: --validation_split needs two sentences at least"):
-        divided(whole, 0.9, 0)

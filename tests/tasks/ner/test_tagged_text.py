@@ -10,15 +10,16 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from bert_training.files.hashing import sha256
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.metrics import entities
-from bert_training.tasks.ner.tagged_text import read_conll
-from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, ner_error, tags, write
+from bert_training.tasks.ner.schemes import to_bio
+from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, ner_error, read_columns, tags, write
 from tokenization import build_tokenizer
 
 
 def read(tmp_path, text, mixed_tags=False):
-    return read_conll(write(tmp_path, text), mixed_tags)
+    return read_columns(write(tmp_path, text), mixed_tags)
 
 
 # --- Reading ---------------------------------------------------------------------------------------------
@@ -28,8 +29,8 @@ def test_the_official_layout_is_read(tmp_path):
     split = read(tmp_path, CONLL)
     assert [sentence.words for sentence in split.sentences] == CONLL_WORDS
     assert tags(split) == CONLL_TAGS
-    assert [sentence.document for sentence in split.sentences] == [1, 1, 2, 2]
-    assert split.facts == {"documents": 2, "tag_scheme": "IOB1"}
+    assert [sentence.document for sentence in split.sentences] == [0, 0, 1, 1]
+    assert split.facts == {"documents": 2, "tag_scheme": "IOB1", "sha256": sha256(tmp_path / "words.txt")}
     assert split.sentences[1].place(2) == f"{tmp_path / 'words.txt'}:12"
 
 
@@ -83,7 +84,7 @@ def test_all_schemes_of_tags_are_read_as_the_same_entities():
         for scheme in ("IOB1", "BIO", "BIOES", "BMES"):
             written = [spelled(spans, scheme) for spans in sentences]
             split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(w), w, 0, "here") for w in written])
-            tagged_text.to_bio(split)
+            to_bio(split)
             assert tags(split) == [spelled(spans, "BIO") for spans in sentences]
             assert split.facts["tag_scheme"] == scheme
 
@@ -98,7 +99,7 @@ def test_entities_with_ends_are_those_that_seqeval_reads_in_their_own_scheme():
     for name in ("BIOES", "BMES"):
         copies = [[tag.replace("I-", "M-") if name == "BMES" else tag for tag in row] for row in written]
         split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(row), row, 0, "here") for row in copies])
-        tagged_text.to_bio(split)
+        to_bio(split)
         expected = schemes.Entities(written, schemes.IOBES).entities
         found = [[(kind, begin, end) for kind, begin, end in entities(row)] for row in tags(split)]
         assert found == [[(entity.tag, entity.start, entity.end) for entity in row] for row in expected]
@@ -117,12 +118,15 @@ def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a O\nb\nc O\n", ":2: expected 2 columns as on line 1, got 1: 'b'"),
-        ("\na O\nb X O\n", ":3: expected 2 columns as on line 2, got 3"),
+        (
+            "a O\nb\nc O\n",
+            ":2: expected 2 columns separated by spaces as on line 1, a word first and its tag last, got 'b'",
+        ),
+        ("\na O\nb X O\n", ":3: expected 2 columns separated by spaces as on line 2"),
         ("a\tO\nb\tX Y\tO\n", ":2: expected 2 columns"),
-        ("a\tO\n\tO\n", ":2: expected a word and its tag, got an empty field"),
-        ("a\tO\nb\t\n", ":2: expected a word and its tag, got an empty field"),
-        ("a O\n\nb PER\n", ":3: expected a tag O, B-TYPE or I-TYPE in the last column, got 'PER'"),
+        ("a\tO\n\tO\n", ":2: expected 2 columns separated by tabs as on line 1"),
+        ("a\tO\nb\t\n", ":2: expected 2 columns separated by tabs as on line 1"),
+        ("a O\n\nb PER\n", ":3: expected a tag O, B-TYPE or I-TYPE, got 'PER'"),
         ("a O\nb B-\n", ":2: expected a tag O"),
         ("a O\nb o\n", ":2: expected a tag O"),
         ("a B-X\nb S-X\nc O\n", ":2: S-X cannot follow B-X in the scheme BIOES"),
@@ -170,7 +174,7 @@ def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
         content, line = spoil(generator, CONLL.splitlines())
         path.write_bytes(content)
         with pytest.raises(ValueError) as caught:
-            read_conll(path)
+            read_columns(path)
         (told,) = str(caught.value).splitlines()
         place = re.match(rf"{re.escape(str(path))}:(\d+): expected ", told)
         assert place, told
@@ -324,13 +328,11 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
     found = [word for record in records for word in record["probabilities"]]
     assert found[:2] == [{"O": 0.1234568, "B-PER": 1.123457}, {"O": 2.123457, "B-PER": 3.123457}]
     assert [len(record["probabilities"]) for record in records] == [len(words) for words in CONLL_WORDS]
-    again = read_conll(tmp_path / "out.txt")
+    again = read_columns(tmp_path / "out.txt")
     assert [sentence.words for sentence in again.sentences] == CONLL_WORDS and tags(again) == CONLL_TAGS
 
 
-def test_rows_that_are_too_short_are_refused_and_uncased_tokenizers_warned_of(tokenizer, tokenizer_folder):
-    with pytest.raises(ValueError, match="--max_seq_length 3 leaves no room"):
-        tagged_text.build_rows(split_of([["red"]]), tokenizer, 3)
+def test_dropped_words_and_uncased_tokenizers_are_warned_of(tokenizer_folder):
     rows = {"train": SimpleNamespace(unknown_words=2)}
     assert tagged_text.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)) == [
         "train: the tokenizer drops 2 words; [UNK] replaces them",

@@ -106,11 +106,9 @@ def test_missing_predictions_are_refused(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (({}, {}), "no question to score"),
-        (({"a": []}, {"a": ""}), "question 'a' has no answer"),
         (({"a": ["x"]}, {"a": ""}, False, {"a": 1.0}), "belong to SQuAD 2.0"),
         (({"a": ["x"]}, {"a": ""}, False, None, 1.0), "belong to SQuAD 2.0"),
-        (({"a": ["x"]}, {"a": ""}, True, None, 1.0), "needs null odds"),
+        (({"a": ["x"]}, {"a": ""}, True, None, 1.0), "threshold needs null odds"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments, message):
@@ -124,10 +122,9 @@ def test_arguments_that_do_not_fit_are_refused(arguments, message):
         ("{", "p.json:1: not valid JSON at column 2"),
         ('{"a": "x",\n "a": "y"}', "p.json:1: not valid JSON at column 1 .the field 'a' occurs twice"),
         ('{"a": ' + "7" * 5000 + "}", "p.json:1: not valid JSON at column 1 .Exceeds the limit"),
-        ('{"a": "\\ud800"}', "question 'a': half a surrogate pair; repair the text"),
-        ("[]", "expected one JSON object, question id -> an answer text; got a list"),
-        ('{"a": null}', "question 'a': expected an answer text, got None"),
-        ('{"a": 1}', "question 'a': expected an answer text, got 1"),
+        ("[]", "expected one JSON object, question id -> an answer text; got \\[\\]; correct"),
+        ('{"a": null}', "question id -> an answer text; got {'a': None}"),
+        ('{"a": 1}', "question id -> an answer text; got {'a': 1}"),
     ],
 )
 def test_bad_prediction_files_are_refused(tmp_path, content, message):
@@ -141,7 +138,7 @@ def test_files_of_numbers_must_contain_numbers(tmp_path):
     assert read_numbers(tmp_path / "odds.json") == {"a": 1, "b": -2.5}
     for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}', '{"a": 1e999}', f'{{"a": -{"9" * 400}}}'):
         (tmp_path / "odds.json").write_text(wrong)
-        with pytest.raises(ValueError, match="question 'a': expected a number"):
+        with pytest.raises(ValueError, match=r"question id -> a number; got \{'a': "):
             read_numbers(tmp_path / "odds.json")
     with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
         read_numbers(tmp_path / "none.json")

@@ -223,14 +223,6 @@ def test_answers_inside_a_token_or_before_combining_accents(tokenizer):
         assert tokenizer.decode(span) == expected
 
 
-def test_a_slow_tokenizer_is_refused():
-    class Slow:
-        is_fast = False
-
-    with pytest.raises(ValueError, match="needs a fast tokenizer, for its character offsets; got Slow"):
-        build_windows([Question("q", "old", CONTEXT)], Slow())
-
-
 def test_windows_cover_the_context_for_every_stride():
     for tokens in range(0, 60):
         for room in range(1, 12):
@@ -246,7 +238,6 @@ def test_windows_cover_the_context_for_every_stride():
     [
         ((64, 32, 61), "--max_query_length 61 and three special tokens leave no room .* from 1 to 60"),
         ((64, 32, 0), "--max_query_length 0"),
-        ((64, 0, 24), "--doc_stride must be at least 1; got 0"),
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(lengths, message):

@@ -1,0 +1,83 @@
+"""Files in columns: every line is a word with its tag, whatever the word looks like."""
+
+import pytest
+
+from bert_training.inputs.conll import read_conll
+from bert_training.tasks.ner.raw_text import is_raw_text
+from bert_training.tasks.ner.sources import load_data
+from tests.helpers.tagged_text import CONLL, CONLL_WORDS, ner_arguments, read_columns, write
+
+MODEL = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+
+
+def test_columns_are_rows_of_sentences(tmp_path):
+    rows = read_conll(write(tmp_path, CONLL))
+    assert rows.data["tokens"][:] == CONLL_WORDS and rows.data["line"][:] == [3, 10, 22, 25]
+    assert rows.data["document"][:] == [1, 1, 2, 2] and rows.data["tags"][2] == ["I-LOC", "O"]
+    assert read_conll(write(tmp_path, "Ada\n\nBob\n")).data.column_names == ["tokens", "line"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["Ada", "slept", ",", "said", "Bob", ";", "1,000", "[1]", "<unk>", ";)", "U.S.", '"', "{", "}", "|"],
+        ["yes,but", "and/or", "AC/DC", "and", "then", "O", "x"],
+        ["[", "1", "]"],
+        ["中华人民共和国", "成立", "。", "人", "民"],
+        ["की", "है", "।", "वह", "आया।"],
+        ["1,000", "2,500.50"],
+        ["Jack-O", "B-52"],
+        ["มหาวิทยาลัย"],
+        ["<unk>", "walked", "</s>"],
+        ["https://example.org/a,b", "is", "there"],
+    ],
+)
+def test_words_that_look_odd_stay_words(tmp_path, words):
+    path = write(tmp_path, "\n".join(words) + "\n\nend\n")
+    assert [sentence.words for sentence in read_columns(path).sentences] == [words, ["end"]]
+
+
+def test_a_file_without_ends_of_sentences_is_said(tmp_path):
+    text = "Ada B-PER\n" + "slept O\n" * 200
+    path = write(tmp_path, text)
+    (told,) = load_data(ner_arguments(validation_file=path), MODEL).summary().splitlines()[:1]
+    assert "warning: no blank line or row ends a sentence" in told
+    path = write(tmp_path, text + "\nBob B-PER\n")
+    assert "warning" not in load_data(ner_arguments(validation_file=path), MODEL).summary()
+
+
+def test_numbers_with_tags_alone_stay_words(tmp_path):
+    """A file of two columns, and one in which not all words are numbers."""
+    assert read_columns(write(tmp_path, "1 O\n2 B-X\n")).sentences[0].words == ["1", "2"]
+    assert read_columns(write(tmp_path, "1996 CD O\nAda NNP B-X\n")).sentences[0].words == ["1996", "Ada"]
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "tags"),
+    [
+        ("In\tIN\n1996\tCD\n,\t,\nit\tPRP\nsnowed\tVBD\n", "auto", ["IN", "CD", ",", "PRP", "VBD"]),
+        ("the DT\n1,000,000 CD\ncats NNS\n", "auto", ["DT", "CD", "NNS"]),
+        ("das DET\nHaus NN|NEU|SIN|NOM\n. PUNCT\n", "auto", ["DET", "NN|NEU|SIN|NOM", "PUNCT"]),
+        ("see\tVB\n<unk>\tNN\n.\tPUNCT\n", "auto", ["VB", "NN", "PUNCT"]),
+        ("The the DT\ncat cat NN\n", "plain", ["DT", "NN"]),
+        ("since\tO\n2008\tDATE\nAda\tPER\n", "io", ["O", "B-DATE", "B-PER"]),
+        ("since\tO\n1996\tB_DATE\nAda\tB_PER\n", "auto", ["O", "B-DATE", "B-PER"]),
+    ],
+)
+def test_odd_words_among_plain_tags_are_words(tmp_path, text, scheme, tags):
+    """What most lines look like decides, and not a number, a comma or a bar."""
+    (sentence,) = read_columns(write(tmp_path, text), scheme=scheme).sentences
+    assert sentence.tags == tags
+
+
+def test_comments_and_single_tabs_do_not_change_what_a_text_file_is(tmp_path):
+    tagged = write(tmp_path, "# sent 1 of 2\nthe DT\ncat NN\n\n# sent 2 of 2\na DT\n", "tagged.txt")
+    assert not is_raw_text(tagged, {"DT", "NN"})
+    text = write(tmp_path, "Ada slept in London .\nBob\twoke up .\nNobody saw him .\n", "text.txt")
+    assert is_raw_text(text, {"O", "B-PER"})
+
+
+def test_a_long_file_with_several_columns_is_looked_at_once(tmp_path):
+    """A look at every line for every line would take minutes."""
+    path = write(tmp_path, "a b DT\nc d NN\n" * 50_000, "columns.txt")
+    assert not is_raw_text(path, {"DT", "NN"})
