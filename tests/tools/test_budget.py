@@ -185,7 +185,7 @@ def test_every_flag_that_is_left_out_or_refused_is_one_of_the_script():
     known = {field.name for field in dataclasses.fields(PretrainingArguments)}
     assert {*budget.UNTIMED, *budget.OWN, *budget.NOT_PLANNED} <= known
     plan = {action.dest for action in budget._parser()._actions}
-    assert set(budget.OWN) == (plan & known) - {"config", "output_dir"}  # which a launch has
+    assert set(budget.OWN) == plan & known
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -216,6 +216,7 @@ def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ([], "give --hours, the time for a training, or --words, the size of a text"),
         (["--hours", "0"], "--hours is 0.0; expected above 0"),
         (["--hours", "1", "--vocab_size", "5"], "the vocabulary has 5 rows; expected at least 16; give"),
         (["--hours", "1", "--phases", "128"], "is not a phase"),
