@@ -64,19 +64,8 @@ UNTIMED = (
 )
 # Flags of the script that this command has as well.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
-# What the script's flag would contradict, and what to do instead.
-_STEPS = "the plan says how many steps fit into --hours; leave it out"
-NOT_PLANNED = {
-    "config": "the plan does not read the file; give the flags in it by themselves: --config_name, --recipe and the "
-    "others of the plan before --, the rest after it",
-    "max_steps": _STEPS,
-    "num_train_epochs": _STEPS,
-    "max_seq_length": "the lengths are those of the plan's own --phases; give these before --, such as --phases 512:1",
-    "model_name_or_path": "the plan times new weights; give --recipe adapt and, as --config_name, the size or the "
-    "folder of the model before --",
-    "keep_layers": "the plan times new weights; give --config_name before --, a folder whose config.json has as many "
-    "layers",
-}
+# Further flags of the script that the plan sets, or would contradict: it times new weights, and finds the steps.
+NOT_PLANNED = ("config", "max_steps", "num_train_epochs", "max_seq_length", "model_name_or_path", "keep_layers")
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -273,10 +262,19 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
+def _positive(word: str) -> float:
+    value = float(word)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {word}")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument("--hours", type=float, help="the hours that are available")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
+    asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
     parser.add_argument(
         "--launcher",
         default=shlex.quote(sys.executable),
@@ -304,21 +302,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument("--words", type=float, help="the words of the text, such as 3.3e9")
     costs.add_argument(
-        "--words_per_second", type=float, help="words that one core encodes in a second (measured in a few seconds)"
+        "--words_per_second", type=_positive, help="words that one core encodes in a second (measured in a few seconds)"
     )
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
     costs.add_argument(
         "--train_tokens_per_second",
-        type=float,
+        type=_positive,
         help="tokens that all devices train on in a second (no line on training)",
     )
-    costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
+    costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
     return parser
-
-
-_COSTS = ("words", "words_per_second", "cores", "train_tokens_per_second", "epochs")
 
 
 def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
@@ -329,26 +323,15 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
-    parser = _parser()
-    arguments = parser.parse_args(argv[:separator])
-    given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
-    script_flags = argv[separator + 1 :]
-    if given & {*_COSTS}:
-        if others := sorted(given - {*_COSTS, "vocab_size"}):
-            raise UserError(f"--{others[0]} has nothing to do with the cost of a text; leave it out")
-        if script_flags:
-            raise UserError(f"the cost of a text takes no flags of a script, got {script_flags[0]}; leave them out")
+    arguments = _parser().parse_args(argv[:separator])
+    if arguments.words is not None:
         print_costs(arguments)
-        return
-    if arguments.hours is None:
-        raise UserError("give --hours, the time for a training, or --words, the size of a text")
-    _plan_hours(arguments, script_flags, run_script)
+    else:
+        _plan_hours(arguments, argv[separator + 1 :], run_script)
 
 
 def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]) -> None:
     """Time a few steps and print the plan."""
-    if not arguments.hours > 0:
-        raise UserError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.phases is None:
         arguments.phases = {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(arguments.recipe, PAPER_PHASES)
     if arguments.per_device_train_batch_size is None:
@@ -387,10 +370,10 @@ def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
 def _check_flags(given: Sequence[tuple[str, list[str]]]) -> None:
     """Refuse the flags of the script that the plan would contradict."""
     for name, _ in given:
-        if name in OWN:
-            raise UserError(f"--{name} stands after --, but it is a flag of the plan itself; give it before --")
-        if name in NOT_PLANNED:
-            raise UserError(f"--{name} stands after --, but {NOT_PLANNED[name]}")
+        if name in (*OWN, *NOT_PLANNED):
+            raise UserError(
+                f"--{name} stands after --, but the plan sets it; leave it out, or give the plan's own flag before --"
+            )
 
 
 def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
