@@ -13,9 +13,10 @@ COMMANDS = {
         "bert_training.tools.budget",
         "say what pre-training fits into the hours at hand, after a few timed steps",
     ),
-    "audit": ("bert_training.tools.audit", "measure the training data of a run, with a verdict on each line"),
-    "show": ("bert_training.tools.show", "print the instances of one optimiser step as the network saw them"),
-    "doctor": ("bert_training.tools.doctor", "say why a pre-training loss does not fall"),
+    "inspect": (
+        "bert_training.tools.inspect_run",
+        "say why a pre-training loss does not fall, measure the data of a run, or print the instances of a step",
+    ),
     "curves": ("bert_training.cards.curves", "draw the training curves of a run"),
     "report": ("bert_training.tools.report", "put finished runs side by side in a table and a picture"),
     "score": ("bert_training.tools.score", "score a file of answers with the official SQuAD metrics"),

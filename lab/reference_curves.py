@@ -15,7 +15,7 @@ from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.records import read_events
 from bert_training.pretraining.plateau import line_of
-from bert_training.tools.audit import read_pretraining_facts
+from bert_training.tools.inspect_run import read_pretraining_facts
 from tokenization.errors import UserError
 
 

@@ -140,13 +140,8 @@ def library(include_packages: bool = True) -> Library:
 
 
 def side(split: str, include_packages: bool) -> list[Docstring]:
-    """The documents of a split.
-
-    Raises:
-        ValueError: the split is neither "train" nor "validation".
-    """
-    if split not in Library._fields:
-        raise UserError(f"expected split 'train' or 'validation', got {split!r}")
+    """The documents of a split, "train" or "validation"."""
+    assert split in Library._fields, split
     return getattr(library(include_packages), split)
 
 

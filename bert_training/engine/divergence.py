@@ -49,7 +49,7 @@ def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: 
     Args:
         phases: the phases of a pre-training, with their steps. If there are several, each reads a data stream of its
             own from the beginning.
-        folder: the folder of a pre-training run, whose instances ``bert-repro show`` prints.
+        folder: the folder of a pre-training run, whose instances ``bert-repro inspect`` prints.
     """
     steps_before, data = found.step - 1, "the data"
     if len(phases) > 1:
@@ -60,7 +60,7 @@ def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: 
     verdict = (
         f"no finite loss by itself: {', '.join(positions)}" if positions else "each of them by itself has a finite loss"
     )
-    show = f"; bert-repro show {folder} --step {found.step} prints them" if folder else ""
+    show = f"; bert-repro inspect {folder} --step {found.step} prints them" if folder else ""
     return (
         f"step {found.step}: the loss is {found.loss}, the gradient norm {found.grad_norm}; the weights are still "
         f"those of step {found.step - 1}. The step's instances: positions {first} to {first + found.instances - 1} "

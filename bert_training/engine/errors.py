@@ -93,7 +93,7 @@ def _status(main: Callable[[], None], without_memory: str) -> int:
             printing = isinstance(error, BrokenPipeError)
             if printing:
                 _print_no_more()
-                if not resumes:  # `bert-repro show ... | head` has printed all that was wanted
+                if not resumes:  # `bert-repro inspect ... | head` has printed all that was wanted
                     return 0
             if (isinstance(error, DiskError) or printing) and resumes and AUTO not in " ".join(sys.argv):
                 text += f"; add {AUTO} to go on from the newest checkpoint"

@@ -1,9 +1,9 @@
 """Diagnose a plateau: find out why the loss of a pre-training run does not fall.
 
-run_pretraining.py calls ``log_diagnosis`` after each evaluation; ``bert-repro doctor`` makes the same diagnosis
+run_pretraining.py calls ``log_diagnosis`` after each evaluation; ``bert-repro inspect`` makes the same diagnosis
 of a folder.
 
-``bert-repro doctor --help`` (bert_training/tools/doctor.py) says what the line is, and when a run is on it.
+``bert-repro inspect --help`` (bert_training/tools/inspect_run.py) says what the line is, and when a run is on it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine; or write the
-files that start a training on several machines; or say what a text of any size costs.
+"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine; or say
+what a text of any size costs. The flags after `--` are those of run_pretraining.py.
 
     bert-repro plan --config_name base --hours 6
     bert-repro plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
@@ -7,17 +7,11 @@ files that start a training on several machines; or say what a text of any size 
     bert-repro plan --recipe adapt --config_name base --hours 2
     bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-With --nodes, the command prints the config of Accelerate and, with --slurm, a batch script that goes on by itself when
-its time is up. The flags after `--`, or in the file of --config, are those of run_pretraining.py:
-
-    bert-repro plan --nodes 4 --gpus 8 --slurm --hours 24 --output_dir launch -- --train_file wiki.jsonl \\
-        --tokenizer_name vocab --config_name base --max_steps 100000 --output_dir runs/base
-
 With --words, it says what the vocabulary, the corpus and an epoch need of time, disk, memory and open files:
 
     bert-repro plan --words 3.3e9
 
-Without both, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
+With --hours, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
 network, the optimiser, the batches and the flags are those of the planned training; the flags after `--` are passed to
 the script, except those of its text and its vocabulary, of weights that are given and of an upload, which only the
 printed flags have. In each phase the first step is ignored, because it allocates memory and loads kernels, and the
@@ -50,7 +44,6 @@ from bert_training.inputs.flags.scripts import path_of
 from bert_training.networks.config_checks import check_claims
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs
-from bert_training.tools.launches import print_launch
 from tokenization.errors import UserError
 
 SCRIPT = "run_pretraining.py"
@@ -71,19 +64,8 @@ UNTIMED = (
 )
 # Flags of the script that this command has as well.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
-# What the script's flag would contradict, and what to do instead.
-_STEPS = "the plan says how many steps fit into --hours; leave it out"
-NOT_PLANNED = {
-    "config": "the plan does not read the file; give the flags in it by themselves: --config_name, --recipe and the "
-    "others of the plan before --, the rest after it",
-    "max_steps": _STEPS,
-    "num_train_epochs": _STEPS,
-    "max_seq_length": "the lengths are those of the plan's own --phases; give these before --, such as --phases 512:1",
-    "model_name_or_path": "the plan times new weights; give --recipe adapt and, as --config_name, the size or the "
-    "folder of the model before --",
-    "keep_layers": "the plan times new weights; give --config_name before --, a folder whose config.json has as many "
-    "layers",
-}
+# Further flags of the script that the plan sets, or would contradict: it times new weights, and finds the steps.
+NOT_PLANNED = ("config", "max_steps", "num_train_epochs", "max_seq_length", "model_name_or_path", "keep_layers")
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -280,12 +262,19 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
+def _positive(word: str) -> float:
+    value = float(word)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {word}")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument(
-        "--hours", type=float, help="the hours that are available; with --slurm, the time of a job (24)"
-    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
+    asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
     parser.add_argument(
         "--launcher",
         default=shlex.quote(sys.executable),
@@ -312,76 +301,37 @@ def _parser() -> argparse.ArgumentParser:
         help="as in run_pretraining.py, but 8 by default (64 with --recipe fast; 32 with adapt)",
     )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
-    launch = parser.add_argument_group("a launch on several machines")
-    launch.add_argument("--nodes", type=int, help="the machines")
-    launch.add_argument("--gpus", type=int, help="the GPUs of each machine")
-    launch.add_argument("--cpus_per_gpu", type=int, default=8, help="the cores for each GPU (8)")
-    launch.add_argument("--slurm", action="store_true", help="also a batch script for Slurm")
-    launch.add_argument("--config", help="a file with flags of run_pretraining.py, as its --config takes it")
-    launch.add_argument("--output_dir", help="a folder for the files, which are otherwise printed")
     costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument("--words", type=float, help="the words of the text, such as 3.3e9")
     costs.add_argument(
-        "--words_per_second", type=float, help="words that one core encodes in a second (measured in a few seconds)"
+        "--words_per_second", type=_positive, help="words that one core encodes in a second (measured in a few seconds)"
     )
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
     costs.add_argument(
         "--train_tokens_per_second",
-        type=float,
+        type=_positive,
         help="tokens that all devices train on in a second (no line on training)",
     )
-    costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
+    costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
     return parser
 
 
-# The flags of each use of the command; --hours has two.
-_LAUNCH = ("nodes", "gpus", "cpus_per_gpu", "slurm", "config", "output_dir")
-_COSTS = ("words", "words_per_second", "cores", "train_tokens_per_second", "epochs")
-
-
 def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
-    """Print the plan, the launch or the costs; a mistake ends the command with status 2 and one line on stderr.
+    """Print the plan or the costs; a mistake ends the command with status 2 and one line on stderr.
 
     Args:
         run_script: runs the script; tests replace it.
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
-    parser = _parser()
-    arguments = parser.parse_args(argv[:separator])
-    given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
-    script_flags = argv[separator + 1 :]
-    if given & {*_LAUNCH}:
-        _refuse_others("the files of a launch", given, {*_LAUNCH, "hours"}, "give it after --, to the training")
-        if arguments.nodes is None or arguments.gpus is None:
-            raise UserError("a launch needs --nodes and --gpus, such as --nodes 4 --gpus 8")
-        flags = [*(["--config", arguments.config] if arguments.config else []), *script_flags]
-        if not flags:
-            raise UserError("a launch needs the flags of run_pretraining.py, after -- or in a file of --config")
-        hours = 24.0 if arguments.hours is None else arguments.hours
-        numbers = (arguments.nodes, arguments.gpus, arguments.cpus_per_gpu)
-        print_launch(*numbers, hours, flags, arguments.slurm, arguments.output_dir)
-        return
-    if given & {*_COSTS}:
-        _refuse_others("the cost of a text", given, {*_COSTS, "vocab_size"}, "leave it out")
-        if script_flags:
-            raise UserError(f"the cost of a text takes no flags of a script, got {script_flags[0]}; leave them out")
+    arguments = _parser().parse_args(argv[:separator])
+    if arguments.words is not None:
         print_costs(arguments)
-        return
-    if arguments.hours is None:
-        raise UserError("give --hours, the time for a training; --nodes and --gpus, for a launch; or --words")
-    _plan_hours(arguments, script_flags, run_script)
-
-
-def _refuse_others(what: str, given: set[str], known: set[str], remedy: str) -> None:
-    if others := sorted(given - known):
-        raise UserError(f"--{others[0]} has nothing to do with {what}; {remedy}")
+    else:
+        _plan_hours(arguments, argv[separator + 1 :], run_script)
 
 
 def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]) -> None:
     """Time a few steps and print the plan."""
-    if not arguments.hours > 0:
-        raise UserError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.phases is None:
         arguments.phases = {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(arguments.recipe, PAPER_PHASES)
     if arguments.per_device_train_batch_size is None:
@@ -420,10 +370,10 @@ def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
 def _check_flags(given: Sequence[tuple[str, list[str]]]) -> None:
     """Refuse the flags of the script that the plan would contradict."""
     for name, _ in given:
-        if name in OWN:
-            raise UserError(f"--{name} stands after --, but it is a flag of the plan itself; give it before --")
-        if name in NOT_PLANNED:
-            raise UserError(f"--{name} stands after --, but {NOT_PLANNED[name]}")
+        if name in (*OWN, *NOT_PLANNED):
+            raise UserError(
+                f"--{name} stands after --, but the plan sets it; leave it out, or give the plan's own flag before --"
+            )
 
 
 def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:

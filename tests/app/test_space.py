@@ -32,7 +32,7 @@ def test_the_modules_of_the_page_are_all_there_and_no_others():
     assert not {
         "bert_training.app.command",
         "bert_training.app.space",
-        "bert_training.tools.audit",
+        "bert_training.tools.inspect_run",
     } & set(modules)
     assert all(file.is_file() and file.is_relative_to(ROOT) for file in modules.values())
 

@@ -24,7 +24,7 @@ def test_positions_of_a_second_phase_begin_at_its_first_step():
     phases = [Phase(16, 0.5, 8, 1, start=0, stop=10), Phase(24, 0.5, 4, 1, start=10, stop=20)]
     message = explain_divergence(Divergence(12, NAN, NAN, 4, [3]), phases, Path("run"))
     assert "positions 4 to 7 of the data of length 24 (no finite loss by itself: 7)" in message
-    assert "; bert-repro show run --step 12 prints them. Try" in message
+    assert "; bert-repro inspect run --step 12 prints them. Try" in message
 
 
 def test_at_most_eight_instances_are_named():

@@ -140,8 +140,8 @@ def test_a_reader_that_ends_early_stops_a_training_with_one_line():
 
 
 def test_a_reader_that_ends_early_ends_a_command_without_a_word():
-    """As of `bert-repro show ... | head`: all that was wanted has been printed."""
-    assert _read_one_line("show") == (0, "")
+    """As of `bert-repro inspect ... | head`: all that was wanted has been printed."""
+    assert _read_one_line("inspect") == (0, "")
 
 
 def test_python_has_little_to_search_when_a_script_ends():

@@ -199,7 +199,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_c
         next(training_steps(run, state, batches, max_grad_norm=1.0, start_step=3, explain=explain))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
-    assert f"bert-repro show {run.output_dir} --step 4 prints them" in str(stop.value)
+    assert f"bert-repro inspect {run.output_dir} --step 4 prints them" in str(stop.value)
 
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])

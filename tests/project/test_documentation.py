@@ -52,6 +52,7 @@ SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
 LAUNCHERS = {
     *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
     *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
+    *("--nodes", "--gpus-per-node", "--cpus-per-task", "--partition", "--time"),  # of sbatch
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
     *("--tpu", "--main_training_function"),
     *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),

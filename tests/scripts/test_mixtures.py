@@ -8,7 +8,7 @@ import pytest
 from bert_training.__main__ import main as command
 from bert_training.pretraining import word_loss
 from bert_training.pretraining.mixture import MixedInstances
-from bert_training.tools.audit import mixture_measurements, open_run
+from bert_training.tools.inspect_run import mixture_measurements, open_run
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
@@ -68,17 +68,16 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypa
     first = events(whole, "epoch")[0]
     assert f"step {first['step']}: short.txt has run out and begins its epoch {first['epoch']}" in said
 
-    command(["audit", str(whole)])
+    command(["inspect", str(whole)])
     audited = capsys.readouterr().out
     assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
     assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
     with monkeypatch.context() as patched:
         patched.setattr(MixedInstances, "places", lambda self, start, stop: (np.zeros(stop - start, int), None))
         assert not any(line.good for _, lines in mixture_measurements(facts, train) for line in lines)
-    command(["show", str(whole), "--step", "5", "--limit", "10"])
+    command(["inspect", str(whole), "--step", "5", "--limit", "10"])
     shown = capsys.readouterr().out
     assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
-    command(["doctor", str(whole)])
     command(["report", str(whole), "--output_dir", str(tmp_path / "report")])
     row = f"| whole | wiki_held | {evaluated[0]['eval_wiki_held_nats_per_word']:.3f} | "
     assert f"{row}{results['eval_wiki_held_nats_per_word']:.3f} |" in capsys.readouterr().out

@@ -292,7 +292,7 @@ def test_sentence_order(pretraining_flags, capsys, text):
     assert BertConfig.from_pretrained(folder).architectures == ["BertForPreTraining"] and not loading["missing_keys"]
     assert open_folder(str(folder)).abilities == ("masked words",)  # The head does not tell whether a sentence follows.
     capsys.readouterr()
-    assert command(["show", str(folder), "--step", "1"]) in (None, 0)
+    assert command(["inspect", str(folder), "--step", "1"]) in (None, 0)
     shown = capsys.readouterr().out
     assert "next_sentence_label  0 (InOrder)" in shown and "next_sentence_label  1 (Swapped)" in shown
 

@@ -350,9 +350,7 @@ def test_nothing_of_the_folder_is_executed_or_written(copy_of_run, tmp_path, mon
 # The commands that are given the folder of a run, with the script of the run and further words. "{}" is the folder.
 GIVEN_A_FOLDER = {
     "curves": ("run_pretraining", "{}"),
-    "audit": ("run_pretraining", "{}"),
-    "show": ("run_pretraining", "{} --step 1"),
-    "doctor": ("run_pretraining", "{}"),
+    "inspect": ("run_pretraining", "{}"),
     "report": ("run_squad", "{} --output_dir {}"),
     "score": ("run_squad", "{data}/run_squad.json {}/predictions.json --version_2_with_negative"),
     "ask": ("run_squad", "--model {} --question house --context house"),

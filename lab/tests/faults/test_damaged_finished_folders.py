@@ -110,7 +110,6 @@ def command_of(name: str, folder: Path, data: Path) -> list[str]:
     """The words of a command about the folder; what it writes goes into the current folder."""
     words = {
         "report": [folder.name, "--output_dir", "out"],
-        "show": [folder.name, "--step", "1"],
         "verify": [folder.name, "--skip_evaluation"],
         "ask": ["--model", folder.name, *QUESTION],
         "app": ["--model", folder.name, "--space", "out"],
@@ -123,14 +122,14 @@ def command_of(name: str, folder: Path, data: Path) -> list[str]:
 
 def output(name: str, folder: Path, ended: Ended) -> tuple:
     """What a command printed and wrote."""
-    kinds = {"curves": f"{folder.name}/training_curves.png", "audit": f"{folder.name}/data_audit*.png"}
+    kinds = {"curves": f"{folder.name}/training_curves.png"}
     paths = sorted(folder.parent.glob(kinds.get(name, "out/**/*")))
     written = [path.read_bytes() for path in paths if path.is_file()]
     printed = [line for line in ended.printed.splitlines() if "Loading weights" not in line]
     return ended.status, printed, written
 
 
-COMMANDS = [("run_pretraining", name) for name in ("verify", "report", "curves", "show", "audit", "doctor")]
+COMMANDS = [("run_pretraining", name) for name in ("verify", "report", "curves", "inspect")]
 COMMANDS += [("run_glue", name) for name in ("verify", "report", "upload", "app")]
 COMMANDS += [("run_squad", name) for name in ("ask", "ask", "upload", "score", "score")]
 READ_BY = {"score": ("span_predictions.json", "null_odds.json", "hashes.json")}

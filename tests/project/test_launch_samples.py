@@ -1,8 +1,7 @@
-"""bert_training/tools/launches.py: a config of Accelerate, and a batch script that does what Slurm and signals ask."""
+"""docs/samples: a config of Accelerate, and a batch script that does what Slurm and signals ask."""
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,56 +13,34 @@ from accelerate.commands.config.config_args import ClusterConfig, load_config_fr
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 
-from bert_training.engine.errors import report_errors
-from bert_training.tools import budget, launches
 from tests.helpers.repository import ROOT
 
 TRAINING = ["--output_dir", "runs/a", "--max_steps", "5"]
 
 
-def plan(*words: str) -> int:
-    return report_errors(lambda: budget.main([*map(str, words)]))
+SAMPLES = ROOT / "docs" / "samples"
+SAMPLE = SAMPLES / "train.sbatch"
 
 
 # --- The config of Accelerate -----------------------------------------------------------------------------
 
 
-def parsed_config(folder: Path, *flags: str) -> ClusterConfig:
-    assert plan("--nodes", 4, "--gpus", 8, "--output_dir", folder, "--", *TRAINING, *flags) == 0
-    return load_config_from_file(str(folder / "accelerate.yaml"))
-
-
-def test_accelerate_reads_the_config(tmp_path):
-    config = parsed_config(tmp_path / "a", "--mixed_precision", "bf16")
+def test_accelerate_reads_the_config():
+    config = load_config_from_file(str(SAMPLES / "accelerate.yaml"))
     assert isinstance(config, ClusterConfig)
-    assert (config.num_machines, config.num_processes, config.mixed_precision) == (4, 32, "bf16")
+    assert (config.num_machines, config.num_processes, config.mixed_precision) == (4, 32, "no")
     assert (config.distributed_type.value, config.use_cpu, config.dynamo_config) == ("MULTI_GPU", False, {})
-    assert parsed_config(tmp_path / "b", "--mixed_precision", "auto").mixed_precision == "no"  # the script chooses
 
 
-def test_the_launcher_gives_torchrun_the_right_numbers(tmp_path, monkeypatch):
-    """With the words of the batch script, on the third of four machines."""
-    parsed_config(tmp_path)
-    words = f"--config_file {tmp_path}/accelerate.yaml --machine_rank 2 --main_process_ip n1 --main_process_port 12345"
+def test_the_launcher_gives_torchrun_the_right_numbers(monkeypatch):
+    """With the words of the batch script, on the second of three machines; the words win over the file."""
+    words = f"--config_file {SAMPLES}/accelerate.yaml --machine_rank 1 --num_machines 3 --num_processes 12"
+    words += " --main_process_ip n1 --main_process_port 12345 run_pretraining.py"
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    args = launch_command_parser().parse_args([*words.split(), "run_pretraining.py"])
-    args = _validate_launch_command(args)[0]
+    args = _validate_launch_command(launch_command_parser().parse_args(words.split()))[0]
     prepare_multi_gpu_env(args)
-    assert args.multi_gpu and (args.nproc_per_node, args.nnodes, args.node_rank) == ("8", "4", 2)
+    assert args.multi_gpu and (args.nproc_per_node, args.nnodes, args.node_rank) == ("4", "3", 1)
     assert (args.rdzv_backend, args.rdzv_endpoint) == ("static", "n1:12345")
-
-
-def test_one_gpu_is_one_process():
-    assert launches.accelerate_config(1, 1, None)["distributed_type"] == "NO"
-
-
-def test_the_commands_for_machines_without_slurm(capsys):
-    assert plan("--nodes", 2, "--gpus", 4, "--", *TRAINING) == 0
-    text = capsys.readouterr().out
-    lines = [shlex.split(line) for line in text.splitlines() if line.startswith("accelerate launch")]
-    assert [line[line.index("--machine_rank") + 1] for line in lines] == ["0", "1"]
-    assert all(line[-6:] == [*TRAINING, "--resume_from_checkpoint", "auto"] for line in lines)
-    assert "2 x 4 processes, 256 sequences a step" in text and "sbatch" not in text
 
 
 # --- The batch script -------------------------------------------------------------------------------------
@@ -125,17 +102,16 @@ def cluster(tmp_path):
         program.chmod(0o755)
     (tmp_path / "worker.py").write_text(WORKER)
     flags = [*TRAINING, "--train_file", "it's a file.txt", "$HOME.txt"]
-    command = ["--nodes", "2", "--gpus", "2", "--hours", "30.5", "--slurm", "--output_dir", tmp_path / "launch"]
-    assert plan(*command, "--", *flags) == 0
     variables = {"SLURM_JOB_ID": "4000017", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_CPUS_PER_TASK": "16"}
+    variables |= {"SLURM_NNODES": "2", "SLURM_GPUS_PER_NODE": "a100:2"}
     environment = os.environ | variables | {"PATH": f"{programs}:{os.environ['PATH']}"}
 
     def start(
-        work: str, script: Path = tmp_path / "launch" / "train.sbatch", signals: str = "to the task"
+        work: str, script: Path = SAMPLE, signals: str = "to the task", flags: list[str] = flags
     ) -> subprocess.Popen:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(
-            ["bash", script], cwd=tmp_path, env=environment | {"WORK": work, "SIGNALS": signals}, **pipes
+            ["bash", script, *flags], cwd=tmp_path, env=environment | {"WORK": work, "SIGNALS": signals}, **pipes
         )
 
     return start
@@ -146,14 +122,6 @@ def await_files(folder: Path, pattern: str, count: int) -> None:
     while len(list(folder.glob(pattern))) < count:
         assert time.monotonic() < deadline, pattern
         time.sleep(0.02)
-
-
-def test_the_batch_script_is_bash_and_asks_slurm_for_what_is_needed(cluster, tmp_path):
-    script = tmp_path / "launch" / "train.sbatch"
-    assert subprocess.run(["bash", "-n", script], capture_output=True, text=True).stderr == ""
-    options = [line.split(None, 1)[1] for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
-    asked = "--nodes=2 --ntasks-per-node=1 --gpus-per-node=2 --cpus-per-task=16 --time=1-06:30:00 --requeue"
-    assert {*asked.split(), "--signal=B:USR1@300", "--open-mode=append"} < {*options}
 
 
 @pytest.mark.parametrize("status", [0, 1])
@@ -168,7 +136,8 @@ def test_a_training_that_ends_by_itself_is_not_put_back(cluster, tmp_path, statu
             words[words.index(name) + 1] for name in ("--machine_rank", "--main_process_ip", "--main_process_port")
         ]
         assert given == [rank, "n1", "10017"]
-        assert words[1:3] == ["--config_file", str(tmp_path / "launch" / "accelerate.yaml")]
+        assert words[1:3] == ["--config_file", "accelerate.yaml"]
+        assert [words[words.index(name) + 1] for name in ("--num_machines", "--num_processes")] == ["2", "4"]
         flags = [*TRAINING, "--train_file", "it's a file.txt", "$HOME.txt", "--resume_from_checkpoint", "auto"]
         assert words[-1 - len(flags) :] == [*flags, "8"]  # The last one is the number of threads.
         assert Path(words[-2 - len(flags)]).name == "run_pretraining.py"
@@ -187,9 +156,8 @@ def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster,
 
 
 def test_a_training_that_does_not_hear_is_ended_in_time_and_put_back(cluster, tmp_path):
-    script = tmp_path / "launch" / "train.sbatch"
-    impatient = script.with_name("impatient")
-    impatient.write_text(script.read_text().replace(f"sleep {launches.PATIENCE}", "sleep 0.3"))
+    impatient = tmp_path / "impatient"
+    impatient.write_text(SAMPLE.read_text().replace("sleep 240", "sleep 0.3"))
     job = cluster("deaf", impatient)
     await_files(tmp_path, "working.*", 4)
     job.send_signal(signal.SIGUSR1)
@@ -225,10 +193,7 @@ def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_
         f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 400 --logging_steps 1 "
         "--save_steps 0 --eval_steps 0"
     ).split()
-    command = ["--nodes", 1, "--gpus", 2, "--cpus_per_gpu", 1, "--slurm", "--output_dir", tmp_path / "real"]
-    assert plan(*command, "--", *flags) == 0
-    script = tmp_path / "real" / "train.sbatch"
-    job = cluster("", script)
+    job = cluster("", flags=flags)
     metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 200
     while not metrics.exists() or '"step": 3,' not in metrics.read_text():
         assert time.monotonic() < deadline and job.poll() is None, job.communicate()
@@ -237,68 +202,6 @@ def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_
     output, _ = job.communicate(timeout=120)
     assert "requeue 4000017" in (tmp_path / "calls").read_text() and "stopped after step" in output, output
     assert len(list((tmp_path / "run").glob("checkpoint-*"))) == 1
-    again = cluster("", script)
+    again = cluster("", flags=flags)
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0 and "resuming from" in output and (tmp_path / "run" / "all_results.json").exists()
-
-
-# --- What is refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--nodes", 4], "a launch needs --nodes and --gpus, such as --nodes 4 --gpus 8"),
-        (["--slurm"], "a launch needs --nodes and --gpus"),
-        (["--nodes", 0, "--gpus", 8, "--", *TRAINING], "--nodes is 0; expected at least 1"),
-        (["--nodes", 4, "--gpus", -1, "--", *TRAINING], "--gpus is -1; expected at least 1"),
-        (["--nodes", 4, "--gpus", 8, "--cpus_per_gpu", 0, "--", *TRAINING], "--cpus_per_gpu is 0; expected at least 1"),
-        (["--nodes", 4, "--gpus", 8, "--hours", 0.1, "--", *TRAINING], "--hours is 0.1; expected more than 10 minutes"),
-        (["--nodes", 4, "--gpus", 8], "a launch needs the flags of run_pretraining.py, after -- or in a file of"),
-        (["--nodes", 4, "--gpus", 8, "--", "--max_step", 5, "--output_dir", "a"], "did you mean --max_steps?"),
-        (["--nodes", 4, "--gpus", 8, "--", "--max_steps", 5], "--output_dir"),
-        (
-            ["--nodes", 4, "--gpus", 8, "--", *TRAINING, "--resume_from_checkpoint", "runs/a/checkpoint-5"],
-            "--resume_from_checkpoint runs/a/checkpoint-5: a job that is started again would go back to it",
-        ),
-        (["--nodes", 4, "--gpus", 8, "--words", 5, "--", *TRAINING], "--words has nothing to do with the files of a"),
-        (["--nodes", 4, "--gpus", 8, "--phases", "128:1", "--", *TRAINING], "give it after --, to the training"),
-        ([], "give --hours, the time for a training; --nodes and --gpus, for a launch; or --words"),
-    ],
-)
-def test_wrong_launches_are_refused_in_one_line(words, message, capsys):
-    try:
-        assert plan(*words) == 2
-    except SystemExit as ended:  # by the parser of the script
-        assert ended.code == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
-
-
-def test_nothing_is_overwritten(tmp_path, capsys):
-    (tmp_path / "train.sbatch").write_text("mine")
-    assert plan("--nodes", 1, "--gpus", 2, "--slurm", "--output_dir", tmp_path, "--", *TRAINING) == 2
-    assert "train.sbatch exists and would be overwritten" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["train.sbatch"]
-    assert (tmp_path / "train.sbatch").read_text() == "mine"
-
-
-def test_flags_from_a_file_are_passed_on(tmp_path, capsys):
-    (tmp_path / "run.yaml").write_text("max_steps: 7\noutput_dir: runs/b\nper_device_train_batch_size: 3\n")
-    assert plan("--nodes", 1, "--gpus", 2, "--slurm", "--config", tmp_path / "run.yaml") == 0
-    text = capsys.readouterr().out
-    assert f"--config {tmp_path / 'run.yaml'} --resume_from_checkpoint auto" in text and "6 sequences a step" in text
-    (tmp_path / "run.yaml").write_text("max_stepz: 7\noutput_dir: runs/b\n")
-    with pytest.raises(SystemExit):
-        plan("--nodes", 1, "--gpus", 2, "--config", tmp_path / "run.yaml")
-    assert "run.yaml:1: max_stepz is no flag of this command" in capsys.readouterr().err
-
-
-def test_hours_as_slurm_reads_them():
-    assert [launches.slurm_time(hours) for hours in (0.25, 24, 23.999, 30.5, 0.751)] == [
-        "00:15:00",
-        "1-00:00:00",
-        "1-00:00:00",
-        "1-06:30:00",
-        "00:46:00",
-    ]

@@ -1,8 +1,7 @@
-"""bert_training/tools/audit.py and show.py: findings, drawings, the commands, and the example of
+"""bert_training/tools/inspect_run.py: findings, instances, the diagnosis, the command, and the example of
 docs/pretrain.md.
 """
 
-import importlib.util
 import json
 import re
 import sys
@@ -12,13 +11,12 @@ import pytest
 from transformers import BertTokenizer
 
 from bert_training.__main__ import main as command
-from bert_training.inputs.flags.objectives import NEXT_SENTENCE, OBJECTIVES
+from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import LabelBalance
-from bert_training.tools import show
-from bert_training.tools.audit import audit, draw_audit, main
-from bert_training.tools.show import instance_text
+from bert_training.tools.inspect_run import audit, instance_text, loss_text, main, read_pretraining_facts
+from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 from tests.helpers.repository import ROOT
 
 WORDS = [f"word{number}" for number in range(50)]
@@ -52,8 +50,7 @@ def documents(count, seed=0, sentences=8):
 def findings(path, tokenizer, texts, **settings):
     corpus = build_corpus(texts, tokenizer, path)
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **(SETTINGS | settings)))
-    lines, picture = audit(instances, tokenizer)
-    return {line.name: line for line in lines}, picture
+    return {line.name: line for line in audit(instances, tokenizer)[0]}
 
 
 @pytest.fixture
@@ -73,25 +70,23 @@ def run_folder(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr", "mlm_sop"])
 def test_clean_data_has_no_findings(tmp_path, tokenizer, objective):
-    lines, picture = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
+    lines = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
     assert [line for line in lines.values() if not line.good] == []
     assert ("label balance" in lines) == (objective in ("mlm_nsp", "mlm_sop"))
     assert ("negatives" in lines, "documents" in lines) == (objective == "mlm_nsp", objective == "mlm_sop")
-    assert ("mask mix" in lines) == ("mix" in picture) == (objective != "ltr")
-    assert ("label" in picture) == (objective in ("mlm_nsp", "mlm_sop"))
-    draw_audit(picture, tmp_path / "a.png", OBJECTIVES[objective].pairs)
+    assert ("mask mix" in lines) == (objective != "ltr")
 
 
 def test_repetitions_and_unknown_text_are_found(tmp_path, tokenizer):
     texts = documents(300)
     texts += texts[:30]
     texts.append(["word1 word2s word3s word4s word5s word6s."] * 2000)
-    lines, _ = findings(tmp_path / "c", tokenizer, texts, objective="mlm")
+    lines = findings(tmp_path / "c", tokenizer, texts, objective="mlm")
     bad = {name for name, line in lines.items() if not line.good}
     assert bad == {"repeated documents", "repeated sentences"}
     assert lines["repeated documents"].text.startswith(f"{30 / 331:.2%}")
     assert float(lines["pieces per word"].text.split()[0]) > 1.3
-    lines, _ = findings(tmp_path / "d", tokenizer, [["ab cd. ef."] * 5, ["word1 gh."]] * 2, max_seq_length=64)
+    lines = findings(tmp_path / "d", tokenizer, [["ab cd. ef."] * 5, ["word1 gh."]] * 2, max_seq_length=64)
     bad = {name for name, line in lines.items() if not line.good}
     assert {"unknown", "fill", "repeated documents"} <= bad
     assert lines["unknown"].text == (
@@ -104,22 +99,23 @@ def test_repetitions_and_unknown_text_are_found(tmp_path, tokenizer):
 def test_long_words_and_stripped_vowels_are_found(tmp_path, tokenizer):
     """One [UNK] in many tokens, but half of the characters; and Hindi, whose vowel signs the tokenizer strips."""
     long = [["word1 " * 20 + "x" * 101 + "."]] * 60
-    lines, _ = findings(tmp_path / "long", tokenizer, documents(20) + long, objective="mlm")
+    lines = findings(tmp_path / "long", tokenizer, documents(20) + long, objective="mlm")
     assert not lines["unknown"].good and "put spaces between the words of the text with a" in lines["unknown"].text
     shares = re.match(r"\[UNK\] is (.*)% of the tokens and holds (.*)% of the characters", lines["unknown"].text)
     assert float(shares[1]) < 5 < 25 < float(shares[2])
-    lines, _ = findings(tmp_path / "hindi", tokenizer, documents(20) + [["word1 में word2."]] * 20, objective="mlm")
+    lines = findings(tmp_path / "hindi", tokenizer, documents(20) + [["word1 में word2."]] * 20, objective="mlm")
     assert not lines["accents"].good and "(Devanagari: में becomes म)" in lines["accents"].text
     assert lines["accents"].text.endswith("--strip_accents false, or take a tokenizer that keeps them")
 
 
 def test_mask_settings_are_measured(tmp_path, tokenizer):
-    lines, picture = findings(
+    lines = findings(
         tmp_path / "c", tokenizer, documents(300), mlm_probability=0.3, mask_replace_prob=0.5, random_replace_prob=0.5
     )
     rate = float(lines["mask rate"].text.split("%")[0])
     assert rate == pytest.approx(30, abs=1) and lines["mask rate"].good and lines["mask mix"].good
-    assert picture["mix"] == pytest.approx([0.5, 0.5, 0.0], abs=0.03)
+    mix = re.findall(r"([\d.]+)% (?:\[MASK\]|random|unchanged)", lines["mask mix"].text)
+    assert [float(share) for share in mix] == pytest.approx([50, 50, 0], abs=3)
 
 
 def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkeypatch):
@@ -131,73 +127,67 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkey
         return batch
 
     monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
-    lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
+    lines = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["mask mix"].good and lines["mask rate"].good
     monkeypatch.setattr("bert_training.pretraining.segments.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
-    lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
+    lines = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["label balance"].good
-
-
-# --- Drawings ---------------------------------------------------------------------------------------------
 
 
 # --- The command ------------------------------------------------------------------------------------------
 
 
-def test_the_command_audit_prints_findings_and_draws_them(run_folder, monkeypatch, capsys):
+def test_the_command_prints_findings(run_folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [""])
-    assert command(["audit", str(run_folder)]) == 0
+    assert command(["inspect", str(run_folder)]) == 0
     printed = capsys.readouterr().out
     assert "ok    label balance" in printed and "length    28 -    32" in printed
-    assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_command_show_prints_the_instances_of_a_step(run_folder, capsys, tokenizer):
-    show.main([str(run_folder), "--step", "5", "--rank", "1"])
+def test_the_command_prints_the_instances_of_a_step(run_folder, capsys, tokenizer):
+    main([str(run_folder), "--step", "5", "--rank", "1"])
     printed = capsys.readouterr().out
     positions = [int(number) for number in re.findall(r"position (\d+)", printed)]
     assert positions == [51, 52, 53, 57, 58, 59]
-    show.main([str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
+    main([str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
     other = capsys.readouterr().out
     assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
 
 
-def test_show_and_audit_follow_the_phases(run_folder, capsys):
+def test_instances_and_findings_follow_the_phases(run_folder, capsys):
     facts = json.loads((run_folder / "run.json").read_text())
     facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
     (run_folder / "run.json").write_text(json.dumps(facts))
     for step, length, expected in ((12, 16, range(132, 144)), (13, 32, range(6)), (20, 32, range(42, 48))):
-        show.main([str(run_folder), "--step", str(step)])
+        main([str(run_folder), "--step", str(step)])
         printed = capsys.readouterr().out
         assert sorted(int(n) for n in re.findall(r"position (\d+)", printed)) == list(expected)
         assert set(re.findall(r"of length (\d+)", printed)) == {str(length)}
     main([str(run_folder)])
     printed = capsys.readouterr().out
     for length in (16, 32):
-        assert f"instances of {length} tokens" in printed and (run_folder / f"data_audit_{length}.png").exists()
+        assert f"instances of {length} tokens" in printed
 
 
-def test_without_matplotlib_all_lengths_are_measured_and_none_is_drawn(run_folder, monkeypatch, capsys):
-    facts = json.loads((run_folder / "run.json").read_text())
-    facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
-    (run_folder / "run.json").write_text(json.dumps(facts))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    before = set(run_folder.glob("*.png"))
-    main([str(run_folder)])
-    printed = capsys.readouterr().out
-    assert "instances of 16 tokens" in printed and "instances of 32 tokens" in printed
-    assert printed.count("the picture is not drawn because matplotlib is missing: pip install matplotlib\n") == 2
-    assert set(run_folder.glob("*.png")) == before
+@pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])
+def test_the_loss_of_a_folder_is_diagnosed(tmp_path, loss, said):
+    random_corpus(tmp_path / "corpus" / "train")
+    (tmp_path / "run.json").write_text(
+        json.dumps(FACTS | {"format": 1, "script": "run_pretraining.py", "flags": SETTINGS | FLAGS})
+    )
+    lines = [json.dumps(event) + "\n" for event in run_of(lambda step: loss, 9000)]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    assert loss_text(tmp_path, read_pretraining_facts(tmp_path)).startswith(said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit", "nowhere"], "nowhere: expected the folder of a run, found no run.json there"),
-        (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
-        (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
-        (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
-        (["audit", "OTHER"], "expected the --output_dir of run_pretraining.py, got one of run_glue.py"),
+        (["inspect", "nowhere"], "nowhere: expected the folder of a run, found no run.json there"),
+        (["inspect", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
+        (["inspect", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
+        (["inspect", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
+        (["inspect", "OTHER"], "expected the --output_dir of run_pretraining.py, got one of run_glue.py"),
     ],
 )
 def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, capsys, arguments, message):

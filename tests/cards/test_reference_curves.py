@@ -1,14 +1,7 @@
-"""bert_training/tools/doctor.py: the command, and the reference curves that runs are compared with."""
-
-import json
-
-import pytest
+"""bert_training/cards/reference_curves.py: the curves that runs are compared with."""
 
 from bert_training.cards.reference_curves import comparable, references
-from bert_training.engine.errors import report_errors
-from bert_training.pretraining.instances import SETTINGS
-from bert_training.tools import doctor
-from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
+from tests.helpers.plateau_runs import FACTS, FLAGS
 
 
 def test_a_run_is_compared_only_with_a_reference_of_the_same_settings():
@@ -46,29 +39,3 @@ def test_runs_with_phases_are_compared_in_their_first_phase():
     assert last_step("32:0.4:32,64:0.6", 5000) is None
     flags["initial_weights"] = "random"
     assert last_step("32:0.4,64:0.4,128:0.2", 5000) is None
-
-
-@pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])
-def test_the_command_prints_the_diagnosis_of_a_folder(tmp_path, capsys, loss, said):
-    random_corpus(tmp_path / "corpus" / "train")
-    (tmp_path / "run.json").write_text(
-        json.dumps(FACTS | {"format": 1, "script": "run_pretraining.py", "flags": dict.fromkeys(SETTINGS) | FLAGS})
-    )
-    lines = [json.dumps(event) + "\n" for event in run_of(lambda step: loss, 9000)]
-    (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    doctor.main([str(tmp_path)])
-    assert capsys.readouterr().out.startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "no run.json"),
-        ('{"format": 1, "script": "run_glue.py", "flags": {}}', "run_pretraining.py, got one of run_glue"),
-    ],
-)
-def test_mistakes_of_the_command_are_refused(tmp_path, capsys, content, message):
-    if content:
-        (tmp_path / "run.json").write_text(content)
-    assert report_errors(lambda: doctor.main([str(tmp_path)])) == 2
-    assert message in capsys.readouterr().err

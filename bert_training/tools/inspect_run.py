@@ -1,27 +1,35 @@
-"""Measure the training data of a run, and say of each measurement whether it is good.
+"""Inspect a pre-training run: why its loss does not fall, its data, or the instances of a step as the network saw them.
 
-    bert-repro audit DIR
+    bert-repro inspect DIR
+    bert-repro inspect DIR --step N
 
-DIR is an output folder of run_pretraining.py. The flags and phases are read from its run.json, the token ids from
-DIR/corpus. For each length of instances a picture is written to DIR; with a mixture, for each length and each source,
-and the shares of the sources that were asked for are compared with those that the steps see.
+DIR is an output folder of run_pretraining.py. The flags, phases and processes are read from its run.json, the token ids
+from DIR/corpus. Without --step, the command says whether the loss falls, as run_pretraining.py does after each
+evaluation, and measures the data of each length of instances, with a verdict on each line. With a mixture, the shares
+of the sources that were asked for are compared with those that the steps see, and each instance is shown with its file.
+
+A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
+here. Counted initial weights usually begin below it; then the line is their loss at the first step. A run is on the
+line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a
+window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The
+margin is needed because a model also learns from positions and lengths: models that do not use context yet reach about
+0.25 nats below the line.
 """
 
-import argparse
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.cards.curves import BLUE, VERMILION, save_figure, style_axis
+from bert_training.cards.probes import not_more_useful
 from bert_training.engine.batches import IGNORED
+from bert_training.files.records import read_events
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.flags.phases import phases_of, with_steps
+from bert_training.inputs.flags.phases import phase_at, phases_of, with_steps
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
@@ -37,28 +45,26 @@ from bert_training.pretraining.measurements import (
 )
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
+from bert_training.pretraining.plateau import diagnosis
 from bert_training.pretraining.segments import EpochPlan
 from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
 KEEP_ACCENTS = "learn one with bert-repro vocabulary --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
+Column = tuple[str, str, str]  # a token, its type id, its label
+INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
 
 
 # --- Auditing -----------------------------------------------------------------------------------------------
 
 
-def audit(
-    instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[Measurement], dict[str, np.ndarray]]:
-    """(measurements, arrays for `draw_audit`) for the first epoch of `instances`."""
+def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -> tuple[list[Measurement], np.ndarray]:
+    """(measurements, lengths of the instances) for the first epoch of `instances`."""
     corpus, plan, settings = instances.corpus, instances.plan(0), instances.settings
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
@@ -78,14 +84,11 @@ def audit(
             fill > 0.7,
         ),
     ]
-    arrays = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
     if settings.pairs:
         measurements += _pair_measurements(corpus, plan, settings.pairs)
-        arrays["label"] = plan.label
     if instances.rule is not None:
-        arrays["mix"], arrays["wanted"], mask_measurements = _mask_measurements(instances)
-        measurements += mask_measurements
-    return measurements, arrays
+        measurements += _mask_measurements(instances)
+    return measurements, lengths
 
 
 def _coverage_measurements(counts: Coverage) -> list[Measurement]:
@@ -238,8 +241,8 @@ def _count_masks(instances: PretrainingInstances) -> MaskCounts:
     return counts
 
 
-def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Measurement]]:
-    """The measured and the wanted shares of ([MASK], random, unchanged), and measurements about them."""
+def _mask_measurements(instances: PretrainingInstances) -> list[Measurement]:
+    """Measurements of the shares of ([MASK], random, unchanged), beside the wanted ones."""
     rule, counts = instances.rule, _count_masks(instances)
     assert rule is not None  # the objective masks
     predicted = counts.mix.sum()
@@ -251,7 +254,7 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
     # With whole words, the number of the rule cannot always be reached exactly.
     good_rate = predicted == counts.due or (rule.whole_word_mask and 0.9 * counts.due < predicted < counts.due)
     shares = [f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, MIX, wanted, strict=True)]
-    measurements = [
+    return [
         Measurement(
             "mask rate",
             f"{predicted / counts.maskable:.2%} of the tokens that can be masked are predicted; the rule gives "
@@ -269,53 +272,73 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
             counts.specials == 0,
         ),
     ]
-    return mix, wanted, measurements
 
 
-def draw_audit(arrays: dict[str, np.ndarray], path: Path, pairs: PairTask | None) -> None:
-    """Draw lengths, labels, mask mix and token frequencies as one PNG.
+# --- The instances of a step -------------------------------------------------------------------------------
+
+
+def instance_text(
+    tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], pairs: PairTask | None, width: int = 110
+) -> str:
+    """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
+
+    A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
 
     Args:
-        arrays: as `audit` returned them.
-        pairs: the task of the pairs, whose labels are drawn.
+        instance: the row, by the names of the batch.
+        pairs: the task of its two segments; None if it has one.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
-    lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
-    longest = int(arrays["lengths"].max())
-    step = -(-longest // 32)
-    counts, edges = np.histogram(arrays["lengths"], bins=np.arange(0, longest + step, step))
-    lengths.bar(edges[:-1] + step / 2, counts / counts.sum(), width=0.9 * step, color=BLUE)
-    style_axis(lengths, "Length of the instances, share", "tokens, with [CLS] and [SEP]")
-    seen = arrays["unigrams"][arrays["unigrams"] > 0]
-    frequencies.loglog(np.arange(1, len(seen) + 1), seen, color=BLUE, linewidth=2)
-    style_axis(frequencies, "How often each piece occurs", "pieces, the most frequent first")
-    for axis in (labels, mix):
-        axis.set_axis_off()  # some objectives have no pairs or no masks
+    length = int(instance["attention_mask"].sum())
+    ids, types, labels = (instance[name][:length].tolist() for name in INSTANCE_ROWS)
+    targets = ["." if label == IGNORED else str(tokenizer.convert_ids_to_tokens(label)) for label in labels]
+    columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), targets, strict=True))
+    margin = max(map(len, INSTANCE_ROWS)) + 2
+    lines = []
+    for block in _blocks(columns, width - margin):
+        for number, name in enumerate(INSTANCE_ROWS):
+            cells = "".join(column[number].ljust(_width(column)) for column in block)
+            lines.append((name.ljust(margin) + cells).rstrip())
+        lines.append("")
     if pairs:
-        shares = np.bincount(arrays["label"], minlength=2) / len(arrays["label"])
-        _draw_shares(labels, list(pairs.classes), shares, np.array([0.5, 0.5]))
-        style_axis(labels, f"{pairs.title.capitalize()} labels (dashed: expected)", "")
-    if "mix" in arrays:
-        _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
-        style_axis(mix, "Replacement of the predicted tokens (dashed: expected)", "")
-    save_figure(figure, path, dpi=110)
+        label = int(instance["next_sentence_label"])
+        lines[-1] = f"next_sentence_label  {label} ({pairs.classes[label]})"
+    return "\n".join(lines).rstrip()
 
 
-def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
-    """Draw a bar for each share, from 0 to 1, and a dashed line at the wanted one."""
-    places = np.arange(len(names))
-    axis.set_axis_on()
-    axis.bar(places, shares, width=0.6, color=BLUE)
-    axis.hlines(wanted, places - 0.4, places + 0.4, color=VERMILION, linewidth=1.6, linestyle=(0, (4, 2)))
-    for place, share in zip(places, shares):
-        axis.annotate(
-            f"{share:.1%}", (place, share), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9.5
-        )
-    axis.set_ylim(0, 1)
-    axis.set_xticks(places, names)
+def _blocks(columns: list[Column], width: int) -> list[list[Column]]:
+    """The columns, cut into blocks of at most `width` characters; a column that is wider has its own block."""
+    blocks: list[list[Column]] = []
+    used = 0
+    for column in columns:
+        if not blocks or used + _width(column) > width:
+            blocks.append([])
+            used = 0
+        blocks[-1].append(column)
+        used += _width(column)
+    return blocks
+
+
+def _width(column: Column) -> int:
+    """The characters that a column takes, with a space behind it."""
+    return max(map(len, column)) + 1
+
+
+def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
+    """(micro-batch, rank, position) of every instance in an optimiser step.
+
+    Args:
+        step: the step, counted from 1 in its phase.
+        rank: the process whose instances are listed, counted from 0; None lists those of all processes.
+        world: the number of processes.
+        size: instances per forward pass and process.
+        accumulation: forward passes per optimiser step.
+    """
+    positions = []
+    for micro_batch in range(accumulation):
+        for process in range(world) if rank is None else [rank]:
+            start = (((step - 1) * accumulation + micro_batch) * world + process) * size
+            positions += [(micro_batch, process, position) for position in range(start, start + size)]
+    return positions
 
 
 # --- Command line -------------------------------------------------------------------------------------------
@@ -381,23 +404,29 @@ def _mean_length(instances: PretrainingInstances) -> float:
     return float(np.mean(plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)))
 
 
-def _print_audit(arguments: argparse.Namespace) -> None:
-    facts = read_pretraining_facts(arguments.folder)
+def loss_text(folder: Path, facts: dict[str, Any]) -> str:
+    """Whether the loss of the run falls, and if it does not, why."""
+    corpora = open_training_corpora(folder, facts["flags"], verify=False)
+    events = read_events(folder / "metrics.jsonl")
+    return (
+        diagnosis(facts, events, *corpora)
+        or not_more_useful(events, facts.get("probes", {}))
+        or "the loss is below that of a model without context, or there are too few steps yet to tell"
+    )
+
+
+def _print_data(facts: dict[str, Any], folder: Path) -> None:
     flags = facts["flags"]
-    flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
-    train, tokenizer = open_run(arguments.folder, flags)
+    train, tokenizer = open_run(folder, flags)
     if is_mixed(flags):
         for title, measurements in mixture_measurements(facts, train):
             print(title)
             _print_lines(measurements)
     for length, sources in train.items():
-        for number, instances in enumerate(sources, 1):
-            of = f" of {Path(flags['train_file'][number - 1]).name}" if is_mixed(flags) else ""
+        for number, instances in enumerate(sources):
+            of = f" of {Path(flags['train_file'][number]).name}" if is_mixed(flags) else ""
             print(f"instances of {length} tokens{of}")
-            parts = [*([length] if len(train) > 1 else []), *([number] if is_mixed(flags) else [])]
-            _print_measurements(
-                instances, tokenizer, arguments.folder / f"{'_'.join(map(str, ['data_audit', *parts]))}.png"
-            )
+            _print_measurements(instances, tokenizer)
 
 
 def _print_lines(measurements: list[Measurement]) -> None:
@@ -405,28 +434,55 @@ def _print_lines(measurements: list[Measurement]) -> None:
         print(f"{'ok  ' if measurement.good else 'LOOK'}  {measurement.name:20} {measurement.text}")
 
 
-def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
-    measurements, arrays = audit(instances, tokenizer)
+def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -> None:
+    measurements, lengths = audit(instances, tokenizer)
     _print_lines(measurements)
-    counts, edges = np.histogram(arrays["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
+    counts, edges = np.histogram(lengths, bins=8, range=(0, instances.settings.max_seq_length))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
-    if importlib.util.find_spec("matplotlib") is None:
-        print("the picture is not drawn because matplotlib is missing: pip install matplotlib")
-        return
-    draw_audit(arrays, path, instances.settings.pairs)
-    print(f"picture: {path}")
+
+
+def _print_step(facts: dict[str, Any], folder: Path, at: int, of_rank: int | None, limit: int) -> None:
+    flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
+    if not 1 <= at <= total:
+        raise UserError(f"--step is {at}; the run has optimiser steps 1 to {total}")
+    if of_rank is not None and not 0 <= of_rank < world:
+        raise UserError(f"--rank is {of_rank}; the run has {world} processes, counted from 0")
+    phases = with_steps(phases_of(flags), total)
+    number = phases.index(phase_at(phases, at))
+    phase, train, tokenizer = phases[number], *open_run(folder, flags)
+    stream = phase_streams(phases, train, world)[number]
+    positions = step_positions(at - phase.start, of_rank, world, phase.size, phase.accumulation)
+    for micro_batch, rank, position in positions[:limit]:
+        instances, own, source = train[phase.length][0], position, ""
+        if isinstance(stream, MixedInstances):
+            (file,), (own,) = (part.tolist() for part in stream.places(position, position + 1))
+            instances, source = stream.sources[file], f" of {Path(flags['train_file'][file]).name}"
+        epoch, index = instances.locate(own)
+        row = {name: tensor[0] for name, tensor in stream.batch(position, position + 1).items()}
+        where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}{source}"
+        print(f"--- step {at}, rank {rank}, micro-batch {micro_batch}: {where}")
+        print(instance_text(tokenizer, row, instances.settings.pairs) + "\n")
+    if len(positions) > limit:
+        print(f"({len(positions) - limit:,} more; --limit shows them)")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the measurements."""
-    parser = command_parser("audit", __doc__)
-    add_run_arguments(parser)
-    _print_audit(parser.parse_args(argv))
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that audit and show have in common."""
+    """Print what was asked for; a mistake of the user's ends the command with status 2 and one line on stderr."""
+    parser = command_parser("inspect", __doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="an output folder of run_pretraining.py")
     parser.add_argument("--seed", type=int, help="the seed of the masks and pairs (default: that of the run)")
+    parser.add_argument("--step", type=int, help="print the instances of this optimiser step, counted from 1")
+    parser.add_argument("--rank", type=int, help="of a step, only the instances of this process, counted from 0")
+    parser.add_argument("--limit", type=int, default=16, help="the largest number of instances of a step (16)")
+    arguments = parser.parse_args(argv)
+    folder, facts = arguments.folder, read_pretraining_facts(arguments.folder)
+    if arguments.seed is not None:
+        facts["flags"]["seed"] = arguments.seed
+    if arguments.step is not None:
+        _print_step(facts, folder, arguments.step, arguments.rank, arguments.limit)
+        return
+    if (folder / "metrics.jsonl").exists():  # a run that has just begun has none
+        print(loss_text(folder, facts))
+    _print_data(facts, folder)
