@@ -13,7 +13,6 @@ from typing import Any
 
 from bert_training.files.compressed_files import PACKED, open_packed, read_text
 from bert_training.files.json_files import not_json, value_at
-from bert_training.files.parquet_files import column_names, text_rows
 from tokenization.errors import UserError
 
 FORM = 'a list of objects such as [{"text": "...", "label": "..."}], or an object with one such list'
@@ -99,22 +98,23 @@ class ParquetTable:
 
     def __init__(self, path: Path):
         self.path = path
-        self.names = list(self._with_file(column_names))
+        self.names = self._with_file(lambda table: table.schema_arrow.names)
 
     def values(self, column: str) -> list:
         """The values of a column as Python's objects."""
-        return self._with_file(lambda file: (row.as_py() for row in text_rows(self.path, file, column)))
+        return self._with_file(lambda table: table.read([column]).column(0).to_pylist())
 
     def _with_file(self, read: Any) -> list:
         try:
             import pyarrow
+            import pyarrow.parquet
         except ImportError:
             raise UserError(f"{self.path}: parquet files need pyarrow: pip install pyarrow") from None
         try:
             with open_packed(self.path) as stream:
                 # Parquet is read from the end of the file, and each seek in a packed stream unpacks it again.
                 file = io.BytesIO(stream.read()) if self.path.suffix in PACKED else stream
-                return list(read(file))
+                return list(read(pyarrow.parquet.ParquetFile(file)))
         except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{self.path}: not a parquet file, or damaged: {reason}; write it again") from None

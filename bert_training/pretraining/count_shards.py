@@ -26,7 +26,7 @@ from tqdm import tqdm
 from bert_training.files.atomic import write_text
 from bert_training.files.hashing import digest
 from bert_training.files.unchanged import unchanged
-from bert_training.pretraining.documents import no_text
+from bert_training.inputs.texts import no_text
 from bert_training.pretraining.ranges import Span, plan_shards
 from bert_training.pretraining.sources import check_read, checksums_of, read_sources, sources_now, write_sources
 from bert_training.pretraining.word_counts import Counted, Rules, count_words_of_spans, results_in_order

@@ -10,20 +10,18 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.finished import read_facts
 from bert_training.engine.optimizer import steps_of_warmup
-from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.texts import check_apart, entries_of
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
-from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
 from bert_training.pretraining.teacher import check_teacher
-from bert_training.pretraining.text import names_of_files
 from tokenization.errors import UserError
 
 OF_CORPUS = ("text_column", "max_train_documents", "deduplicate", "validation_split", "mixture")
@@ -35,7 +33,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
 
     They are the flags that an unfinished run in the folder was started with, the steps of phases and warm-up,
     the shape of the network, the length of its inputs, the checkpoint to start or resume from, the tokenizer if one is
-    given, the folders of corpora that are still to be written, and the held-out text if it is in files of its own.
+    given, and the folders of corpora that are still to be written.
 
     Returns:
         What run.json says of the run that is resumed; {} if none is.
@@ -65,8 +63,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
             Corpus.open(args.corpus_dir, tokenizer, verify=False)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
-    if args.validation_file:
-        check_text(args.validation_file, objective_of(vars(args)), args.text_column)
     return begun
 
 
@@ -134,7 +130,7 @@ def _check_same_files(args: PretrainingArguments, facts: dict[str, Any]) -> None
         held_out = flag == "validation_file"
         then = [one["name"] for one in data if "bytes" in one and (one.get("split") == "validation") == held_out]
         entries = entries_of(getattr(args, flag))
-        now = [name for entry in entries for name in names_of_files(entry)]
+        now = [name for entry in entries for name in entry.names()]
         new, gone = Counter(now) - Counter(then), Counter(then) - Counter(now)
         if then and (new or gone) and any([str(path) for path in entry.files] != [entry.given] for entry in entries):
             listed = [f"{what}: {_first(names)}" for what, names in (("new", new), ("gone", gone)) if names]

@@ -17,7 +17,7 @@ import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.unchanged import unchanged
-from bert_training.pretraining.documents import no_text
+from bert_training.inputs.texts import no_text
 from bert_training.pretraining.encoding import Worker
 from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards
 from tokenization.train_wordpiece import count_words

@@ -13,8 +13,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from bert_training.__main__ import main as bert_repro
+from bert_training.inputs.texts import read_lines
 from bert_training.pretraining import ranges, sources
-from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.word_counts import count_words_of_files
 from bert_training.tools.vocabulary import learn_vocabulary, main
 from tests.helpers.texts_of_all_kinds import write_all
