@@ -34,13 +34,14 @@ from bert_training.pretraining.corpus import (
     Corpus,
     CorpusWriter,
     forget_progress,
+    ids_dtype,
     read_manifest,
 )
 from bert_training.pretraining.encoding import Encoded, encoded_chunks
 from bert_training.pretraining.join import join_shards
 from bert_training.pretraining.sentences import RULES
-from bert_training.pretraining.shard_plan import ShardPlan, ids_dtype, plan_of, shards_folder
-from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards
+from bert_training.pretraining.shard_plan import ShardPlan, plan_of
+from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards, shards_folder
 from tokenization.coverage import Sample, coverage_of
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
@@ -109,8 +110,6 @@ def build_corpus(
         OSError: the corpus could not be written.
     """
     target = Path(output_dir)
-    if num_workers < 1:
-        raise UserError(f"num_workers is {num_workers}; expected at least 1")
     opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if is_occupied(target):
         return _reuse(target, opened.key)
@@ -329,8 +328,6 @@ def _open_source(
     unchanged: UnchangedFiles | None,
     text_column: str,
 ) -> Opened:
-    if isinstance(source, str | Path):
-        raise UserError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     files = check_files(source) if _are_files(source) else []
     unchanged = unchanged or UnchangedFiles(files)
     if files and fingerprint is None:

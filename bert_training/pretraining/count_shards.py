@@ -145,16 +145,11 @@ class CountPlan:
                 f"{place}: expected the counts of a shard, got a damaged file; delete it and count it again"
             )
         content: dict[str, Any] = json.loads(text)
-        found, key = content["key"], self.key
+        found, key = content["key"] | {"number": content["number"]}, self.key | {"number": number}
         if differing := [name for name in sorted({*key, *found}) if found.get(name) != key.get(name)]:
             raise UserError(
                 f"{place}: it has the counts of another text or with other flags (they differ in: "
                 f"{', '.join(differing)}); give those that it was made with, or delete {self.folder} to begin anew"
-            )
-        if content["number"] != number:
-            raise UserError(
-                f"{place}: expected shard {number}, got shard {content['number']} under this name; delete it and count "
-                "it again"
             )
         return content
 

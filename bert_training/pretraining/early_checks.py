@@ -1,7 +1,5 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from bert_training.engine.optimizer import steps_of_warmup
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.texts import check_apart, entries_of
+from bert_training.inputs.texts import check_apart
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
@@ -116,33 +114,4 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
             f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
             f"({', '.join(changed)}); give the same flags, or another --output_dir"
         )
-    _check_same_files(args, facts)
     return facts
-
-
-def _check_same_files(args: PretrainingArguments, facts: dict[str, Any]) -> None:
-    """Check that the folders and patterns stand for the files that the run was started with.
-
-    Whether the content of the files is the same, their hashes say later.
-    """
-    data = facts["data"] if isinstance(facts.get("data"), list) else []
-    for flag in ("train_file", "validation_file"):
-        held_out = flag == "validation_file"
-        then = [one["name"] for one in data if "bytes" in one and (one.get("split") == "validation") == held_out]
-        entries = entries_of(getattr(args, flag))
-        now = [name for entry in entries for name in entry.names()]
-        new, gone = Counter(now) - Counter(then), Counter(then) - Counter(now)
-        if then and (new or gone) and any([str(path) for path in entry.files] != [entry.given] for entry in entries):
-            listed = [f"{what}: {_first(names)}" for what, names in (("new", new), ("gone", gone)) if names]
-            raise UserError(
-                f"{args.output_dir} holds an unfinished run on {len(then)} files, but --{flag} "
-                f"{' '.join(map(str, getattr(args, flag)))} now stands for {len(now)} ({'; '.join(listed)}); put the "
-                "files of the run in their place again, without others, or train on those of today in another "
-                "--output_dir"
-            )
-
-
-def _first(names: Iterable[str]) -> str:
-    """The first few of many names."""
-    ordered = sorted(names)
-    return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5:,} more" if len(ordered) > 5 else "")

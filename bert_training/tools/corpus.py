@@ -29,8 +29,8 @@ from bert_training.inputs.texts import PLACES, check_apart, check_entries
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.build_corpus import Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.shard_plan import ShardPlan, plan_of, shards_folder
-from bert_training.pretraining.shards import remove_shards
+from bert_training.pretraining.shard_plan import ShardPlan, plan_of
+from bert_training.pretraining.shards import remove_shards, shards_folder
 from tokenization.errors import UserError
 
 

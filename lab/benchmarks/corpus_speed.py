@@ -69,7 +69,7 @@ if hasattr(os, "sched_setaffinity"):
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from pathlib import Path
 from transformers import AutoTokenizer
-from bert_training.pretraining.shard_plan import plan_of, shards_folder
+from bert_training.pretraining.shard_plan import plan_of
 plan = plan_of([Path(text)], AutoTokenizer.from_pretrained(tokenizer), shards_folder(Path(target)))
 print("ready", flush=True)
 sys.stdin.readline()
