@@ -46,6 +46,7 @@ from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of,
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.locks import hold, release
+from bert_training.files.publishing import without_query
 from bert_training.inputs.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
 
@@ -160,11 +161,6 @@ def check_apart(given: Iterable[str | os.PathLike[str]], output_dir: str | os.Pa
                 f"--output_dir {output_dir} lies within {entry}, where all files are read as text, also those that "
                 "are written there; give a folder elsewhere"
             )
-
-
-def without_query(entry: str) -> str:
-    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
-    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
 def is_url(entry: str | os.PathLike[str]) -> bool:
