@@ -18,6 +18,7 @@ FLAGS, FILES, CARDS = "bert_training.inputs.flags", "bert_training.files", "bert
 ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
 BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
 TOOLS, APP = "bert_training.tools", "bert_training.app"
+INPUTS = "bert_training.inputs"
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
@@ -27,10 +28,11 @@ LAYERS = {
     ENGINE: {TOKENIZATION, FLAGS, FILES},
     NETWORKS: {TOKENIZATION, FLAGS, FILES, ENGINE},
     BUILTIN: {TOKENIZATION, FILES},
-    PRETRAINING: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
-    TASKS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
-    TOOLS: {TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
-    APP: {NETWORK, TOKENIZATION, FLAGS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
+    INPUTS: {TOKENIZATION, FLAGS, FILES, BUILTIN},
+    PRETRAINING: {TOKENIZATION, FLAGS, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TASKS: {TOKENIZATION, FLAGS, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN},
+    TOOLS: {TOKENIZATION, FLAGS, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
+    APP: {NETWORK, TOKENIZATION, FLAGS, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
 }
 
 
@@ -90,7 +92,6 @@ def test_every_file_of_training_is_in_a_package():
     assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
         ROOT / "bert_training" / "__init__.py",
         ROOT / "bert_training" / "__main__.py",
-        ROOT / "bert_training" / "inputs" / "__init__.py",
     }
 
 
