@@ -41,7 +41,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bert_training.builtin_data import documentation
-from bert_training.files.atomic import make_folder
+from bert_training.files.atomic import make_folder, whole_file
 from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
 from bert_training.files.hashing import sha256
 from bert_training.files.hub_datasets import from_hub, load_dataset
@@ -288,12 +288,17 @@ def _copy(system: "AbstractFileSystem", name: str, plain: str) -> Path:
     hold(folder / ".lock", "", wait=True)  # another process may be fetching it
     try:
         if not target.is_file():
-            size, draft = info.get("size"), folder / ".part"
+            size = info.get("size")
             logger.warning("fetching %s%s to %s", name, f" ({size:,} bytes)" if size else "", target)
-            system.get_file(name, str(draft))
-            if size not in (None, got := draft.stat().st_size):
-                raise UserError(f"{name}: expected {size:,} bytes, got {got:,}; start again")
-            os.replace(draft, target)
+            with whole_file(target) as draft:
+                try:
+                    system.get_file(name, str(draft))
+                except OSError as error:  # which else would be taken for one of the disk
+                    raise UserError(
+                        f"{name}: cannot be fetched ({error}); check the address and your access"
+                    ) from error
+                if size not in (None, got := draft.stat().st_size):
+                    raise UserError(f"{name}: expected {size:,} bytes, got {got:,}; start again")
     finally:
         release(folder / ".lock")
     return target
