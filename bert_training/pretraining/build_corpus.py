@@ -28,20 +28,20 @@ from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import held, sweep
 from bert_training.files.unchanged import UnchangedFiles
-from bert_training.inputs.flags.objectives import Objective
+from bert_training.inputs.texts import check_files, no_text
 from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,
     CorpusWriter,
     forget_progress,
+    ids_dtype,
     read_manifest,
 )
-from bert_training.pretraining.documents import check_encodable, check_files, no_text, read_lines, remedy_of_few
 from bert_training.pretraining.encoding import Encoded, encoded_chunks
 from bert_training.pretraining.join import join_shards
-from bert_training.pretraining.sentences import RULES, split_sentences
-from bert_training.pretraining.shard_plan import ShardPlan, ids_dtype, plan_of, shards_folder
-from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards
+from bert_training.pretraining.sentences import RULES
+from bert_training.pretraining.shard_plan import ShardPlan, plan_of
+from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards, shards_folder
 from tokenization.coverage import Sample, coverage_of
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
@@ -110,8 +110,6 @@ def build_corpus(
         OSError: the corpus could not be written.
     """
     target = Path(output_dir)
-    if num_workers < 1:
-        raise UserError(f"num_workers is {num_workers}; expected at least 1")
     opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if is_occupied(target):
         return _reuse(target, opened.key)
@@ -330,8 +328,6 @@ def _open_source(
     unchanged: UnchangedFiles | None,
     text_column: str,
 ) -> Opened:
-    if isinstance(source, str | Path):
-        raise UserError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     files = check_files(source) if _are_files(source) else []
     unchanged = unchanged or UnchangedFiles(files)
     if files and fingerprint is None:
@@ -368,39 +364,9 @@ def key_of(
 
 
 def _lines_of(documents: Iterable[list[str] | str | None]) -> Iterator[str | None]:
-    number = 1
     for item in documents:
-        for paragraph in (item,) if item is None or isinstance(item, str) else (*item, None):
-            if paragraph is None:
-                number += 1
-            else:
-                check_encodable(paragraph, f"document {number}")
-            yield paragraph
+        yield from (item,) if item is None or isinstance(item, str) else (*item, None)
 
 
 def _are_files(source: Source) -> "TypeIs[Sequence[str | Path]]":
     return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
-
-
-def check_text(files: Sequence[str | Path], objective: Objective, text_column: str = "text") -> None:
-    """Read the files to the end.
-
-    Raises:
-        ValueError: they cannot be read (see ``read_documents``), or they have no pairs although the objective needs
-            them.
-    """
-    fewest_documents, fewest_sentences = objective.fewest
-    files = check_files(files)
-    documents, sentences, longest = 0, 0, 0
-    for line in read_lines(files, text_column):
-        if line is None:
-            documents, sentences = documents + (sentences > 0), 0
-        elif documents < fewest_documents or longest < fewest_sentences:  # splitting into sentences is slow
-            sentences += len(split_sentences(line))
-            longest = max(longest, sentences)
-    if objective.pairs and (documents < fewest_documents or longest < fewest_sentences):
-        raise UserError(
-            f"{', '.join(map(str, files))}: {objective.pairs.title} prediction needs at least {fewest_documents} "
-            f"documents and a document of at least {fewest_sentences} sentences, got {documents} documents, the "
-            f"longest of {longest} sentences; add text, {remedy_of_few(documents, longest)}, or use the objective mlm"
-        )

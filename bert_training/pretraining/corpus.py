@@ -35,6 +35,11 @@ _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes read at a time, so that memory stays bounded
 
 
+def ids_dtype(tokenizer: PreTrainedTokenizerBase) -> np.dtype:
+    """The type of the ids of a tokenizer in a file."""
+    return np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<i4")
+
+
 def fingerprint_of(key: dict[str, Any]) -> str:
     """SHA-256 of a corpus's key: its sources, its tokenizer and the format.
 
@@ -195,10 +200,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         intact = checksum == _manifest_checksum(manifest)
     except (ValueError, KeyError, TypeError):
         intact = False
-    if not intact:
-        raise UserError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
-    if manifest["key"]["format"] != FORMAT:
-        raise UserError(f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again")
+    if not intact or manifest["key"]["format"] != FORMAT:
+        raise UserError(f"{file}: damaged, edited or of another format; delete {path} and build the corpus again")
     return manifest
 
 
@@ -273,12 +276,13 @@ class CorpusWriter:
             intact = checksum == _manifest_checksum(progress)
         except (ValueError, KeyError, AttributeError, TypeError):
             intact = False
-        if not intact:
-            raise UserError(f"{file}: damaged or edited by hand; delete {self.folder} and build the corpus again")
-        for name, size in progress["bytes"].items():
-            part = self.folder / f"{name}.bin"
-            if not part.is_file() or part.stat().st_size < size:
-                raise UserError(f"{part}: cut short; delete {self.folder} and build the corpus again")
+        parts = {self.folder / f"{name}.bin": size for name, size in progress["bytes"].items()} if intact else {}
+        short = [part for part, size in parts.items() if not part.is_file() or part.stat().st_size < size]
+        if not intact or short:
+            raise UserError(
+                f"{', '.join(map(str, short or [file]))}: damaged or cut short; delete {self.folder} and build the "
+                "corpus again"
+            )
         return progress if (progress["key"], progress.get("rules")) == (self._draft_key, RULES) else None
 
     def _last_document_end(self) -> int:

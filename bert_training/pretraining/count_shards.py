@@ -15,7 +15,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,11 @@ from tqdm import tqdm
 from bert_training.files.atomic import write_text
 from bert_training.files.hashing import digest
 from bert_training.files.unchanged import unchanged
-from bert_training.pretraining.documents import no_text
+from bert_training.inputs.texts import no_text
+from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import Span, plan_shards
 from bert_training.pretraining.sources import check_read, checksums_of, read_sources, sources_now, write_sources
-from bert_training.pretraining.word_counts import Counted, Rules, count_words_of_spans, results_in_order
+from bert_training.pretraining.word_counts import Counted, Rules, count_words_of_spans
 from tokenization.errors import UserError
 
 FORMAT = 2
@@ -80,15 +80,14 @@ class CountPlan:
             OSError: the counts could not be written.
         """
         mine = range(task, len(self.shards), tasks)
-        with ExitStack() as stack:
-            stack.enter_context(unchanged(*{span.path for number in mine for span in self.shards[number]}))
+        with unchanged(*{span.path for number in mine for span in self.shards[number]}):
             write_sources(self.folder, self.files, self.text_column, task, tasks)
             missing = [number for number in mine if not self._is_counted(number)]
             work = [
                 functools.partial(_counted, spans=self.shards[number], column=self.text_column, rules=self.rules)
                 for number in missing
             ]
-            found = results_in_order(stack, work, num_workers)
+            found = results_in_order(work, min(num_workers, max(1, len(work))))
             # disable=None means that tqdm shows no bar unless stderr is a terminal.
             for number, (counted, read) in zip(
                 tqdm(missing, unit=" parts", desc="counting words", disable=None), found, strict=True
@@ -145,16 +144,11 @@ class CountPlan:
                 f"{place}: expected the counts of a shard, got a damaged file; delete it and count it again"
             )
         content: dict[str, Any] = json.loads(text)
-        found, key = content["key"], self.key
+        found, key = content["key"] | {"number": content["number"]}, self.key | {"number": number}
         if differing := [name for name in sorted({*key, *found}) if found.get(name) != key.get(name)]:
             raise UserError(
                 f"{place}: it has the counts of another text or with other flags (they differ in: "
                 f"{', '.join(differing)}); give those that it was made with, or delete {self.folder} to begin anew"
-            )
-        if content["number"] != number:
-            raise UserError(
-                f"{place}: expected shard {number}, got shard {content['number']} under this name; delete it and count "
-                "it again"
             )
         return content
 

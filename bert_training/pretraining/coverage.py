@@ -9,9 +9,9 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.corpora import Corpora
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.text import Text
 from tokenization.coverage import SAMPLE, Coverage, coverage

@@ -36,7 +36,7 @@ import numpy as np
 from bert_training.files.atomic import damage, make_folder, remove_folder, sealed_folder, write_json
 from bert_training.files.json_files import read_object
 from bert_training.files.repeated_hashes import HASH, Block, repeated_places
-from bert_training.pretraining.documents import without_empty
+from bert_training.inputs.texts import without_empty
 from tokenization.errors import UserError
 
 MODES = ("documents", "lines", "both")

@@ -1,7 +1,5 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +7,18 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.engine.optimizer import steps_of_warmup
-from bert_training.files.text_paths import check_apart, entries_of
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.texts import check_apart
 from bert_training.networks.configuration import bert_config, check_fit, check_length
 from bert_training.networks.kept_layers import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
-from bert_training.pretraining.build_corpus import check_text
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
 from bert_training.pretraining.teacher import check_teacher
-from bert_training.pretraining.text import names_of_files
 from bert_training.record import Record
 from tokenization.errors import UserError
 
@@ -35,7 +31,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
 
     They are the flags that an unfinished run in the folder was started with, the steps of phases and warm-up,
     the shape of the network, the length of its inputs, the checkpoint to start or resume from, the tokenizer if one is
-    given, the folders of corpora that are still to be written, and the held-out text if it is in files of its own.
+    given, and the folders of corpora that are still to be written.
 
     Returns:
         What run.json says of the run that is resumed; {} if none is.
@@ -65,8 +61,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
             Corpus.open(args.corpus_dir, tokenizer, verify=False)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
-    if args.validation_file:
-        check_text(args.validation_file, objective_of(vars(args)), args.text_column)
     return begun
 
 
@@ -120,33 +114,4 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
             f"{folder} holds an unfinished run whose text or vocabulary was chosen by other flags "
             f"({', '.join(changed)}); give the same flags, or another --output_dir"
         )
-    _check_same_files(args, facts)
     return facts
-
-
-def _check_same_files(args: PretrainingArguments, facts: dict[str, Any]) -> None:
-    """Check that the folders and patterns stand for the files that the run was started with.
-
-    Whether the content of the files is the same, their hashes say later.
-    """
-    data = facts["data"] if isinstance(facts.get("data"), list) else []
-    for flag in ("train_file", "validation_file"):
-        held_out = flag == "validation_file"
-        then = [one["name"] for one in data if "bytes" in one and (one.get("split") == "validation") == held_out]
-        entries = entries_of(getattr(args, flag))
-        now = [name for entry in entries for name in names_of_files(entry)]
-        new, gone = Counter(now) - Counter(then), Counter(then) - Counter(now)
-        if then and (new or gone) and any([str(path) for path in entry.files] != [entry.given] for entry in entries):
-            listed = [f"{what}: {_first(names)}" for what, names in (("new", new), ("gone", gone)) if names]
-            raise UserError(
-                f"{args.output_dir} holds an unfinished run on {len(then)} files, but --{flag} "
-                f"{' '.join(map(str, getattr(args, flag)))} now stands for {len(now)} ({'; '.join(listed)}); put the "
-                "files of the run in their place again, without others, or train on those of today in another "
-                "--output_dir"
-            )
-
-
-def _first(names: Iterable[str]) -> str:
-    """The first few of many names."""
-    ordered = sorted(names)
-    return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5:,} more" if len(ordered) > 5 else "")

@@ -12,7 +12,7 @@ import queue
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,20 +83,35 @@ def _ids(backend: tokenizers.Tokenizer, sentences: list[str]) -> tuple[np.ndarra
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
     """Yield (number of lines, their ids) for every chunk, in order.
 
-    At most ``2 * num_workers`` chunks are in memory at a time. If there is only one chunk, this process encodes it,
-    because starting a worker takes longer.
-
     Args:
         chunks: lists of lines, with None at the end of each document.
         content: the content of a tokenizer.json.
-        num_workers: processes to start; with 1 this process does the work.
+        num_workers: as in ``results_in_order``.
     """
-    ahead = list(itertools.islice(chunks, 2))
-    chunks = itertools.chain(ahead, chunks)
+    return results_in_order((functools.partial(_sized, lines=chunk) for chunk in chunks), num_workers, content)
+
+
+def _sized(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> tuple[int, Encoded]:
+    return len(lines), encode_lines(backend, lines)
+
+
+def results_in_order(work: Iterable[Callable[..., Any]], num_workers: int, content: str | None = None) -> Iterator[Any]:
+    """What each call returns, in order; at most ``2 * num_workers`` calls and results are in memory at a time.
+
+    A single call is done by this process, because starting a worker takes longer.
+
+    Args:
+        work: what is called, with the tokenizer (``Worker.call``).
+        num_workers: processes to start; with 1 this process does the work.
+        content: the content of a tokenizer.json; None for work without one.
+    """
+    work = iter(work)
+    ahead = list(itertools.islice(work, 2))
+    calls = itertools.chain(ahead, work)
     if num_workers == 1 or len(ahead) < 2:
-        backend = load_backend(content)
-        for chunk in chunks:
-            yield len(chunk), encode_lines(backend, chunk)
+        backend = content and load_backend(content)
+        for call in calls:
+            yield call(backend)
         return
     with ExitStack() as stack:
         idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -104,23 +119,20 @@ def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers
         for _ in range(num_workers):
             idle.put(stack.enter_context(Worker(content)))
 
-        def encode(chunk: list[str | None]) -> Encoded:
+        def done(call: Callable[..., Any]) -> Any:
             worker = idle.get()
             try:
-                encoded: Encoded = worker.call(functools.partial(encode_lines, lines=chunk))
-                return encoded
+                return worker.call(call)
             finally:
                 idle.put(worker)
 
-        pending: deque[tuple[int, Future[Encoded]]] = deque()
-        for chunk in chunks:
-            pending.append((len(chunk), threads.submit(encode, chunk)))
+        pending: deque[Future[Any]] = deque()
+        for call in calls:
+            pending.append(threads.submit(done, call))
             if len(pending) == 2 * num_workers:
-                size, future = pending.popleft()
-                yield size, future.result()
+                yield pending.popleft().result()
         while pending:
-            size, future = pending.popleft()
-            yield size, future.result()
+            yield pending.popleft().result()
 
 
 class Worker:

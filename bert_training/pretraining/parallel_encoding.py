@@ -5,14 +5,11 @@ file. A packed file is read by this process alone, which gives chunks of it to t
 """
 
 import functools
-import queue
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import tokenizers
 
-from bert_training.pretraining.encoding import Encoded, Worker, encode_lines, encoded_chunks
+from bert_training.pretraining.encoding import Encoded, encode_lines, encoded_chunks, results_in_order
 from bert_training.pretraining.ranges import is_stream
 from bert_training.pretraining.shards import Job, write_shard
 
@@ -30,7 +27,9 @@ def write_shards(jobs: Sequence[Job], content: str, num_workers: int) -> None:
     """
     divided = [job for job in jobs if not is_stream(job.spans)]
     if num_workers > 1 and len(divided) > 1:
-        _write_side_by_side(divided, content, num_workers)
+        alone = [functools.partial(write_alone, job) for job in divided]
+        for _ in results_in_order(alone, min(num_workers, len(alone)), content):
+            pass
         jobs = [job for job in jobs if is_stream(job.spans)]
 
     def encode(chunks: Iterator[list[str | None]]) -> Iterator[Encoded]:
@@ -43,27 +42,3 @@ def write_shards(jobs: Sequence[Job], content: str, num_workers: int) -> None:
 def write_alone(job: Job, backend: tokenizers.Tokenizer) -> None:
     """Make a shard in a worker."""
     write_shard(job, lambda chunks: (encode_lines(backend, chunk) for chunk in chunks))
-
-
-def _write_side_by_side(jobs: Sequence[Job], content: str, num_workers: int) -> None:
-    with ExitStack() as stack:
-        idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        threads = stack.enter_context(ThreadPoolExecutor(num_workers))
-        for _ in range(min(num_workers, len(jobs))):
-            idle.put(stack.enter_context(Worker(content)))
-
-        def write(job: Job) -> None:
-            worker = idle.get()
-            try:
-                worker.call(functools.partial(write_alone, job))
-            finally:
-                idle.put(worker)
-
-        futures = [threads.submit(write, job) for job in jobs]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise

@@ -6,9 +6,7 @@ Any division gives the same lines, because a rule that looks at the file alone s
   lines of a document that goes on in the next range are simply on both sides.
 - In the output of WikiExtractor, a range goes from the first line with an opening tag in it up to that of the next one.
   In wikitext with blank lines, it goes from the first line behind a blank one.
-- A row group of a Parquet file belongs to the range in which its column of texts begins.
-- What can only be read from the beginning is a single range: packed files, and rows of JSON or Parquet that are
-  wikitext.
+- What can only be read from the beginning is a single range: packed files, Parquet, and rows of JSON that are wikitext.
 
 The plan is made from the sizes of the files alone, so that all processes make the same one without asking each other.
 """
@@ -20,10 +18,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
-from bert_training.files.parquet_files import groups_within
-from bert_training.files.text_forms import Reading
-from bert_training.files.text_kinds import text_kind
-from bert_training.pretraining.documents import json_rows, parquet_rows, read_lines, reading_of, row_lines, saved_rows
+from bert_training.inputs.text_forms import Reading
+from bert_training.inputs.texts import json_rows, parquet_rows, read_lines, reading_of, row_lines, text_kind
 
 LEAST_BYTES = 1 << 20  # in a shard, and
 MOST_SHARDS = 1024  # of a text of files that can be divided, unless it is smaller than as many times LEAST_BYTES
@@ -49,8 +45,8 @@ class Span(NamedTuple):
 
 
 def is_packed(path: str | Path) -> bool:
-    """Whether a file can be read from its beginning only; those of Arrow are packed, too, or as good as."""
-    return Path(path).suffix in PACKED or kind_of(path) == ".arrow"
+    """Whether a file is read from its beginning only; Parquet is packed, too."""
+    return Path(path).suffix in PACKED or kind_of(path) == ".parquet"
 
 
 def plan_shards(files: Sequence[Path], shard_bytes: int | None = None) -> list[list[Span]]:
@@ -131,10 +127,7 @@ class RangeReader:
             texts: Iterator[tuple[int, str]]
             lines = None
             if kind == ".parquet":
-                within = None if alone else _of_groups(span)
-                texts = ((number << 16, text) for number, text in parquet_rows(path, stream, self.column, within))
-            elif kind == ".arrow":
-                texts = ((number << 16, text) for number, text in saved_rows(path, stream, self.column))
+                texts = ((number << 16, text) for number, text in parquet_rows(path, stream, self.column))
             else:
                 lines = RangeOfLines(stream, 0 if alone else span.start, None if alone else span.stop, reading)
                 texts = decoded_lines(path, lines, first=2 if span.start else 1)
@@ -144,27 +137,13 @@ class RangeReader:
             first = span.number << 44
             for place, line in row_lines(reading.read(texts), rows, ends=alone or span.stop == span.size):
                 yield first + place, line
-            if alone or lines is None:
-                self.extents = [(0, span.size)] if alone else _extents_of_groups(stream, self.column, span)
-            else:
-                self.extents = [(span.start, max(span.stop, lines.next))]
+            end = span.stop if lines is None or alone else max(span.stop, lines.next)
+            self.extents = [(0 if alone else span.start, end)]
 
 
 def _with_places(lines: "RangeOfLines", texts: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     for _, text in texts:
         yield lines.place + 1, text  # from 1, as lines are numbered
-
-
-def _of_groups(span: Span) -> tuple[int, int]:
-    """The bytes at which the row groups of a span begin; the first and the last span also have impossible ones."""
-    return span.start or -(1 << 62), 1 << 62 if span.is_last else span.stop
-
-
-def _extents_of_groups(stream: IO[bytes], column: str, span: Span) -> list[tuple[int, int]]:
-    """The bytes of the row groups, and the end of the file, which says where they are."""
-    groups = groups_within(stream, column, _of_groups(span))
-    start = min(groups.start, span.start) if groups.stop else span.start  # a span may have no group
-    return [(start, max(groups.stop, span.stop)), (span.size - groups.footer, span.size)]
 
 
 def read_by(path: Path, column: str) -> tuple[str, Reading]:
@@ -261,7 +240,7 @@ def _raise_with_line(span: Span, column: str) -> None:
     """Raise the error of the span with the number of its line, for which the lines before it are counted now."""
     path = Path(span.path)
     kind = text_kind(path)
-    if is_packed(path) or kind == ".parquet" or not span.start:
+    if is_packed(path) or not span.start:
         for _ in read_lines([path], column):
             pass
         return

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import make_folder
+from bert_training.pretraining.corpus import ids_dtype
 from bert_training.pretraining.join import opened_shards
 from bert_training.pretraining.parallel_encoding import write_shards
 from bert_training.pretraining.ranges import is_packed, plan_shards
@@ -24,16 +24,6 @@ from tokenization.special_tokens import text_tokenizer
 
 # So much more than the characters of a sample is drawn at first, because a character may take some bytes.
 _DRAWN = 16
-
-
-def ids_dtype(tokenizer: PreTrainedTokenizerBase) -> np.dtype:
-    """The type of the ids of a tokenizer in a file."""
-    return np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<i4")
-
-
-def shards_folder(target: Path) -> Path:
-    """The folder of the shards of the corpus ``target``."""
-    return target.with_name(f"{target.name}.shards")
 
 
 @dataclass(frozen=True)

@@ -7,41 +7,27 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
-from bert_training.builtin_data import documentation
 from bert_training.engine.run import Run
 from bert_training.files.compressed_files import PACKED
 from bert_training.files.cores import usable_cores
-from bert_training.files.hashing import sha256
-from bert_training.files.hub_datasets import from_hub, load_dataset
-from bert_training.files.text_forms import recognised
-from bert_training.files.text_paths import Entry, entries_of, is_pattern, is_url, without_query
+from bert_training.files.publishing import without_query
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.texts import Documents, Entry, is_pattern, read_lines, without_empty
 from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, in_words
-from bert_training.pretraining.documents import (
-    check_encodable,
-    check_files,
-    form_of,
-    read_lines,
-    remedy_of_few,
-    row_lines,
-    without_empty,
-)
 from bert_training.pretraining.held_out import continued, in_share
 from bert_training.pretraining.sentences import split_sentences
 from bert_training.pretraining.word_counts import count_words_of_files
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import CountsWords
 
-Result = TypeVar("Result")
 _PACKED = "|".join(map(re.escape, PACKED))
 _NAMED = 3  # files in a message
 _SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
@@ -51,9 +37,8 @@ class Text:
     """The documents of a run, which can be read more than once.
 
     Attributes:
-        entries: those of --train_file, each with its files; empty for a data set and for the documentation.
-        files: the files of all entries.
-        held_out_entries, held_out_files: those of --validation_file.
+        documents: the documents.
+        held_out: those of --validation_file.
         held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
             letters, digits and _ only.
         remarks: sentences about files in folders that are not read.
@@ -61,12 +46,8 @@ class Text:
         repeated: what is left out by --deduplicate, once ``find_repeated`` has found it.
         parts: which of the parts that ``find_repeated`` read are this text: from the first to before the second (None:
             to the end).
-        forms: names of files, or of the data set, that are read as articles of Wikipedia, and how; known after
-            ``note_forms`` and, for a data set, after the first line has been read.
         limit: the greatest number of documents; None for all.
         args: the flags of the run.
-        name: where the documents come from.
-        held_out_name: where the held-out documents come from.
         sources: names and SHA-256 of the files or of the data set, for run.json.
         fingerprint: a text that changes when the documents do.
         unchanged: the files, which must stay as they are until the corpora have been built.
@@ -77,31 +58,21 @@ class Text:
     """
 
     def __init__(self, args: PretrainingArguments):
-        self.entries, held_out_entries = entries_of(args.train_file), entries_of(args.validation_file)
-        self.held_out_entries = held_out_entries
-        check_apart(self.entries, held_out_entries)
-        self.files = _checked(self.entries)
-        self.limit = args.max_train_documents
-        self.args = args
-        held_out = self.held_out_files = _checked(held_out_entries)
-        names = names_of_results([entry.given for entry in held_out_entries])
-        self.held_out_by_name = {name: entry.files for name, entry in zip(names, held_out_entries)}
-        every = [*self.entries, *held_out_entries]
+        self.args, self.limit = args, args.max_train_documents
+        column = args.text_column
+        self.documents = Documents(
+            args.train_file, column, args.dataset_name, args.dataset_config_name, bool(args.streaming)
+        )
+        self.held_out = Documents(args.validation_file, column)
+        check_apart(self.entries, self.held_out.entries)
+        names = names_of_results([entry.given for entry in self.held_out.entries])
+        self.held_out_by_name = {name: entry.files for name, entry in zip(names, self.held_out.entries)}
+        every = [*self.entries, *self.held_out.entries]
         self.stands_for_more = any(entry.files != [Path(entry.given)] for entry in every)
         self.remarks = [remark for entry in every for remark in entry.remarks()]
-        self.forms: dict[str, str] = {}
-        self.unchanged = UnchangedFiles([*self.files, *held_out])
+        self.unchanged = UnchangedFiles([*self.files, *self.held_out_files])
         digests = [self.unchanged.sha256(path) for path in self.files]
-        identity: Sequence[str | int | None]
-        if self.files:
-            self.name = ", ".join(entry.name for entry in self.entries)
-            identity = [*digests]
-        elif args.dataset_name:
-            self.name = args.dataset_name
-            identity = _hub_identity(args)
-        else:
-            self.name = "the documentation carried by this Python installation"
-            identity = [zlib.crc32(repr(documentation.documents()).encode())]
+        identity = digests or self.documents.identity()
         self.repeated: Repeated | None = None
         self.parts: tuple[int, int | None] = (0, None)
         self.fingerprint = json.dumps([*identity, self.limit, *self._choices()])
@@ -109,11 +80,37 @@ class Text:
         self.sources = _described(self.entries, self.unchanged) or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
         ]
-        self.held_out_name = self.name
-        if held_out:
-            self.held_out_name = ", ".join(entry.name for entry in held_out_entries)
-            described = _described(held_out_entries, self.unchanged)
-            self.sources += [one | {"split": "validation"} for one in described]
+        self.sources += [one | {"split": "validation"} for one in _described(self.held_out.entries, self.unchanged)]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those of --train_file."""
+        return self.documents.entries
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of all entries; none for a data set and for the documentation."""
+        return self.documents.files
+
+    @property
+    def name(self) -> str:
+        """Where the documents come from."""
+        return self.documents.name
+
+    @property
+    def held_out_files(self) -> list[Path]:
+        """Those of --validation_file."""
+        return self.held_out.files
+
+    @property
+    def held_out_name(self) -> str:
+        """Where the held-out documents come from."""
+        return self.held_out.name if self.held_out.entries else self.name
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """Names of files, or of the data set, that are read as articles of Wikipedia, and how (``Documents.forms``)."""
+        return self.documents.forms | self.held_out.forms
 
     def _choices(self) -> list[str]:
         """The flags that choose what is read of the files; those of a run without them are none, as ever."""
@@ -125,7 +122,7 @@ class Text:
         """The text of the entry ``number`` of --train_file, counted from 0, as a source of a mixture."""
         entry = self.entries[number]
         part = copy.copy(self)
-        part.entries, part.files, part.name = [entry], entry.files, entry.name
+        part.documents = self.documents.of_entry(number)
         first = sum(len(earlier.files) for earlier in self.entries[:number])
         part.parts = (first, first + len(entry.files))
         digests = [self.unchanged.digests[path] for path in entry.files]
@@ -160,73 +157,59 @@ class Text:
 
     def _read(self) -> Iterator[str | None]:
         """The lines as they are read, with those that --deduplicate leaves out."""
-        if self.files:
-            lines = without_empty(read_lines(self.files, self.args.text_column))
-        elif self.args.dataset_name:
-            lines = self._hub_lines()
-        else:
-            lines = (line for document in documentation.documents() for line in [*document, None])
         documents = 0
-        for line in lines:
+        for line in self.documents.lines():
             yield line
             documents += line is None
             if documents == self.limit:
                 break
 
     def check(self) -> None:
-        """Check that there is enough text and, with a mixture, enough in each of its sources.
+        """Check that there is enough text to train on and to hold out and, with a mixture, in each of its sources.
 
         Raises:
-            ValueError: the text ends too early, or it cannot be read.
+            UserError: a text ends too early, or it cannot be read.
         """
-        self._check_enough()
-        if is_mixed(vars(self.args)):
-            for number in range(len(self.entries)):
-                self.of_file(number)._check_enough(to_train_on=True)
+        self._check_enough(self.name, self.lines(), 0.0 if self.args.validation_file else self.args.validation_split)
+        if self.held_out.entries:
+            self._check_enough(self.held_out_name, self.held_out.lines(), 1.0)
+        for number in range(len(self.entries)) if is_mixed(vars(self.args)) else ():
+            part = self.of_file(number)
+            self._check_enough(part.name, part.lines(), 0.0)
 
-    def _check_enough(self, to_train_on: bool = False) -> None:
-        """Read until enough text is found for the objective, both to train on and to hold out.
-
-        Args:
-            to_train_on: nothing needs to be held out of this text.
-
-        Raises:
-            ValueError: the text ends too early, or it cannot be read.
-        """
+    def _check_enough(self, name: str, lines: Iterable[str | None], share: float) -> None:
+        """Read until enough text is found for the objective, with a share that is held out (0: none, 1: all)."""
         objective = objective_of(vars(self.args))
         fewest_documents, fewest_sentences = objective.fewest
-        share = 0.0 if self.args.validation_file else self.args.validation_split
-        documents = {"training": 0} | ({"held-out": 0} if share and not to_train_on else {})
+        documents = {side: 0 for side, there in (("training", share < 1), ("held-out", share > 0)) if there}
         longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
         sentences, checksum = 0, None
-        for line in self.lines():
+        for line in lines:
             if line is not None:
                 checksum = continued(checksum, line)
                 if sentences < _SENTENCES_COUNTED:  # splitting into sentences is slow
                     sentences += len(split_sentences(line))
                 continue
             side = "held-out" if in_share(checksum, share) else "training"
-            if side in documents:
-                documents[side] += sentences > 0
-                longest[side] = max(longest[side], sentences)
+            documents[side] += sentences > 0
+            longest[side] = max(longest[side], sentences)
             if min(documents.values()) >= fewest_documents and min(longest.values()) >= fewest_sentences:
                 return
             sentences, checksum = 0, None
-        share = 0.0 if to_train_on else share
-        held_out = f" and as much to hold out (--validation_split {share})" if share else ""
-        enough = documents["training"] >= fewest_documents and longest["training"] >= fewest_sentences
+        first = next(iter(documents))
+        enough = documents[first] >= fewest_documents and longest[first] >= fewest_sentences
         remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
-        remedies += ["give a larger --validation_split or a --validation_file"] if share else []
+        remedies += ["give a larger --validation_split or a --validation_file"] if 0 < share < 1 else []
         remedies += ["use --objective mlm"] if objective.pairs else []
-        more = {side: " or more" if longest[side] >= _SENTENCES_COUNTED else "" for side in documents}
         amounts = " and ".join(
-            f"{documents[side]} for the {side} text (its longest has {longest[side]}{more[side]} sentences)"
+            f"{documents[side]} for the {side} text (its longest has {longest[side]}"
+            f"{' or more' if longest[side] >= _SENTENCES_COUNTED else ''} sentences)"
             for side in documents
         )
+        held_out = f" and as much to hold out (--validation_split {share})" if 0 < share < 1 else ""
         raise UserError(
-            f"{self.name}: --objective {self.args.objective} needs at least {fewest_documents} documents, one of them "
-            f"of at least {fewest_sentences} sentences, to train on{held_out}; got {amounts}. Add text, or "
-            f"{', or '.join(remedies)}"
+            f"{name}: --objective {self.args.objective} needs at least {fewest_documents} documents, one of them "
+            f"of at least {fewest_sentences} sentences{held_out}; got {amounts}. Add text, or {', or '.join(remedies)}"
         )
 
     def lines(self) -> Iterator[str | None]:
@@ -251,27 +234,6 @@ class Text:
         workers = usable_cores()  # the other processes of the run wait
         return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
 
-    def note_forms(self) -> None:
-        """Find the files that are read as articles of Wikipedia (``bert_training/files/text_forms.py``).
-
-        Raises:
-            ValueError: a file cannot be read.
-        """
-        for entry in (*self.entries, *self.held_out_entries):
-            for name, path in zip(names_of_files(entry), entry.files):
-                if form := form_of(path, self.args.text_column):
-                    self.forms[name] = form
-
-    def _hub_lines(self) -> Iterator[str | None]:
-        name = self.args.dataset_name
-        assert name is not None
-        form, rows = recognised(f"--dataset_name {name}", _hub_rows(self.args), rows=True)
-        lines = (line for _, line in row_lines(rows, rows=form is None))
-        if form is None:
-            return lines
-        self.forms[name] = form
-        return without_empty(lines)
-
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
@@ -279,7 +241,8 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     run.say(f"text: {text.name}")
     for remark in text.remarks:
         run.say(remark)
-    run.only_main(text.note_forms)
+    run.only_main(text.documents.note_forms)
+    run.only_main(text.held_out.note_forms)
     run.main_first(lambda: text.find_repeated(run.output_dir / "corpus"))
     if counts := text.left_out():
         run.add_facts(deduplicated=counts)
@@ -292,6 +255,16 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
         held_out = {"validation": text.held_out_name} if text.held_out_files else {}
         run.add_facts(text_names={"train": text.name, **held_out})
     return text
+
+
+def remedy_of_few(documents: int, sentences: int) -> str:
+    """What to do about a text of too few documents, or of documents with too few sentences, for pairs."""
+    if documents > 1 and sentences == 1:
+        return (
+            "remove the blank lines between the sentences of a document (each document here is a single sentence; a "
+            "row of a table is a document), or put each sentence on a line of its own if these are paragraphs"
+        )
+    return "put blank lines between documents"
 
 
 def forms_in_words(forms: Mapping[str, str]) -> Iterator[str]:
@@ -312,7 +285,7 @@ def names_of_results(entries: Sequence[str | Path]) -> list[str]:
     names: list[str] = []
     for entry in entries:
         place = Path(without_query(str(entry)))
-        parts = [re.sub(rf"(\.(txt|jsonl|parquet|arrow))?({_PACKED})?$", "", part) for part in place.parts[::-1]]
+        parts = [re.sub(rf"(\.(txt|jsonl|parquet))?({_PACKED})?$", "", part) for part in place.parts[::-1]]
         last = (
             next((part for part in parts if re.search(r"[^\W_]", part)), "file")
             if is_pattern(str(place))
@@ -337,56 +310,11 @@ def check_apart(entries: Sequence[Entry], held_out: Sequence[Entry]) -> None:
                 )
 
 
-def _checked(entries: Sequence[Entry]) -> list[Path]:
-    return check_files([path for entry in entries for path in entry.files]) if entries else []
-
-
 def _described(entries: Sequence[Entry], unchanged: UnchangedFiles) -> list[dict[str, Any]]:
     """Name, size and SHA-256 of the files."""
     described = []
     for entry in entries:
-        for name, path in zip(names_of_files(entry), entry.files):
+        for name, path in zip(entry.names(), entry.files):
             digest = unchanged.digests.get(path) or unchanged.sha256(path)
             described.append({"name": name, "bytes": path.stat().st_size, "sha256": digest})
     return described
-
-
-def names_of_files(entry: Entry) -> list[str]:
-    """The names that run.json gives to the files of an entry, with the folders in which they are below a common one."""
-    if is_url(entry.given):  # the folders of the cache say nothing
-        return [path.name for path in entry.files]
-    above = os.path.commonpath([path.parent for path in entry.files])
-    return [path.relative_to(above).as_posix() for path in entry.files]
-
-
-def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Result]) -> Result:
-    assert args.dataset_name is not None
-    return from_hub(args.dataset_name, "give files with --train_file; it must have a split `train`", work)
-
-
-def _hub_identity(args: PretrainingArguments) -> list[str | None]:
-    """Values that change when the data set does.
-
-    The library's hash covers the commit on the Hub, or the modification times of local files.
-    """
-    where = (args.dataset_name, args.dataset_config_name)
-    if (state := Path(str(args.dataset_name)) / "state.json").is_file():  # of save_to_disk; the library refuses it here
-        return [*where, sha256(state)]
-    return [*where, _from_hub(args, lambda datasets: datasets.load_dataset_builder(*where).hash)]
-
-
-def _hub_rows(args: PretrainingArguments) -> Iterator[tuple[int, str]]:
-    """(row, text) of the data set."""
-    name, options = str(args.dataset_name), {"split": "train", "streaming": args.streaming}
-    rows = iter(_from_hub(args, lambda datasets: load_dataset(datasets, name, args.dataset_config_name, **options)))
-    number = 0
-    while (row := _from_hub(args, lambda _: next(rows, None))) is not None:  # a stream may break at any row
-        number += 1
-        place, text = f"--dataset_name {args.dataset_name}, row {number}", row.get(args.text_column)
-        if not isinstance(text, str):
-            raise UserError(
-                f"{place}: expected a string in the column `{args.text_column}`, got {type(text).__name__}; its "
-                f"columns are {', '.join(row)}; name that of the texts with --text_column"
-            )
-        check_encodable(text, place)
-        yield number, text

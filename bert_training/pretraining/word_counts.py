@@ -5,20 +5,17 @@ for any number of processes.
 """
 
 import functools
-import queue
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.unchanged import unchanged
-from bert_training.pretraining.documents import no_text
-from bert_training.pretraining.encoding import Worker
+from bert_training.inputs.texts import no_text
+from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards
 from tokenization.train_wordpiece import count_words
 
@@ -54,13 +51,12 @@ def count_words_of_files(
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with (
         unchanged(*files),
-        ExitStack() as stack,
         tqdm(total=len(shards), unit=" parts", desc="counting words", disable=None if progress else True) as bar,
     ):
         work = [
             functools.partial(count_words_of_spans, spans=spans, column=text_column, rules=rules) for spans in shards
         ]
-        for counted in results_in_order(stack, work, num_workers):
+        for counted in results_in_order(work, min(num_workers, max(1, len(work)))):
             words.update(counted.words)
             for number, found in counted.paragraphs:
                 paragraphs[number] += found
@@ -80,39 +76,6 @@ class Counted(NamedTuple):
     words: Counter[str]
     paragraphs: list[tuple[int, int]]  # for each span, (number of its file, paragraphs)
     read: list[tuple[list[tuple[int, int]], Rule]]  # for each span, the extents and the rule of ``RangeReader``
-
-
-def results_in_order(stack: ExitStack, work: Sequence[Callable[..., Any]], num_workers: int) -> Iterator[Any]:
-    """What each call returns, in order; at most twice as many results as there are workers wait in memory.
-
-    Args:
-        stack: at its end, the workers end.
-        work: what is called, as ``Worker.call`` does it.
-        num_workers: processes to start; with 1 this process does the work.
-    """
-    if num_workers == 1 or len(work) == 1:
-        for call in work:
-            yield call(None)
-        return
-    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    threads = stack.enter_context(ThreadPoolExecutor(num_workers))
-    for _ in range(min(num_workers, len(work))):
-        idle.put(stack.enter_context(Worker(None)))
-
-    def done(call: Callable[..., Any]) -> Any:
-        worker = idle.get()
-        try:
-            return worker.call(call)
-        finally:
-            idle.put(worker)
-
-    pending: list[Future[Any]] = []
-    for call in work:
-        pending.append(threads.submit(done, call))
-        if len(pending) == 2 * num_workers:
-            yield pending.pop(0).result()
-    for future in pending:
-        yield future.result()
 
 
 def count_words_of_spans(_: tokenizers.Tokenizer | None, spans: Sequence[Span], column: str, rules: Rules) -> Counted:

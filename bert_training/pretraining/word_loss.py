@@ -29,7 +29,7 @@ from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.documents import read_lines
+from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.encoding import load_backend
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.held_out_words import WordWindow, cut_pieces, word_windows, words_of

@@ -23,16 +23,14 @@ from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
-from bert_training.files.text_kinds import PLACES
-from bert_training.files.text_paths import check_apart
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.texts import PLACES, check_apart, check_entries
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.build_corpus import Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.documents import check_entries
-from bert_training.pretraining.shard_plan import ShardPlan, plan_of, shards_folder
-from bert_training.pretraining.shards import remove_shards
+from bert_training.pretraining.shard_plan import ShardPlan, plan_of
+from bert_training.pretraining.shards import remove_shards, shards_folder
 from tokenization.errors import UserError
 
 

@@ -13,6 +13,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
 from bert_training.inputs.flags.pretraining import ROUNDED_TO
+from bert_training.inputs.texts import check_entries, read_lines
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.new_rows import (
@@ -26,7 +27,6 @@ from bert_training.networks.new_rows import (
 from bert_training.networks.old_checkpoints import is_old_checkpoint
 from bert_training.networks.other_formats import WEIGHT_FILES
 from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
-from bert_training.pretraining.documents import check_entries, read_lines
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines

@@ -27,9 +27,9 @@ from transformers import AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
+from bert_training.inputs.texts import read_documents
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.documents import read_documents
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.tools.corpus_costs import LENGTH, PIECES, SAMPLE_WORDS, Costs, costs_of, measured_rates
 from lab.benchmarks import idle

@@ -33,8 +33,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import write_json
+from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.encoding import load_backend
 from bert_training.pretraining.sentences import split_sentences
 from bert_training.pretraining.shards import CHUNK_CHARACTERS
@@ -69,7 +69,7 @@ if hasattr(os, "sched_setaffinity"):
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from pathlib import Path
 from transformers import AutoTokenizer
-from bert_training.pretraining.shard_plan import plan_of, shards_folder
+from bert_training.pretraining.shard_plan import plan_of
 plan = plan_of([Path(text)], AutoTokenizer.from_pretrained(tokenizer), shards_folder(Path(target)))
 print("ready", flush=True)
 sys.stdin.readline()

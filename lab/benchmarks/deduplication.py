@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.pretraining.documents import read_documents
+from bert_training.inputs.texts import read_documents
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "deduplication.json"

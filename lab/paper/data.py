@@ -14,7 +14,7 @@ from bert_training.files.atomic import damage, make_folder, sealed_folder, write
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.checks import Flags as FlagsOfCommand
 from bert_training.inputs.flags.natures import flag
-from bert_training.pretraining.documents import check_files, read_documents
+from bert_training.inputs.texts import check_files, read_documents
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files
 from lab.paper.experiments import EXPERIMENTS

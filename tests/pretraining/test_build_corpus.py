@@ -14,11 +14,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.pretraining import build_corpus as corpus_module
 from bert_training.pretraining import corpus as corpus_files
 from bert_training.pretraining import encoding, parallel_encoding
-from bert_training.pretraining.build_corpus import Corpus, build_corpus, check_text, encode_part
+from bert_training.pretraining.build_corpus import Corpus, build_corpus, encode_part
 from bert_training.pretraining.corpus import CorpusWriter
 from bert_training.pretraining.ranges import plan_shards
 from bert_training.pretraining.sentences import split_sentences
@@ -285,32 +284,9 @@ def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
         build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "other")
 
 
-@pytest.mark.parametrize(
-    ("text", "got"),
-    [
-        ("The dog. The cat.\n", "got 1 documents, the longest of 2 sentences"),
-        ("The dog. The cat.\n\n \n\n", "got 1 documents, the longest of 2 sentences"),
-        ("The dog.\n\nThe cat.\n", "got 2 documents, the longest of 1 sentences"),
-    ],
-)
-def test_pairs_need_two_documents_and_two_sentences(tmp_path, text, got):
-    (tmp_path / "a.txt").write_text(text)
-    with pytest.raises(ValueError, match=f"a.txt: next-sentence prediction needs at least 2 documents .* {got}"):
-        check_text([tmp_path / "a.txt"], OBJECTIVES["mlm_nsp"])
-    check_text([tmp_path / "a.txt"], OBJECTIVES["mlm"])
-    (tmp_path / "b.txt").write_text("The dog. The cat.\n")
-    check_text([tmp_path / "a.txt", tmp_path / "b.txt"], OBJECTIVES["mlm_nsp"])
-
-
 def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
-    with pytest.raises(ValueError, match="expected a list of files or documents"):
-        build_corpus("a.txt", tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="need `fingerprint`"):
         build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c")
-    with pytest.raises(ValueError, match="num_workers is 0"):
-        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c", num_workers=0)
-    with pytest.raises(ValueError, match="document 2: lone surrogate"):
-        build_corpus([["fine. It is."], ["not \ud800"]], tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="holds no text that the tokenizer turns into tokens"):
         build_corpus([["\u200b"]], tokenizer, tmp_path / "c")
 

@@ -33,7 +33,7 @@ def test_a_draft_that_lost_bytes_is_refused(tmp_path):
     file = tmp_path / "c.building" / "sentences.bin"
     file.write_bytes(file.read_bytes()[:-lost])
     for _ in range(2):  # The second time shows that the draft is not locked.
-        with pytest.raises(ValueError, match=r"sentences\.bin: cut short; delete"):
+        with pytest.raises(ValueError, match=r"sentences\.bin: damaged or cut short; delete"):
             CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part
-from bert_training.pretraining.documents import read_lines
 from bert_training.pretraining.held_out import Piece, continued
 from bert_training.pretraining.ranges import RangeReader, Span, plan_shards
 from tests.helpers.repository import ROOT

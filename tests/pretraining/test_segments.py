@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from bert_training.inputs.texts import read_documents
 from bert_training.pretraining import segments
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.documents import read_documents
 from bert_training.pretraining.hashed_random import below, random_bits, uniform
 from bert_training.pretraining.instances import VARIANTS
 from bert_training.pretraining.segments import (

@@ -7,11 +7,9 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
-from bert_training.files.text_paths import entries_of
-from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import check_text
+from bert_training.inputs.texts import entries_of
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.text import Text, check_apart, names_of_results
 
@@ -66,7 +64,7 @@ def test_the_rows_of_wikitext_on_the_hub_are_articles(monkeypatch):
     text = Text(parse_arguments(PretrainingArguments, flags))
     assert list(text.lines()) == ["A .", "B .", None, "C .", "D .", None] and list(text.forms) == ["wiki"]
     assert '"page"' in text.fingerprint and "text" not in text.fingerprint
-    with pytest.raises(ValueError, match=r"row 1: .* column `text`, .* are page; name that of the texts with --text_c"):
+    with pytest.raises(ValueError, match=r"row 1: .* field `text`, .* are 'page'; name .* with --text_c"):
         list(Text(parse_arguments(PretrainingArguments, flags[:-2])).lines())
 
 
@@ -84,9 +82,6 @@ def test_the_remedy_is_that_of_the_text(tmp_path, documents, advised, not_advise
     with pytest.raises(ValueError) as caught:
         Text(parse_arguments(PretrainingArguments, flags.split())).check()
     assert advised in str(caught.value) and not_advised not in str(caught.value)
-    with pytest.raises(ValueError) as caught:
-        check_text([tmp_path / "a.txt"] if len(documents) != 9 else [], OBJECTIVES["mlm_nsp"])
-    assert advised in str(caught.value) or len(documents) == 9
 
 
 ONE, TWO = "The old house .", "The old house . A new river ."
@@ -122,6 +117,16 @@ def test_too_little_text_is_refused_before_a_vocabulary_is_learnt(tmp_path, monk
         run_pretraining.main(flags.replace("V", str(tmp_path / "b.txt")).split())
     assert str(caught.value).startswith("a.txt: --objective mlm") and got in str(caught.value), caught.value
     assert ("--validation_split" in str(caught.value)) == ("V" not in flags)
+
+
+def test_a_validation_file_has_enough_for_pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text(f"{TWO}\n\n{TWO}\n")
+    (tmp_path / "b.txt").write_text(f"{ONE}\n\n{ONE}\n")
+    flags = "--output_dir x --train_file a.txt --validation_file b.txt --objective "
+    with pytest.raises(ValueError, match=r"^b\.txt: .* got 2 for the held-out text \(its longest has 1 sentences\)"):
+        Text(parse_arguments(PretrainingArguments, f"{flags} mlm_nsp".split())).check()
+    Text(parse_arguments(PretrainingArguments, f"{flags} mlm".split())).check()
 
 
 @pytest.mark.parametrize("flags", ["", "--validation_file b.txt", "--objective ltr"])

@@ -21,7 +21,7 @@ TOOLS, APP, RECORD = "bert_training.tools", "bert_training.app", "bert_training.
 LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
-    INPUTS: {TOKENIZATION, FILES},
+    INPUTS: {TOKENIZATION, FILES, BUILTIN},
     FILES: {TOKENIZATION},
     RECORD: {TOKENIZATION, FILES},
     CARDS: {TOKENIZATION, INPUTS, FILES, RECORD},

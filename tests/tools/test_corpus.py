@@ -115,7 +115,7 @@ def test_wrong_shards_are_named(text, tmp_path):
             (shards[0].parent / name).write_bytes(content)
 
     shutil.copy(shards[3], shards[4])
-    refused(r"shard-00004\.bin: expected shard 4, got shard 3 under this name; delete it")
+    refused(r"shard-00004\.bin: .* differs in: number")
     shards[5].unlink()
     refused(r"1 of \d+ shards are missing \(5\)")
     damaged = bytearray(shards[6].read_bytes())
@@ -283,7 +283,7 @@ def test_errors_name_the_line_of_the_whole_file(text, tmp_path):
     lines = [f"The dog number {number}." for number in range(1000)]
     for name, bad, message in (
         ("a.txt", b"not \xff", r"a\.txt:901: expected UTF-8 text, got byte 0xff at column 5"),
-        ("a.jsonl", b'{"text": 1}', r"a\.jsonl:901: expected a string in the field `text`, got int"),
+        ("a.jsonl", b'{"text": 1}', r"a\.jsonl:901: expected a row with a text in the field `text`, got int"),
     ):
         rows = [line if name == "a.txt" else json.dumps({"text": line}) for line in lines]
         content = [*(row.encode() for row in rows[:900]), bad, *(row.encode() for row in rows[900:])]

@@ -2,8 +2,8 @@
 
 import random
 
+from bert_training.inputs.texts import read_documents
 from bert_training.networks.pretrained import load_tokenizer
-from bert_training.pretraining.documents import read_documents
 from bert_training.tasks.feature_extraction import read_rows
 from bert_training.tools.ask import read_contexts
 from lab.tests.helpers.fault_campaign import faults

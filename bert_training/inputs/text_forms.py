@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from bert_training.files.json_files import parse_json
 from tokenization.errors import UserError
 
 WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"
@@ -47,7 +46,6 @@ _CHARACTERS_AHEAD = 1 << 20
 _OPENED = re.compile(r"<doc(?:\s+\w+\s*=(?!.*</doc>).{0,2000})?\s*>")
 _CLOSED = "</doc>"
 _TITLE = re.compile(r"""\stitle=(["'])(?P<title>.*?)\1(?:\s\w+=(?:"[^"]*"|'[^']*'))*+\s*>$""")
-_TIMES = re.compile(r"(?:\d+:)?\d\d:\d\d[,.]\d{3} +--> +(?:\d+:)?\d\d:\d\d[,.]\d{3}\b.*")
 _HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
 
 Lines = Iterator[tuple[int, str]]
@@ -69,20 +67,8 @@ class Reading(NamedTuple):
     behind: bool = False
 
 
-class Recognised(NamedTuple):
-    """A text and its form.
-
-    Attributes:
-        form: ``WIKIEXTRACTOR``, ``WIKITEXT`` or None for all other text.
-        lines: (number, line or row). In the two forms a blank one ends a document, and nothing else does.
-    """
-
-    form: str | None
-    lines: Lines
-
-
-def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = False) -> Recognised:
-    """The form of a text, and its lines without what the form adds to them.
+def reading_of_lines(path: object, lines: Iterable[tuple[int, str]], rows: bool = False) -> tuple[Reading, Lines]:
+    """How a text is read, and all of its lines again.
 
     Args:
         path: the name of the file or data set, for messages.
@@ -90,14 +76,8 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
         rows: whether ``lines`` are the rows of a table or a data set.
 
     Raises:
-        ValueError: the lines of a text file are JSON or subtitles. While the lines are read: they break the form.
+        UserError: the lines of a text file are JSON. While ``Reading.read`` gives the lines: they break the form.
     """
-    reading, everything = reading_of_lines(path, lines, rows)
-    return Recognised(reading.form, reading.read(everything))
-
-
-def reading_of_lines(path: object, lines: Iterable[tuple[int, str]], rows: bool = False) -> tuple[Reading, Lines]:
-    """How ``lines`` are read, and all of them again. Arguments and errors are those of ``recognised``."""
     lines = iter(lines)
     ahead: list[tuple[int, str]] = []
     characters = 0
@@ -121,11 +101,6 @@ def _reading(path: object, ahead: list[tuple[int, str]], first: list[tuple[int, 
             "ends in .jsonl"
         )
     texts = [text.strip() for _, text in ahead]
-    if not rows and first and _is_subtitles([text for text in texts if text]):
-        raise UserError(
-            f"{path}:{first[0][0]}: expected lines of text, got subtitles, each of which would be a document "
-            "with its times; remove the numbers, the times and the blank lines between them"
-        )
     if _is_wikitext(texts):
         return Reading(WIKITEXT, _wikitext, lambda line: not line, behind=True)
     if _is_wikitext_without_blanks(texts):
@@ -145,21 +120,11 @@ def _title(opening: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    if not text.startswith("{"):
-        return False
     try:
-        value = parse_json(text)
+        value = json.loads(text) if text.startswith("{") else None
     except json.JSONDecodeError:
         return False
     return isinstance(value, dict) and any(isinstance(field, str) for field in value.values())
-
-
-def _is_subtitles(lines: list[str]) -> bool:
-    """Whether lines, none of them blank, begin as SubRip or WebVTT does, and have the times of two subtitles."""
-    begins = lines[0].startswith("WEBVTT") or (
-        lines[0].isdecimal() and len(lines) > 1 and bool(_TIMES.fullmatch(lines[1]))
-    )
-    return begins and sum(bool(_TIMES.fullmatch(line)) for line in lines) > 1
 
 
 def _level(line: str) -> int:
@@ -248,22 +213,14 @@ def _wikiextractor(path: object, lines: Lines) -> Lines:
 
 
 def _plain(path: object, lines: Lines) -> Lines:
-    title, place, open_tag, pairs = None, 0, 0, 0
+    title, place = "", 0
     for number, line in lines:
-        if line.startswith("<doc"):
-            if _OPENED.fullmatch(line.strip()):
-                title, place = _title(line.strip()), number
-                open_tag = open_tag or number
-        elif title is not None or open_tag:
-            stripped = line.strip()
-            if stripped == _CLOSED and open_tag:
-                open_tag, pairs = 0, pairs + 1
-            # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not. Without
-            # titles, one pair of tags may be an example.
-            if pairs == 2 or (title and html.unescape(stripped) == title):
-                raise UserError(
-                    f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file "
-                    "of their own, which is then read as its articles"
-                )
-            title = None
+        # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not.
+        if title and html.unescape(line.strip()) == title:
+            raise UserError(
+                f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file of "
+                "their own, which is then read as its articles"
+            )
+        opening = line.startswith("<doc") and _OPENED.fullmatch(line.strip())
+        title, place = (_title(line.strip()), number) if opening else ("", 0)
         yield number, line

@@ -1,4 +1,4 @@
-"""bert_training/pretraining/documents.py reads documents from files, and refuses bad files."""
+"""bert_training/inputs/texts.py reads documents from files, and refuses bad files."""
 
 import gzip
 import json
@@ -13,9 +13,9 @@ import pytest
 
 from bert_training.files.atomic import damage
 from bert_training.files.records import read_events
-from bert_training.files.text_forms import WIKITEXT
+from bert_training.inputs.text_forms import WIKITEXT
+from bert_training.inputs.texts import read_documents, reading_of
 from bert_training.pretraining.corpus import CorpusWriter, read_manifest
-from bert_training.pretraining.documents import form_of, read_documents
 from bert_training.tools import inspect_run
 from tests.helpers.repository import ROOT
 
@@ -51,11 +51,10 @@ def test_lines_are_read_as_they_are_asked_for(tmp_path):
         for _ in range(400):
             file.write(b"the same short line of text again and again\n" * 2300)
     code = (
-        "import os, resource\n"
-        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
-        "from bert_training.pretraining.documents import read_lines\n"
+        "import pathlib, resource, fsspec.compression\n"
+        "from bert_training.inputs.texts import read_lines\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"n = sum(1 for _ in read_lines([{str(path)!r}]))\n"
+        f"n = sum(1 for _ in read_lines([pathlib.Path({str(path)!r})]))\n"
         "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -68,37 +67,26 @@ def test_lines_are_read_as_they_are_asked_for(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", None, r"a\.txt: no such file"),
-        (".", None, r"no file of text is in it"),
+        (".", None, r"no file of text is there"),
         ("a.txt", b"", r"a\.txt: is empty"),
         ("a.txt", b"\n \n\t\n", r"a\.txt: holds no text"),
         ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file"),
-        ("a.csv", b"text\n", r"a\.csv: unknown kind"),
-        ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz:\d+: damaged \.xz file"),
-        ("a.txt.gz", gzip.compress(b"some text\n" * 50, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
-        ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
+        ("a.csv", b"text\n", r"a\.csv: expected \.txt"),
+        ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz: damaged \.xz file"),
+        ("a.txt.gz", gzip.compress(b"some text\n" * 50, mtime=0)[:-9], r"a\.txt\.gz: damaged \.gz file"),
+        ("a.txt.gz", b"plain text", r"a\.txt\.gz: damaged \.gz file"),
         (
             "a.jsonl",
             b'{"text": "one"}\n\n{"texts": "two"}\n',
-            r"a\.jsonl:3: expected a field `text`; its fields are 'texts'",
+            r"a\.jsonl:3: expected a row with a text in the field `text`, .*; its fields are 'texts'",
         ),
         ("a.jsonl", b'{"text": "one"}\n{"text": 2}\n', r"a\.jsonl:2: .* got int"),
-        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one JSON object a line, got a list"),
+        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected a row .*, got list"),
         ("a.jsonl", b'{"text": "one"\n', r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
-        ("a.jsonl", b"1" * 5000, r"a\.jsonl:1: not JSON"),
-        ("a.jsonl", b'{"text": "lone \\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 5"),
-        (
-            "a.jsonl",
-            b'{"text": "one", "text": "two"}\n',
-            r"a\.jsonl:1: not JSON at column 1 \(the field 'text' occurs twice",
-        ),
+        ("a.jsonl", b"1", r"a\.jsonl:1: expected a row .*, got int"),
+        ("a.jsonl", b'{"text": "lone \\ud800"}\n', r"a\.jsonl:1: .* half a surrogate pair at character 5"),
         ("a.txt", b"fine\nh\0e\0l\0l\0o\0\n", r"a\.txt:2: holds a NUL byte: a binary file, or UTF-16; convert it"),
-        ("a.jsonl", b'{"text": "one", "te\\u0078t": "two"}\n', r"a\.jsonl:1: not JSON .*'text' occurs twice"),
-        (
-            "a.txt",
-            b"one\rtwo\r\rthree\r",
-            r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r",
-        ),
         ("a.parquet", b"PAR1 nonsense", r"a\.parquet: not a readable parquet file"),
     ],
 )
@@ -114,19 +102,15 @@ def test_parquet_without_text_names_its_columns(tmp_path):
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.table({"title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="expected one column `text`; its columns are title"):
+    with pytest.raises(ValueError, match=r"expected a row with a text in the field `text`, .*; its fields are 'title'"):
         list(read_documents([tmp_path / "a.parquet"]))
     pyarrow.parquet.write_table(pyarrow.table({"text": ["x", None]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"b\.parquet: row 2: expected a string"):
+    with pytest.raises(ValueError, match=r"b\.parquet: row 2: expected a row with a text"):
         list(read_documents([tmp_path / "b.parquet"]))
     plain = parquet_of(["one", "two", "three"], compression="none", use_dictionary=False)
     (tmp_path / "c.parquet").write_bytes(plain.replace(b"two", b"t\xffo"))
-    with pytest.raises(ValueError, match=r"c\.parquet: row 2: not UTF-8 .*; repair the text"):
+    with pytest.raises(ValueError, match=r"c\.parquet: not a readable parquet file \('utf-8' codec"):
         list(read_documents([tmp_path / "c.parquet"]))
-    column = pyarrow.array(["x"])
-    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([column, column], ["text", "text"]), tmp_path / "d.parquet")
-    with pytest.raises(ValueError, match="expected one column `text`; its columns are text, text"):
-        list(read_documents([tmp_path / "d.parquet"]))
 
 
 def parquet_of(texts, **settings):
@@ -267,9 +251,9 @@ def test_the_text_may_have_another_name_and_the_rows_of_wikitext_are_articles(tm
     (tmp_path / "wiki.txt").write_text("\n".join(WIKI_ROWS))
     for kind in ("jsonl", "parquet"):
         assert list(read_documents([tmp_path / f"a.{kind}"], "content")) == DOCUMENTS
-        assert form_of(tmp_path / f"a.{kind}", "content") is None
-        with pytest.raises(ValueError, match=r"`text`; its (fields|columns) are .*content.*; name .* --text_column"):
+        assert reading_of(tmp_path / f"a.{kind}", "content").form is None
+        with pytest.raises(ValueError, match=r"`text`, .*; its fields are .*content.*; name .* --text_column"):
             list(read_documents([tmp_path / f"a.{kind}"]))
     for kind in ("jsonl", "parquet", "txt"):
         assert list(read_documents([tmp_path / f"wiki.{kind}"], "content")) == WIKI_ARTICLES, kind
-        assert form_of(tmp_path / f"wiki.{kind}", "content") == WIKITEXT
+        assert reading_of(tmp_path / f"wiki.{kind}", "content").form == WIKITEXT
