@@ -25,13 +25,13 @@ from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
     TOKENIZER_FILES,
     check_replaced,
+    check_rows,
     fields_of,
     is_vocabulary_alone,
     no_such_place,
     open_tokenizer,
     tokenizer_folder,
 )
-from bert_training.networks.vocabularies import check_rows
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
