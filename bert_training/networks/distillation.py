@@ -31,7 +31,7 @@ from bert_training.engine.batches import is_labelled
 from bert_training.files.harmless_output import say
 from bert_training.networks.configuration import check_fit
 from bert_training.networks.pretrained import weights_tokenizer
-from bert_training.networks.vocabularies import check_same_rows
+from bert_training.networks.tokenizer_files import check_same_rows
 from tokenization.errors import UserError
 
 Tensors = Mapping[str, torch.Tensor]

@@ -1,5 +1,6 @@
-"""Load networks with the weights of a checkpoint and compute the hashes of its files; all scripts do it here."""
+"""Load networks with the weights of a checkpoint, or some of its layers, and hash its files; all scripts do it here."""
 
+import copy
 import re
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,13 +12,13 @@ from transformers.utils import cached_file
 
 from bert_training.files.hashing import sha256
 from bert_training.files.records import check_weights_unchanged
-from bert_training.files.weights_header import files_of_index
 from bert_training.inputs.flags.scripts import opened_by
 from bert_training.networks.configuration import keep_to_segments
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
-from bert_training.networks.other_formats import WEIGHT_FILES
+from bert_training.networks.other_formats import WEIGHT_FILES, files_of_index
 from tokenization.errors import UserError
 
+LAYER = re.compile(r"((?:.+\.)?encoder\.layer\.)(\d+)(\..+)")
 CLASSIFIER = {"classifier.weight", "classifier.bias"}
 
 
@@ -175,3 +176,42 @@ def _cached(name: str, file: str, **options: Any) -> Path:
     path = cached_file(name, file, **options)
     assert path is not None  # cached_file raises OSError for a missing file
     return Path(path)
+
+
+def check_kept_layers(kept: tuple[int, ...] | None, config: PretrainedConfig) -> None:
+    """Raise ValueError if --keep_layers names a layer that the network of ``config`` lacks."""
+    layers = config.num_hidden_layers
+    if kept is not None and kept[-1] >= layers:
+        raise UserError(
+            f"--keep_layers {','.join(map(str, kept))}: the model has {layers} layers, 0 to {layers - 1}; there is no "
+            f"layer {kept[-1]}"
+        )
+
+
+def with_layers(model: PreTrainedModel, kept: tuple[int, ...], **class_arguments: Any) -> PreTrainedModel:
+    """A network of the same class with copies of these layers, in this order, and of everything else.
+
+    It is built anew instead of losing layers, so that whatever depends on their number is as in any other network.
+
+    Args:
+        model: one of this project's networks.
+        kept: the numbers of the layers, from 0.
+        class_arguments: further arguments of the class.
+
+    Raises:
+        ValueError: as ``check_kept_layers``.
+    """
+    check_kept_layers(kept, model.config)
+    config = copy.deepcopy(model.config)
+    config.num_hidden_layers = len(kept)
+    student = type(model)(config, **class_arguments)
+    places = {old: new for new, old in enumerate(kept)}
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        if found := LAYER.fullmatch(name):
+            if int(found[2]) not in places:
+                continue
+            name = f"{found[1]}{places[int(found[2])]}{found[3]}"
+        weights[name] = tensor
+    student.load_state_dict(weights)
+    return student

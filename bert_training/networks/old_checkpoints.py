@@ -18,7 +18,7 @@ from transformers import BertConfig
 
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from bert_training.networks.config_checks import check_claims
+from bert_training.networks.configuration import check_claims
 from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
 from tokenization.errors import UserError
 

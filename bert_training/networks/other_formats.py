@@ -1,9 +1,10 @@
-"""What a folder holds in place of weights that are read here."""
+"""The files of weights in a folder, and what it holds in place of those that are read here."""
 
 from pathlib import Path
 
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
+from bert_training.files.json_files import is_plain_name, read_object
 from tokenization.errors import UserError
 
 # An index lists the files of a sharded checkpoint. The names are in the order in which transformers looks for them.
@@ -39,3 +40,20 @@ def found_instead(folder: Path) -> str:
         f"{lacks}it holds {held}; give a folder with {SAFE_WEIGHTS_NAME} or {WEIGHTS_NAME} (weights of TensorFlow 2 or "
         "Flax must be saved anew with transformers 4: from_pretrained with from_tf=True or from_flax=True)"
     )
+
+
+def files_of_index(index: Path) -> list[str]:
+    """The names of the files with weights that an index names, each once and in order.
+
+    Raises:
+        ValueError: it is not such an index, or it names a file that is not beside it.
+    """
+    parts = read_object(index).get("weight_map")
+    if not isinstance(parts, dict) or not parts:
+        raise UserError(f"{index}: expected 'weight_map' with a file for every tensor")
+    if wrong := [name for name in parts.values() if not is_plain_name(name)]:
+        raise UserError(
+            f"{index}: expected names of files beside it, got {str(wrong[0])[:80]!r}; nothing outside its folder is "
+            "read"
+        )
+    return sorted(set(parts.values()))

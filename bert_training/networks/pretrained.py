@@ -16,9 +16,8 @@ from bert_training.files.harmless_output import say
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.records import warn_of_changes
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.networks.config_checks import check_claims, set_plain_outputs
-from bert_training.networks.configuration import check_fit, new_config
-from bert_training.networks.kept_layers import check_kept_layers
+from bert_training.networks.configuration import check_claims, check_fit, new_config, set_plain_outputs
+from bert_training.networks.initial_weights import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.other_formats import check_holds_weights
@@ -26,13 +25,13 @@ from bert_training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
     TOKENIZER_FILES,
     check_replaced,
+    check_rows,
     fields_of,
     is_vocabulary_alone,
     no_such_place,
     open_tokenizer,
     tokenizer_folder,
 )
-from bert_training.networks.vocabularies import check_rows
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 

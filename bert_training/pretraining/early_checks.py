@@ -12,7 +12,7 @@ from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import check_apart
 from bert_training.networks.configuration import bert_config, check_fit, check_length
-from bert_training.networks.kept_layers import check_kept_layers
+from bert_training.networks.initial_weights import check_kept_layers
 from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
 from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
 from bert_training.pretraining.corpus import Corpus

@@ -7,8 +7,7 @@ from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from bert_training.networks.control import as_implementation
-from bert_training.networks.initial_weights import load_network, weights_sha256
-from bert_training.networks.kept_layers import with_layers
+from bert_training.networks.initial_weights import load_network, weights_sha256, with_layers
 from bert_training.networks.new_rows import size_config
 from bert_training.networks.pretrained import checkpoint_config
 from bert_training.pretraining.derived_weights import derive_weights, new_pieces_of, sized_config

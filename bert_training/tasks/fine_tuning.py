@@ -39,8 +39,8 @@ from bert_training.networks.initial_weights import (
     draw_classifier,
     load_network,
     weights_sha256,
+    with_layers,
 )
-from bert_training.networks.kept_layers import with_layers
 from bert_training.networks.pretrained import carry_modules
 from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags

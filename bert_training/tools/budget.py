@@ -41,7 +41,7 @@ from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of,
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import FAST, short_to_long
 from bert_training.inputs.flags.scripts import path_of
-from bert_training.networks.config_checks import check_claims
+from bert_training.networks.configuration import check_claims
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs
 from tokenization.errors import UserError

@@ -28,7 +28,7 @@ from bert_training.networks.configuration import check_fit
 from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.networks.old_vocabularies import old_tokenizer
 from bert_training.networks.pretrained import carry_modules
-from bert_training.networks.vocabularies import check_rows
+from bert_training.networks.tokenizer_files import check_rows
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 

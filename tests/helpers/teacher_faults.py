@@ -6,7 +6,7 @@ When you rename or rewrite a function, update its row here.
 from tests.helpers.planting import Fault
 
 DISTILLATION = "bert_training/networks/distillation.py"
-LAYERS = "bert_training/networks/kept_layers.py"
+LAYERS = "bert_training/networks/initial_weights.py"
 PRETRAINING = "bert_training/pretraining/teacher.py"
 CACHE = "bert_training/tasks/teacher_cache.py"
 OF_THE_LOSS = ("tests/networks/test_distillation.py",)

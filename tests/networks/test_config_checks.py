@@ -8,8 +8,7 @@ import torch
 from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from bert_training.networks.config_checks import PLAIN_OUTPUTS
-from bert_training.networks.configuration import bert_config, check_fit
+from bert_training.networks.configuration import PLAIN_OUTPUTS, bert_config, check_fit
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config
 

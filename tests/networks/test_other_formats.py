@@ -8,7 +8,7 @@ import pytest
 
 from bert_training.app.folder import open_folder
 from bert_training.networks.old_checkpoints import read_old_checkpoint
-from bert_training.networks.other_formats import found_instead
+from bert_training.networks.other_formats import files_of_index, found_instead
 from bert_training.networks.pretrained import checkpoint_config
 from bert_training.tools import ask
 
@@ -55,3 +55,18 @@ def test_a_folder_without_a_config_is_named_too(tmp_path):
     (tmp_path / "bert_config.json").write_text(json.dumps({"vocab_size": 9}))
     with pytest.raises(ValueError, match=r"found none: .*tf_model\.h5; give a folder"):
         read_old_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../a.safetensors", "/etc/passwd", "b/../a", "a\0", ".", "", 1, None])
+def test_an_index_names_files_beside_it(tmp_path, name):
+    (tmp_path / "index.json").write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": name}}))
+    with pytest.raises(ValueError, match="expected names of files beside it"):
+        files_of_index(tmp_path / "index.json")
+
+
+def test_the_files_of_an_index(tmp_path):
+    (tmp_path / "index.json").write_text(json.dumps({"weight_map": {"x": "b", "y": "a", "z": "b"}}))
+    assert files_of_index(tmp_path / "index.json") == ["a", "b"]
+    (tmp_path / "index.json").write_text(json.dumps({"weight_map": {}}))
+    with pytest.raises(ValueError, match="expected 'weight_map'"):
+        files_of_index(tmp_path / "index.json")

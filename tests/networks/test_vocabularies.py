@@ -1,4 +1,4 @@
-"""bert_training/networks/vocabularies.py: two vocabularies compared row by row."""
+"""bert_training/networks/tokenizer_files.py: two vocabularies compared row by row."""
 
 import copy
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.networks.vocabularies import (
+from bert_training.networks.tokenizer_files import (
     Difference,
     check_rows,
     compare,

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 import modeling_bert_repro
 from bert_training.engine.optimizer import parameter_groups
 from bert_training.networks.control import control_of
-from bert_training.networks.kept_layers import with_layers
+from bert_training.networks.initial_weights import with_layers
 from bert_training.pretraining.teacher import (
     PROJECTION,
     add_projection,
