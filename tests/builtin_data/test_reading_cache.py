@@ -120,12 +120,7 @@ def binary(path: Path) -> None:
     path.write_bytes(b"\xff\x00" * 50)
 
 
-def a_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("damage", [half, one_letter, first_line_only, empty, binary, a_pipe])
+@pytest.mark.parametrize("damage", [half, one_letter, first_line_only, empty, binary])
 def test_a_damaged_file_is_replaced(folders, readings, damage):
     whole = cached_docstrings(folders)
     damage(reading_cache.cache_file(folders))

@@ -155,13 +155,10 @@ def plan(place: Place) -> tuple:
     return "lab.run_paper", words, "holds another plan"
 
 
-def data_file(place: Place, kind: str) -> tuple:
-    path = {"device": Path("/dev/zero"), "pipe": place.folder / "p.csv", "loop": place.folder / "l.csv"}[kind]
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "loop":
-        path.symlink_to(path)
-    script, words = place.start(script="run_ner" if kind == "device" else "run_glue")
+def loop_of_links(place: Place) -> tuple:
+    path = place.folder / "l.csv"
+    path.symlink_to(path)
+    script, words = place.start(script="run_glue")
     words[words.index("--train_file") + 1] = str(path)
     return script, words, str(path)
 
@@ -186,9 +183,7 @@ PATHS = {
     "tokenizer named elsewhere": named_tokenizer,
     "adapter of a model elsewhere": adapter,
     "plan climbs": plan,
-    "device": lambda place: data_file(place, "device"),
-    "pipe": lambda place: data_file(place, "pipe"),
-    "loop of links": lambda place: data_file(place, "loop"),
+    "loop of links": loop_of_links,
 }
 
 
