@@ -30,6 +30,7 @@ from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import phase_at, phases_of, with_steps
+from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.networks.pretrained import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
@@ -350,7 +351,7 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     Raises ValueError if there is none, it is damaged, or it belongs to another kind of run.
     """
     run = Record.read(folder)
-    if run.script != "run_pretraining.py":
+    if not (script := SCRIPTS.get(run.script)) or not script.pretrains:
         raise UserError(f"{folder / RUN}: expected the --output_dir of run_pretraining.py, got one of {run.script}")
     return run.facts
 
