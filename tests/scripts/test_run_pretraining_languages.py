@@ -77,7 +77,7 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     more = {"train_file": tmp_path / "a.jsonl", "validation_split": 0.3, "save_steps": 1}
     with pytest.raises(
-        ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name the field of the text with --text_column"
+        ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name the field of the text with"
     ):
         pretrain(pretraining_flags("run", **more | {"train_file": tmp_path / "b.jsonl"}, max_steps=1))
     with monkeypatch.context() as patch:
