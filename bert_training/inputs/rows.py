@@ -18,6 +18,7 @@ Every file may be packed (.gz, .xz, .bz2, .zst). pyarrow and ``datasets`` are im
 commands end before that.
 """
 
+import codecs
 import csv
 import io
 import json
@@ -307,6 +308,8 @@ def _cells(
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
     """The names of the columns; UserError if the only name is several, with the separator of another kind of file."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{source}: expected UTF-8, got UTF-16; save the table as UTF-8")
     lines = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="")
     reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     header = next(reader, [])
@@ -342,12 +345,17 @@ def header_of(path: str | Path, delimiter: str) -> list[str]:
         return _header(str(path), file.read(1 << 16), "\t" if kind == ".tsv" else delimiter, kind == ".csv")
 
 
+def own_files(args: Any) -> dict[str, str]:
+    """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
+    named = {split: getattr(args, f"{split}_file", None) for split in ("train", "validation", "test")}
+    return {split: path for split, path in named.items() if path}
+
+
 def check_files(args: Any) -> None:
-    """Open each of --train_file, --validation_file and --test_file that is given; UserError if one cannot be opened."""
-    for name in ("train_file", "validation_file", "test_file"):
-        if path := getattr(args, name, None):
-            with open_packed(path):
-                pass
+    """Open each of the user's own files; UserError if one cannot be opened."""
+    for path in own_files(args).values():
+        with open_packed(path):
+            pass
 
 
 def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:

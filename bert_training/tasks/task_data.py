@@ -19,6 +19,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.rows import own_files
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
@@ -148,13 +149,6 @@ def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
 
 
 # --- the flags that name the data --------------------------------------------------------------------------
-
-
-def own_files(args: FineTuningArguments) -> dict[str, str]:
-    """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
-    test_file = getattr(args, "test_file", None)  # a flag of each script, but not of their common class
-    named = {"train": args.train_file, "validation": args.validation_file, "test": test_file}
-    return {split: path for split, path in named.items() if path}
 
 
 def files_or_hub(args: FineTuningArguments, give_files: str, examples: str, divides: bool = False) -> dict[str, str]:

@@ -76,9 +76,7 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in names))
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     more = {"train_file": tmp_path / "a.jsonl", "validation_split": 0.3, "save_steps": 1}
-    with pytest.raises(
-        ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name the field of the text with"
-    ):
+    with pytest.raises(ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name the field of the text with"):
         pretrain(pretraining_flags("run", **more | {"train_file": tmp_path / "b.jsonl"}, max_steps=1))
     with monkeypatch.context() as patch:
         patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted

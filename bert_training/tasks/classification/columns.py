@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
-from bert_training.inputs.rows import Column, check_files, chosen, header_of
-from bert_training.tasks.classification.glue import PAIR, Task
+from bert_training.inputs.rows import Column, check_files, chosen, header_of, own_files
+from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
 from bert_training.tasks.classification.trained_for import TrainedFor
 from tokenization.errors import UserError
 
@@ -86,6 +86,23 @@ def own_columns(args: GlueArguments, stored: TrainedFor, labelled: bool, trainin
     return [*texts, *labels, *others]
 
 
+def name_of_task(args: GlueArguments) -> str | None:
+    """The task of the table that the flags ask for; None for the user's own data."""
+    given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
+                                      ("--train_file, --validation_file or --test_file", own_files(args)))
+             if there]  # fmt: skip
+    if len(given) > 1:
+        raise UserError(f"give only one of {' and '.join(given)}")
+    name, tasks = args.task_name or (None if given else "builtin_pair"), GLUE_TASKS | BUILTIN_TASKS
+    if name and name not in tasks:
+        raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
+    if name in BUILTIN_TASKS and given:
+        raise UserError(f"--task_name {name} takes no data; drop {given[0]}")
+    if args.data_dir and not name:
+        raise UserError("--data_dir needs --task_name: official files differ from task to task")
+    return name
+
+
 def roles_of_texts(roles: Iterable[str], header: Sequence[str], source: str) -> list[str]:
     """The roles of the columns with texts: of one, or of two for pairs. UserError if it is not certain which."""
     found = [role for role in (*TEXTS, "text", *PAIR) if role in roles]
@@ -98,7 +115,8 @@ def roles_of_texts(roles: Iterable[str], header: Sequence[str], source: str) -> 
 
 
 def check_columns(args: GlueArguments) -> None:
-    """Refuse files that cannot be opened, and training data of the user's own whose header lacks a column."""
+    """Refuse tasks and files that are not there, and training data of the user's own whose header lacks a column."""
+    name_of_task(args)
     check_files(args)
     if args.train_file and not args.task_name and (header := header_of(args.train_file, args.delimiter or ",")):
         columns = own_columns(args, TrainedFor(), labelled=True, training=True)

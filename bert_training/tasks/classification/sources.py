@@ -17,11 +17,12 @@ from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
-from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, read_rows
+from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
 from bert_training.tasks.classification.columns import (
     HOT,
     NAME_THE_TEXT,
     Columns,
+    name_of_task,
     own_columns,
     roles_of_texts,
     task_columns,
@@ -41,7 +42,7 @@ from bert_training.tasks.classification.multi_label_scores import MARK
 from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
 from bert_training.tasks.classification.trained_for import TrainedFor
 from bert_training.tasks.prediction_files import check_cell, check_ids
-from bert_training.tasks.task_data import own_files, sample_limit
+from bert_training.tasks.task_data import sample_limit
 from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"
@@ -64,8 +65,7 @@ def load_data(
         UserError: flags that contradict each other; a file that is missing or malformed, with file and row.
     """
     trained = trained or TrainedFor(model_labels, scores=model_labels is not None and len(model_labels) == 1)
-    files = own_files(args)
-    name = _name_of_task(args, bool(files))
+    files, name = own_files(args), name_of_task(args)
     if name in BUILTIN_TASKS:
         builtin = {split: _builtin(name, split) for split in ("train", "validation")}
         return _check(ClassificationData(name, BUILTIN_TASKS[name], builtin), args)
@@ -83,23 +83,6 @@ def load_data(
     if not training:
         _check_task(data, trained)
     return _check(data, args)
-
-
-def _name_of_task(args: GlueArguments, files: bool) -> str | None:
-    """The task of the table that the flags ask for; None for the user's own data."""
-    given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
-                                      ("--train_file, --validation_file or --test_file", files))
-             if there]  # fmt: skip
-    if len(given) > 1:
-        raise UserError(f"give only one of {' and '.join(given)}")
-    name, tasks = args.task_name or (None if given else "builtin_pair"), GLUE_TASKS | BUILTIN_TASKS
-    if name and name not in tasks:
-        raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in BUILTIN_TASKS and given:
-        raise UserError(f"--task_name {name} takes no data; drop {given[0]}")
-    if args.data_dir and not name:
-        raise UserError("--data_dir needs --task_name: official files differ from task to task")
-    return name
 
 
 def _own_task(args: GlueArguments, trained: TrainedFor, read: dict[str, Examples]) -> Task:

@@ -22,6 +22,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 MISTAKES = [
     ("own.tsv", b"", "expected a header line, got an empty file or line"),
+    ("own.csv", "text,label\na,x\nb,y\n".encode("utf-16"), "expected UTF-8, got UTF-16; save the table as UTF-8"),
     ("own.tsv", "text\tlabel\n", "expected rows, got none"),
     ("own.tsv", "text\tlabel\na\t1\nb\n", "Row #3: Expected 2 columns, got 1: b"),
     ("own.tsv", "text\tlabel\na\tb\t1\n", "Row #2: Expected 2 columns, got 3"),
