@@ -105,8 +105,7 @@ def _names(labels: Sequence[str], row: int) -> tuple[str, ...]:
     if doubled := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(
             f"row {row}: the label {doubled[0]!r:.60} is there twice; delete one (0 and 1 belong into a column for "
-            "each "
-            "label, all of them named with --label_column)"
+            "each label, all of them named with --label_column)"
         )
     return tuple(names)
 
@@ -116,8 +115,7 @@ def _name(label: str, row: int) -> str:
     if JSON.fullmatch(label.strip()):
         raise UserError(
             f"row {row}: expected a word or a number as label, got {label!r:.60}; several labels are real lists "
-            "(.jsonl), "
-            "or cells such as a|b with --label_separator"
+            "(.jsonl), or cells such as a|b with --label_separator"
         )
     if label != label.strip() or "\t" in label or len(label.splitlines()) > 1:
         raise UserError(f"row {row}: expected a label without spaces around it, tabs and line ends, got {label!r:.60}")
@@ -201,10 +199,8 @@ def _several_names(task: Task, train: Examples, problem_type: str | None, traine
     if task.label_separator and all(len(row) < 2 for row in rows):
         raise UserError(
             f"{train.facts['source']}: expected {task.label_separator!r} (--label_separator) between the labels of "
-            "some cell, "
-            f"found it in none, but {max(names, key=len, default='')!r:.60}; name what stands there, or leave the "
-            "flag out "
-            "if each text has one label"
+            f"some cell, found it in none, but {max(names, key=len, default='')!r:.60}; name what stands there, or "
+            "leave the flag out if each text has one label"
         )
     if len(names) < 2:
         raise UserError(
@@ -268,8 +264,8 @@ def _are_scores(train: Examples) -> bool:
     if all(float(text).is_integer() for text in decimal):
         raise UserError(
             f"{train.facts['source']}: the label {decimal[0]!r} may be a class (pandas writes whole numbers so if "
-            "another row has "
-            "none) or a score; give --problem_type single_label for classes, or --problem_type regression for scores"
+            "another row has none) or a score; give --problem_type single_label for classes, or --problem_type "
+            "regression for scores"
         )
     return True
 
@@ -282,18 +278,16 @@ def _check_classes(train: Examples) -> None:
     if len(train) >= FEW_ROWS and len(single) > len(train) / 2:
         raise UserError(
             f"{train.facts['source']}: the label {single[0]!r:.60} is in no other row, as {len(single):,} of "
-            f"{len(train):,} "
-            "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
-            "regression for scores, or --problem_type single_label for classes"
+            f"{len(train):,} labels, so these are probably no classes; name the label with --label_column, or give "
+            "--problem_type regression for scores, or --problem_type single_label for classes"
         )
     spelled: dict[str, str] = {}
     for name in counts:
         other = spelled.setdefault(str(int(name)) if INTEGER.fullmatch(name) else name.lower(), name)
         if other != name:
             raise UserError(
-                f"{train.facts['source']}: the label {name!r:.60} is {other!r:.60} in another row; write them "
-                "alike, or give "
-                "--problem_type single_label if these are two classes"
+                f"{train.facts['source']}: the label {name!r:.60} is {other!r:.60} in another row; write them alike, "
+                "or give --problem_type single_label if these are two classes"
             )
 
 
@@ -316,9 +310,8 @@ def _refuse_look_alike(train: Examples) -> None:
             known = [part in cells for part in parts]
             if (all(known) if JOINS.fullmatch(mark) else all(parts) and any(known)) and few(mark):
                 raise UserError(
-                    f"{train.facts['source']}: the label {cell!r:.60} may be one class or the labels "
-                    f"{parts[0]!r:.40} and "
-                    f"{parts[1]!r:.40}; give --label_separator {mark!r} for several labels a text, {ONE_CLASS}"
+                    f"{train.facts['source']}: the label {cell!r:.60} may be one class or the labels {parts[0]!r:.40} "
+                    f"and {parts[1]!r:.40}; give --label_separator {mark!r} for several labels a text, {ONE_CLASS}"
                 )
 
 
@@ -359,7 +352,10 @@ def encode_labels(examples: Examples, task: Task) -> list:
         known = class_numbers(task)
         wrong = [row for row, label in enumerate(labels) if not _is_known(label, known)]
         expected = f"a label out of {', '.join(known)}"
-        remedy = "correct it, or train with examples of it; of numbers such as 1.0, --problem_type single_label reads 1"
+        remedy = "correct it, or train with examples of it"
+        first = _whole(str(labels[wrong[0]])) if wrong else ""
+        if wrong and first in known:
+            remedy = f"write {first}, or give --problem_type single_label to read it so"
     if wrong:
         more = f", and so in {len(wrong):,} rows" if len(wrong) > 1 else ""
         raise UserError(
@@ -415,7 +411,7 @@ def encode_test_labels(examples: Examples, task: Task) -> list | None:
         listed = ", ".join(f"{label!r:.40}" for label in sorted(map(str, different))[:3])
         expected = f"the classes of the model ({', '.join(known)})" if task.labels else "numbers, as scores are"
         examples.notes.append(
-            f"warning: the predictions are not scored, because the labels of this data ({listed}"
-            f"{', ...' if len(different) > 3 else ''}) are not {expected}; write them so for a score"
+            "warning: the predictions are not scored, because the labels of this data "
+            f"({listed}{', ...' if len(different) > 3 else ''}) are not {expected}; write them so for a score"
         )
     return None

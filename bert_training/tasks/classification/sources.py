@@ -117,8 +117,7 @@ def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> Non
     if trained.outputs and asked not in (None, does):
         raise UserError(
             f"the flags ask for {asked}, and the model was trained for {does}; leave --problem_type, "
-            "--label_separator, "
-            "--task_name and further columns in --label_column out, or give training data"
+            "--label_separator, --task_name and further columns in --label_column out, or give training data"
         )
 
 
@@ -144,9 +143,8 @@ def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
     if trained.texts and trained.texts != data.texts_per_example:
         kinds = {1: "single texts", 2: "pairs of texts"}
         raise UserError(
-            f"the model was trained on {kinds[trained.texts]}, got {kinds[data.texts_per_example]}; "
-            f"{NAME_THE_TEXT}, or "
-            "give another model"
+            f"the model was trained on {kinds[trained.texts]}, got {kinds[data.texts_per_example]}; {NAME_THE_TEXT}, "
+            "or give another model"
         )
 
 
@@ -299,9 +297,8 @@ def _note_empty_texts(examples: Examples, official: bool) -> None:
     if empty:
         remedy = "they are kept, as in the official release" if official else "fill them in, or leave out the rows"
         examples.notes.append(
-            f"{'' if official else 'warning: '}{len(empty):,} of {len(examples):,} rows have an empty text, of "
-            "which the "
-            f"model can tell nothing, the first: {examples.where(empty[0])}; {remedy}"
+            f"{'' if official else 'warning: '}{len(empty):,} of {len(examples):,} rows have an empty text, of which "
+            f"the model can tell nothing, the first: {examples.where(empty[0])}; {remedy}"
         )
 
 

@@ -297,7 +297,10 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
     # A missing value in one of two files makes pandas write only that file so.
     train, dev = table(tmp_path, "0", "1", name="train.csv"), table(tmp_path, "0.0", "1.0", name="dev.csv")
     told = glue_error(train_file=train, validation_file=dev)
-    assert "dev.csv, row 1: expected a label out of 0, 1; got '0.0', and so in 2 rows; correct it" in told
+    assert (
+        "dev.csv, row 1: expected a label out of 0, 1; got '0.0', and so in 2 rows; write 0, or give --problem_type"
+        in told
+    )
     data = load_data(glue_arguments(train_file=train, validation_file=dev, problem_type="single_label"))
     assert data.splits["validation"].labels == [0, 1]
 
