@@ -40,7 +40,7 @@ def test_contexts_of_questions(seed, tmp_path, record_property):
 
     def oracle():
         groups: list[list[str]] = [[]]
-        for line in text_lines(content):
+        for line in text_lines(content, may_be_one_line=True):
             groups[-1].append(line)
             if not line.strip():
                 groups.append([])
@@ -65,7 +65,7 @@ def test_lines_for_features(seed, tmp_path, record_property, tokenizer_folder):
 
     def oracle():
         rows = []
-        for line in text_lines(content):
+        for line in text_lines(content, may_be_one_line=True):
             first, mark, second = line.strip().partition(" ||| ")
             parts = (first, second) if mark else (line.strip(),)
             rows.append(tokenizer(*parts, split_special_tokens=True)["input_ids"])

@@ -38,7 +38,7 @@ def documents_of(texts: list[str]) -> list[list[str]]:
 
 def oracle_of_text(content: bytes) -> list[list[str]]:
     documents: list[list[str]] = [[]]
-    for line in text_lines(content):
+    for line in text_lines(content, may_be_one_line=True):
         if line.strip():
             documents[-1].append(line.strip())
         else:
@@ -49,7 +49,7 @@ def oracle_of_text(content: bytes) -> list[list[str]]:
 
 def texts_of_json_lines(content: bytes) -> list[str]:
     texts = []
-    for line in text_lines(content):
+    for line in text_lines(content, may_be_one_line=True):
         if line.strip():
             row = one_text(line.strip())
             row.encode()
