@@ -50,11 +50,7 @@ class Record:
             needs=("script", "flags"),
         )
         check_format(folder / RUN, facts)
-        results = None
-        if is_finished(folder):
-            again = "delete it and give --resume_from_checkpoint auto to finish the run again"
-            results = read_record(folder / RESULTS, again)
-        return cls(folder, facts, results)
+        return cls(folder, facts, read_results(folder))
 
     @property
     def script(self) -> str:
@@ -70,6 +66,13 @@ class Record:
 def is_finished(folder: str | Path) -> bool:
     """Whether a folder says that its run is finished."""
     return Path(folder, RESULTS).is_file()
+
+
+def read_results(folder: Path) -> dict[str, Any] | None:
+    """The content of all_results.json; None if the run in the folder is not finished. UserError if it is damaged."""
+    if not is_finished(folder):
+        return None
+    return read_record(folder / RESULTS, "delete it and give --resume_from_checkpoint auto to finish the run again")
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:

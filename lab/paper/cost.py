@@ -16,7 +16,7 @@ from typing import Any
 from bert_training.engine.throughput import training_flops
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
-from bert_training.record import Record, is_finished
+from bert_training.record import read_results
 from lab.paper.data import config_of
 from lab.paper.plan import Cell, Plan, words_of
 from lab.paper.record import is_finished
@@ -151,6 +151,5 @@ def in_words(seconds: float) -> str:
 
 def _training_time(cell_folder: Path) -> str:
     """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
-    results = Record.read(cell_folder).results if is_finished(cell_folder) else None
-    runtime = (results or {}).get("train_runtime")
+    runtime = (read_results(cell_folder) or {}).get("train_runtime")
     return "" if runtime is None else f", {in_words(runtime)} of training"

@@ -24,8 +24,8 @@ from bert_training.files.hashing import sha256
 from bert_training.files.records import read_events, read_record
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.networks.other_formats import WEIGHT_FILES
-from bert_training.record import Record
 from bert_training.record import is_finished as has_results
+from bert_training.record import read_results
 from bert_training.tasks.seeds import planned_runs, read_summary
 from lab.benchmarks.provenance import processor
 from lab.paper.data import PaperArguments
@@ -233,7 +233,7 @@ def _read_run(folder: Path, cell: Cell) -> dict[str, Any]:
     """The results of a run; its start and its time, None where it has not recorded them."""
     _check_finished(folder, cell)
     place = folder / CELLS / cell.name
-    results = Record.read(place).results or {}
+    results = read_results(place) or {}
     kept = _scores_in(results)
     if (place / "metrics.jsonl").is_file():
         first = next(iter(read_events(place / "metrics.jsonl")), {})
