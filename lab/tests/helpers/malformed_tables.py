@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import random
 import re
@@ -31,14 +32,13 @@ NUMBER = r"(?a)[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 
 
 def table_rows(content: bytes, header: list[str] | None = None) -> list[dict[str, str]]:
-    """The rows of a file of tab-separated columns, in which nothing is quoted; blank lines may stand at the end."""
-    lines = text_lines(content)
-    require(lines, "empty")
+    """The rows of a file of tab-separated columns, in which nothing is quoted; blank lines are none."""
+    first_line, *others = re.split(r"\r\n|\r|\n", content.decode("utf-8-sig"))
+    require(first_line, "empty")
+    lines = [first_line, *filter(None, others)]
     first = lines[0].split("\t")
     if header is None or header[-1] in first:
         header, lines = first, lines[1:]
-    while lines and not lines[-1]:
-        lines.pop()
     require(lines and len(set(header)) == len(header), "header")
     rows = [line.split("\t") for line in lines]
     require(all(line and len(row) == len(header) for line, row in zip(lines, rows)), "columns")
@@ -157,13 +157,12 @@ def own_oracle(rows: list[dict[str, Any]]) -> list[tuple]:
     """Texts and label of every row of the user's own data."""
     fields = {name: None for row in rows for name in row}
     known = [names for names in (("sentence1", "sentence2"), ("text",)) if set(names) <= fields.keys()]
-    label = next(name for name in ("label", "target") if name in fields)
-    left = [name for name in fields if name != label and name.lower() not in ("", "id")]
-    require(len(known or [left]) == 1 and (known or len(left) == 1), "texts")
-    texts = known[0] if known else left
-    index = next((name for name in fields if name.lower() in ("index", "id", "idx") and name not in texts), None)
-    require(index is None or all(row[index] is not None for row in rows), "index")
-    found = [(*(row[name] for name in texts), row[label]) for row in rows]
+    label = next(name for name in ("label", "labels") if name in fields)
+    require(len(known) == 1 and len({"text", "sentence1", "sentence2"} & fields.keys()) == len(known[0]), "texts")
+    texts = known[0]
+    spelled = [[row.get(name) for name in texts] for row in rows]
+    spelled = [[json.dumps(one) if isinstance(one, int | float) else one for one in cells] for cells in spelled]
+    found = [(*cells, row.get(label)) for cells, row in zip(spelled, rows)]
     for *cells, answer in found:
         require(all(isinstance(text, str) for text in cells), "text")
         require(all(any(unicodedata.category(one)[0] not in "ZC" for one in text) for text in cells), "empty text")
