@@ -16,6 +16,7 @@ from pathlib import Path
 from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
+from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
 from bert_training.tasks.classification.columns import (
@@ -338,7 +339,11 @@ def _sources(args: GlueArguments, task: Task | None, name: str | None, files: di
 
 
 def _file(path: str | Path) -> Read:
-    return lambda columns, layout: read_rows(path, columns, layout)
+    def read(columns: Sequence[Column], layout: Layout) -> Rows:
+        with unchanged(path):
+            return read_rows(path, columns, layout)
+
+    return read
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:

@@ -220,7 +220,7 @@ def outcome(place: Place, case: tuple) -> str:
     return "refused"
 
 
-@faults("hostile input", 22)
+@faults("hostile input", 20)
 def test_no_path_leads_out_of_a_folder(seed, short_data, pretrained, finished, tmp_path, record_property):
     name = random.Random(2).sample(sorted(PATHS), len(PATHS))[seed]
     place = Place(tmp_path, pretrained, finished, short_data)
