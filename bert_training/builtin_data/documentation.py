@@ -206,7 +206,7 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
 
 
 def classification_examples(split: str, include_packages: bool = True) -> list[dict]:
-    """What is described here? Dicts with ``sentence`` (the first ``BODY_WORDS`` words) and ``label``.
+    """What is described here? Dicts with ``text`` (the first ``BODY_WORDS`` words) and ``label``.
 
     The label is "class", "function" or "method", and there are equally many of each. A logistic regression on words and
     pairs of words is right for 73 %.
@@ -216,9 +216,9 @@ def classification_examples(split: str, include_packages: bool = True) -> list[d
         kind = "method" if document.kind == "function" and "." in document.name else document.kind
         if kind in by_kind:
             words = " ".join(document.paragraphs()).split()
-            by_kind[kind].append({"sentence": " ".join(words[:BODY_WORDS]), "label": kind})
+            by_kind[kind].append({"text": " ".join(words[:BODY_WORDS]), "label": kind})
     for examples in by_kind.values():
-        examples.sort(key=lambda example: stable_hash(example["sentence"]))
+        examples.sort(key=lambda example: stable_hash(example["text"]))
     rows = zip(*by_kind.values(), strict=False)  # stops at the end of the shortest list, which balances the labels
     return [example for row in rows for example in row]
 

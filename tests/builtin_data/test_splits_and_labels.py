@@ -20,6 +20,8 @@ from bert_training.builtin_data.documentation import (
     split_library,
     tagging_examples,
 )
+from bert_training.tasks.classification.sources import load_data
+from tests.helpers.official_files import glue_arguments
 
 
 def document(module, name="f", text="", parameters=(), kind="function"):
@@ -162,8 +164,16 @@ def test_classes_are_balanced_and_named():
     assert set(counts) == {"class", "function", "method"} and len(set(counts.values())) == 1 and len(examples) > 500
     kinds = {" ".join(" ".join(d.paragraphs()).split()[:60]): d for d in library(False).train}
     for example in examples[:50]:
-        made = kinds[example["sentence"]]
+        made = kinds[example["text"]]
         assert ("method" if "." in made.name and made.kind == "function" else made.kind) == example["label"]
+
+
+@pytest.mark.parametrize("make", [pair_examples, classification_examples])
+def test_a_written_table_is_read_without_a_flag(tmp_path, make):
+    examples, path = make("train", include_packages=False)[:40], tmp_path / "train.tsv"
+    documentation.write_tsv(path, examples)
+    data = load_data(glue_arguments(train_file=str(path), validation_file=str(path)))
+    assert len(data.splits["train"]) == 40 and data.texts_per_example == len(examples[0]) - 1
 
 
 def test_questions_worked_by_hand(monkeypatch):

@@ -177,7 +177,7 @@ BUILTIN_TASKS: dict[str, Task] = {
     ),
     "builtin_classification": Task(
         folder="builtin_classification",
-        text_columns=(("sentence",),),
+        text_columns=(("text",),),
         label_columns=("label",),
         labels=("class", "function", "method"),
         metrics=ACCURACY,

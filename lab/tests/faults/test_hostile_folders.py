@@ -6,7 +6,6 @@ import pickle
 import random
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -275,8 +274,8 @@ def template(place: Place) -> tuple:
     return code(place, None, "tokenizer_config.json", chat_template=text)
 
 
-def windows(place: Place, write: Callable[[Path, dict[str, np.ndarray]], None]) -> tuple:
-    """The cache of the windows is replaced under the name that the run looks for; ``write`` is given its arrays."""
+def pickled_windows(place: Place) -> tuple:
+    """The cache of the windows is replaced under the name that the run looks for."""
     script, words = place.start(script="run_squad")
     cache = place.folder / "cache"
     ended = run(script, [*words, "--cache_dir", str(cache)], place.folder)
@@ -285,26 +284,8 @@ def windows(place: Place, write: Callable[[Path, dict[str, np.ndarray]], None]) 
     for path in cache.glob("windows-*.npz"):
         with np.load(path) as arrays:
             columns = dict(arrays)
-        write(path, columns)
+        np.savez(path, **columns | {"lengths": np.array([Malice()], dtype=object)})
     return script, [*words, "--cache_dir", str(cache)], "ignoring:was damaged"
-
-
-def pickled_windows(path: Path, columns: dict[str, np.ndarray]) -> None:
-    np.savez(path, **columns | {"lengths": np.array([Malice()], dtype=object)})
-
-
-def endless_windows(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """The first window claims 10^10 pieces more than it has."""
-    columns["lengths"][0] += 10**10
-    np.savez(path, **columns)
-
-
-def claimed_windows(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """A header of the array format that claims 10^15 rows."""
-    columns.pop("start_positions", None)
-    np.savez(path, **columns)
-    with zipfile.ZipFile(path, "a") as file, file.open("start_positions.npy", "w") as member:
-        np.lib.format.write_array_header_1_0(member, {"descr": "<i8", "fortran_order": False, "shape": (10**15,)})
 
 
 def beside(place: Place) -> tuple:
@@ -327,9 +308,7 @@ CODE = {
     "a bin file": lambda place: weights_file(place, "bert.bin", Malice()),
     "state of a checkpoint": state,
     "other files": beside,
-    "cache of windows": lambda place: windows(place, pickled_windows),
-    "endless cache": lambda place: windows(place, endless_windows),
-    "cache of 10^15 rows": lambda place: windows(place, claimed_windows),
+    "cache of windows": pickled_windows,
     "own kind of model": lambda place: code(
         place, "model_type", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
     ),
@@ -352,7 +331,7 @@ CODE = {
 }
 
 
-@faults("hostile input", 19)
+@faults("hostile input", 17)
 def test_no_code_of_a_stranger_is_executed(seed, short_data, pretrained, finished, tmp_path, record_property):
     name = random.Random(3).sample(sorted(CODE), len(CODE))[seed]
     place = Place(tmp_path, pretrained, finished, short_data)

@@ -145,7 +145,7 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
 
 def test_the_built_in_tasks(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
-    kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
+    kinds = [{"text": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
     monkeypatch.setattr(documentation, "classification_examples", lambda split: kinds)
     data = load_data(glue_arguments())
