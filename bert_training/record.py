@@ -23,14 +23,13 @@ RUN = "run.json"
 
 @dataclass(frozen=True)
 class Record:
-    """A run in a folder.
+    """A run.
 
     Attributes:
         facts: the content of run.json.
         results: the content of all_results.json; None if the run is not finished.
     """
 
-    folder: Path
     facts: dict[str, Any]
     results: dict[str, Any] | None
 
@@ -50,7 +49,7 @@ class Record:
             needs=("script", "flags"),
         )
         check_format(folder / RUN, facts)
-        return cls(folder, facts, read_results(folder))
+        return cls(facts, read_results(folder))
 
     @property
     def script(self) -> str:

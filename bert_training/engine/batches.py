@@ -28,7 +28,6 @@ IGNORED = -100
 # In a batch of examples of several rows each, such as the windows of a text, the number of rows of every example: (B,).
 NUM_WINDOWS = "num_windows"
 
-STEPS_SORTED_TOGETHER = 50  # more steps need less padding, but are less random
 
 Batch = TypeVar("Batch")
 

@@ -71,9 +71,3 @@ def parse_json(text: str, strict: bool = False) -> Any:
         raise
     except (ValueError, RecursionError) as error:  # of the two functions above, int() of thousands of digits, a nest
         raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
-
-
-def not_json(path: str | Path, text: str, place: int, problem: str) -> UserError:
-    """The error for a file that is no JSON from this place on."""
-    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-    return UserError(f"{path}:{line}: not valid JSON at column {column} ({problem}); correct the file")

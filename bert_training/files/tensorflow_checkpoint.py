@@ -26,7 +26,6 @@ from tokenization.errors import UserError
 
 MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
 FOOTER = 48  # bytes
-BLOCK_END = 5  # bytes behind a block: the kind of compression and the checksum
 # The numbers of tensorflow/core/framework/types.proto -> types of NumPy, which has no bfloat16.
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # a variable that only TensorFlow 2 writes

@@ -319,8 +319,8 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
     if len(header) > 1 or other is None:
         return header
     raise UserError(
-        f"{source}: expected columns separated by {SEPARATORS[delimiter]}s, got {header[0]!r:.80}; give --delimiter "
-        f"{SEPARATORS[other]} and name the file .csv, or save the table with {SEPARATORS[delimiter]}s"
+        f"{source}: expected columns separated by {SEPARATORS[delimiter]}s, got {header[0]!r:.80}; save the table so "
+        f"or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other]} and name the file .csv"
     )
 
 
@@ -347,7 +347,8 @@ def header_of(path: str | Path, delimiter: str) -> list[str]:
 
 def own_files(args: Any) -> dict[str, str]:
     """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
-    named = {split: getattr(args, f"{split}_file", None) for split in ("train", "validation", "test")}
+    test_file = getattr(args, "test_file", None)  # a flag of each script, but not of their common class
+    named = {"train": args.train_file, "validation": args.validation_file, "test": test_file}
     return {split: path for split, path in named.items() if path}
 
 

@@ -112,18 +112,14 @@ def findings(folder: Path, asked: Asked) -> Iterator[Finding]:
     paths = own_paths(folder)
     kind, facts = next((name for name in CHECKS if (folder / name).is_file()), HASHES), dict[str, Any]()
     try:
-        facts = {EXPORT: read_export, SUMMARY: read_summary}.get(kind, read_run)(folder)
+        readers = {EXPORT: read_export, SUMMARY: read_summary}
+        facts = readers[kind](folder) if kind in readers else Record.read(folder).facts
     except (UserError, OSError) as error:
         yield differs(kind, str(error))
     yield from run_check("files", lambda: check_files(folder, paths, facts))
     yield from run_check("code", lambda: check_names_of_code(folder, paths))
     if facts:
         yield from run_check(kind, lambda: CHECKS[kind](folder, facts, asked))
-
-
-def read_run(folder: Path) -> dict[str, Any]:
-    """The content of run.json. Raises ValueError if there is none, or it is damaged."""
-    return Record.read(folder).facts
 
 
 def own_paths(folder: Path) -> list[Path]:

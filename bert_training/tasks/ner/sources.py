@@ -170,9 +170,8 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
         }
     for split, part in splits.items():
         part.sentences = part.sentences[: sample_limit(args, split)]
-        for sentence in (
-            part.sentences if split != "train" else []
-        ):  # words that are written beside their predicted tags
+        written = part.sentences if split != "train" else []  # beside their predicted tags
+        for sentence in written:
             for number, word in enumerate(sentence.words):
                 check_cell(word, sentence.place(number), "a word")
     if train := splits.get("train"):

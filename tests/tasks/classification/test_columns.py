@@ -121,9 +121,9 @@ def test_the_label_column_is_named_by_a_flag(tmp_path):
 @pytest.mark.parametrize(
     ("name", "header", "expected"),
     [
-        ("own.csv", "text;label", "got 'text;label'; give --delimiter semicolon and name the file .csv, or save"),
+        ("own.csv", "text;label", "got 'text;label'; save the table so or, to run_glue.py and run_swag.py, give"),
         ("own.csv", "text\tlabel", "give --delimiter tab and name the file .csv"),
-        ("own.tsv", "text,label", "expected columns separated by tabs, got 'text,label'; give --delimiter comma and"),
+        ("own.tsv", "text,label", "expected columns separated by tabs, got 'text,label'; save the"),
         ("own.csv", "text|label", "give --delimiter pipe"),
         ("own.csv", '"text";"label"', "give --delimiter semicolon"),
         ("own.csv", "sep=;", "expected columns separated by commas, got 'sep=;'"),
@@ -281,7 +281,7 @@ def test_a_text_may_be_the_group_of_its_rows(tmp_path, header, given, texts):
         ({"old": ";0.5;", "new": ";;"}, ", row 2: expected a weight of at least 0, got ''; correct it"),
         ({"weight_column": "none"}, ", row 1: this and all other training examples (3) have the weight 0 in 'none'"),
         ({"old": ";2;", "new": ";0;", "max_train_samples": 1}, ", row 1: this and all other training examples (1) "),
-        ({"delimiter": ","}, "by commas, got 'ticket;mail;weight;writer;label;none'; give --delimiter semicolon"),
+        ({"delimiter": ","}, "by commas, got 'ticket;mail;weight;writer;label;none'; save the table"),
         ({"old": ";bob", "new": ";bob;x"}, "Row #3: Expected 6 columns, got 7"),
         ({"old": "label", "new": "mail"}, "the column 'mail' is there twice; rename one"),
     ],
