@@ -208,7 +208,9 @@ def test_predictions_are_written_with_their_probabilities(tmp_path):
 
 def test_a_table_with_another_separator_is_named_as_such(tmp_path):
     path = write(tmp_path, SWAG.replace(",", ";").encode())
-    with pytest.raises(ValueError, match=r"expected columns separated by commas, got .*; save the table so or, .* give --delimiter semicolon"):
+    with pytest.raises(
+        ValueError, match=r"separated by commas, got .*; save the table so or, .* give --delimiter semicolon"
+    ):
         swag.read_swag(path)
 
 

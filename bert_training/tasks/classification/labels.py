@@ -65,17 +65,18 @@ def names_of_cells(cells: Sequence[Any], separator: str | None, several: bool, l
     Raises:
         UserError: a name is none, with the number of its row.
     """
-    lists = [isinstance(cell, list) for cell in cells]
-    if not labelled and all(cell is None or cell in HIDDEN for cell, is_list in zip(cells, lists) if not is_list):
-        cells = [cell if is_list else None for cell, is_list in zip(cells, lists)]
+    if not labelled and all(cell is None or cell in HIDDEN for cell in cells if not isinstance(cell, list)):
+        cells = [cell if isinstance(cell, list) else None for cell in cells]
     found: list[Labels] = []
     for row, cell in enumerate(cells, 1):
-        if cell is None or (isinstance(cell, str) and not several and not any(lists)):
-            found.append(None if cell is None else _name(cell, row))
+        if cell is None:
+            found.append(None)
         elif isinstance(cell, list):
             found.append(_names(cell, row))
         elif separator is not None:
             found.append(_names([part.strip() for part in cell.split(separator)] if cell.strip() else [], row))
+        elif not several:
+            found.append(_name(cell, row))
         else:
             raise UserError(
                 f"row {row}: expected a list of labels, got {cell!r:.60}; if a cell has several, name what stands "
