@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_training.cards.reference_curves import references, settings_of
-from bert_training.tools.inspect_run import SETTINGS
+from bert_training.pretraining.instances import SETTINGS
 from lab import reference_curves
 from tests.helpers.plateau_runs import FACTS, FLAGS, run_of
 

@@ -22,7 +22,14 @@ FLAGS = {
     "weight_decay": 0.01,
     "warmup_steps": 300,
 }
-FACTS = {"flags": FLAGS, "processes": 1, "parameters": 11_000_000, "total_steps": 10_000}
+FACTS = {
+    "format": 1,
+    "script": "run_pretraining.py",
+    "flags": FLAGS,
+    "processes": 1,
+    "parameters": 11_000_000,
+    "total_steps": 10_000,
+}
 LINE = 3.9  # about log(50), which is the entropy of ``random_corpus``
 
 

@@ -172,9 +172,7 @@ def test_instances_and_findings_follow_the_phases(run_folder, capsys):
 @pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])
 def test_the_loss_of_a_folder_is_diagnosed(tmp_path, loss, said):
     random_corpus(tmp_path / "corpus" / "train")
-    (tmp_path / "run.json").write_text(
-        json.dumps(FACTS | {"format": 1, "script": "run_pretraining.py", "flags": SETTINGS | FLAGS})
-    )
+    (tmp_path / "run.json").write_text(json.dumps(FACTS | {"flags": SETTINGS | FLAGS}))
     lines = [json.dumps(event) + "\n" for event in run_of(lambda step: loss, 9000)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
     assert loss_text(tmp_path, read_pretraining_facts(tmp_path)).startswith(said)
