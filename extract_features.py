@@ -42,9 +42,9 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.kernels import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
 from bert_training.files.locks import hold, release, sweep
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.models import check_fit, checkpoint_config
+from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.networks.initial_weights import load_network
-from bert_training.networks.pretrained import checkpoint_config, chosen_tokenizer
 from bert_training.tasks import feature_extraction
 from tokenization.errors import UserError
 
@@ -65,8 +65,8 @@ def main(argv: list[str] | None = None) -> None:
     if target.exists():
         sweep(lock)  # left by a process that was killed after it had written the file
         raise UserError(exists)
-    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
+    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
     lines = feature_extraction.read_rows(args.input_file, tokenizer, args.max_seq_length, args.long_lines)

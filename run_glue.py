@@ -51,8 +51,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.networks.configuration import config_labels
-from bert_training.networks.pretrained import chosen_tokenizer, load_config
+from bert_training.inputs.models import config_labels, open_model
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
 from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
@@ -96,8 +95,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
-    config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
+    config, tokenizer = open_model(args, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     trained = trained_for(config, args.model_name_or_path, network_class(args).__name__)
     data = load_data(args, config_labels(config), trained)

@@ -57,8 +57,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.networks.configuration import config_labels
-from bert_training.networks.pretrained import chosen_tokenizer, load_config
+from bert_training.inputs.models import config_labels, open_model
 from bert_training.tasks import loss_weights
 from bert_training.tasks.classification.trained_for import store_facts
 from bert_training.tasks.fine_tuning import (
@@ -99,8 +98,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
-    config = load_config(args, tokenizer)
+    config, tokenizer = open_model(args)
     if names := config_labels(config):
         config = with_labels(config, with_types(names))
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.

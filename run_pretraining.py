@@ -66,7 +66,8 @@ from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words
 from bert_training.inputs.flags.recipes import in_words
-from bert_training.networks.pretrained import carry_modules, load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
+from bert_training.networks.embedding_modules import carry_modules
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.corpora import Corpora, build_corpora
 from bert_training.pretraining.corpus import unigram_entropy

@@ -36,6 +36,7 @@ from pathlib import Path
 
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.inputs.models import open_model
 from bert_training.inputs.rows import check_files
 from bert_training.tasks.stored_flags import defaults_of_model
 
@@ -53,7 +54,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
@@ -83,8 +83,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     check_output_dir(args)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
-    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
-    config = load_config(args, tokenizer)
+    config, tokenizer = open_model(args)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)
     check_vocabulary(data, tokenizer)

@@ -26,6 +26,7 @@ import sys
 
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
+from bert_training.inputs.models import open_model
 from bert_training.inputs.rows import check_files
 from bert_training.tasks.stored_flags import defaults_of_model
 
@@ -43,7 +44,6 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks import swag
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import (
@@ -70,8 +70,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
-    config = load_config(args, tokenizer, label_at_cls=True)
+    config, tokenizer = open_model(args, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
     check_vocabulary(data, tokenizer)

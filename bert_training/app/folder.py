@@ -18,15 +18,13 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from bert_training.app.exported import TORCH, load_exported
-from bert_training.files.json_files import read_object
+from bert_training.files.json_files import fields_of, read_object
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config, lacks_weights
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import NetworkClass, load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
-from bert_training.networks.other_formats import check_holds_weights, found_instead
-from bert_training.networks.pretrained import checkpoint_config, exported_config, load_tokenizer
-from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.thresholds import stored_thresholds
 from bert_training.tasks.classification.trained_for import stored_facts, stored_temperature
@@ -127,14 +125,12 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
     """
     folder = Path(name)
     if not (folder / "config.json").is_file():
-        found = "there is no such folder"
-        if folder.is_dir():
-            found = found_instead(folder) or "it has no config.json"
+        found = lacks_weights(folder) if folder.is_dir() else "there is no such folder"
         raise UserError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     check_links(folder)
     architecture = _architecture(folder)
     if backend == TORCH:
-        check_holds_weights(folder, f"--model {name}")
+        check_model_name(name, "--model")
         model = load_model(folder, architecture)
         if dtype == BFLOAT16:
             compute_in_bfloat16(model)
@@ -143,7 +139,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
             raise UserError(
                 f"--dtype {dtype}: the numbers of an exported file are those it was written with; leave the flag out"
             )
-        config = _checked_config(folder, architecture, exported_config(folder))
+        config = _checked_config(folder, architecture, exported_config(str(folder)))
         model = cast("PreTrainedModel", load_exported(folder, architecture, config, backend))
     stored_temperature(model.config)  # what it is divided by is checked before anything is shown
     abilities, run = HEADS[architecture][1], _run(folder)
@@ -190,7 +186,7 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
             f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found none; bert-repro convert makes such a folder of "
             "older files"
         )
-    config = _checked_config(folder, architecture, checkpoint_config(str(folder), quiet=True))
+    config = _checked_config(folder, architecture, checkpoint_config(str(folder)))
     may_be_new = ("pooler.",) if architecture == "BertModel" else ()
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
     options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
@@ -264,10 +260,8 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     given: dict[str, Any] = {name: str(path) if path.is_file() else None for name, path in files.items()}
     if not any(given.values()):
         raise UserError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
-    if is_vocabulary_alone(folder):
-        return load_tokenizer(str(folder))
     try:
-        tokenizer = open_tokenizer(str(folder), local_files_only=True, use_fast=True, **given)
+        tokenizer = load_tokenizer(str(folder), local_files_only=True, use_fast=True, **given)
     except OSError as error:
         raise UserError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
     if not tokenizer.is_fast:

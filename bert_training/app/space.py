@@ -19,7 +19,7 @@ from bert_training.files import atomic
 from bert_training.files.json_files import read_json
 from bert_training.files.publishing import CONFIGS, published_config
 from bert_training.inputs.flags.objectives import DEFAULT
-from bert_training.networks.other_formats import files_of_index
+from bert_training.inputs.models import files_of_index
 from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]

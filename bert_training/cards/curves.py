@@ -20,7 +20,7 @@ from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
-from bert_training.files.records import check_unchanged, read_events
+from bert_training.files.records import read_events
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 
@@ -103,7 +103,6 @@ def draw_curves(folder: str | Path) -> Path | None:
         ValueError: metrics.jsonl is missing or damaged, or contains neither losses nor scores.
     """
     folder = Path(folder)
-    check_unchanged(folder / "metrics.jsonl")
     events = read_events(folder / "metrics.jsonl")
     by_label = scores(events)
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)

@@ -30,7 +30,7 @@ from bert_training.files.atomic import json_text
 from bert_training.files.hashing import HASHES, MODULES, hashes_record, sha256
 from bert_training.files.json_files import is_plain_name, read_json, read_object
 from bert_training.files.publishing import CONFIGS, published, published_card, published_config
-from bert_training.files.records import check_format, check_weights_unchanged, warn_of_changes
+from bert_training.files.records import check_format
 from tokenization.errors import UserError
 
 FILES = (
@@ -155,13 +155,10 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         dry_run: only list the files, which needs neither network nor token.
 
     Raises:
-        ValueError: the upload failed, or the weights are not those that the run left; the message is one line that says
+        ValueError: the upload failed; the message is one line that says
             what to do. The folder is never changed.
     """
     folder = Path(folder)
-    check_weights_unchanged(folder)
-    names = {path.relative_to(folder).as_posix() for path in files_to_upload(folder) if path.suffix != ".safetensors"}
-    warn_of_changes(folder, sorted(names | {name for name in FILES if "*" not in name}), say)
     with tempfile.TemporaryDirectory() as place:
         write_published(folder, Path(place), repo_id)
         files = sorted(path for path in Path(place).rglob("*") if path.is_file())

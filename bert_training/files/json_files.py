@@ -34,6 +34,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def fields_of(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that must be an object; {} if there is no such file."""
+    return read_object(path) if path.is_file() else {}
+
+
 def is_plain_name(name: object) -> bool:
     """Whether a name that a file of unknown origin gives is that of a file or folder beside it, and no path."""
     return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")

@@ -1,18 +1,11 @@
-"""Read the records of runs, such as run.json, which may have been damaged since they were written.
+"""Read the records of runs, such as run.json. ``bert-repro verify`` compares a folder with its hashes.json."""
 
-A finished folder has ``hashes.json``. Its records, predictions and weights are compared with it whenever a command of
-this project reads them, because a flipped bit in them loads like any other value. Whoever changes them on purpose
-deletes ``hashes.json``. Its config and its tokenizer may well be edited by hand, so that a change there is one printed
-line. Nothing else in the folder is compared, apart from ``bert-repro verify``, which compares everything.
-"""
-
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bert_training.files.compressed_files import read_text
-from bert_training.files.hashing import HASHES, hashes_record, sha256
+from bert_training.files.hashing import hashes_record
 from bert_training.files.json_files import parse_json, read_object
 from tokenization.errors import UserError
 
@@ -28,7 +21,7 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
         needs: keys that the object must have.
 
     Raises:
-        ValueError: the file holds something else, or it is not the one that the finished run left.
+        ValueError: the file holds something else.
         OSError: it cannot be read.
     """
     try:
@@ -37,7 +30,6 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
             raise UserError(f"it lacks {', '.join(missing)}")
     except ValueError as error:
         raise UserError(f"{path}: damaged or edited ({error}); {remedy}") from error
-    check_unchanged(path)
     return content
 
 
@@ -48,31 +40,6 @@ def check_format(path: Path, record: dict[str, Any]) -> None:
             f"{path}: expected a record of format {FORMAT}, got {'one without a format' if found is None else found}; "
             "use the version of this project that wrote it, or start anew in another folder"
         )
-
-
-def check_unchanged(path: Path) -> None:
-    """Raise ValueError if a file is not the one that the finished run in its folder left there."""
-    if changed_since_finished(path.parent, path.name):
-        raise UserError(
-            f"{path}: damaged or edited: it is not the file whose SHA-256 is in {HASHES}; copy the folder again or, if "
-            f"you have changed the file on purpose, delete {path.parent / HASHES}"
-        )
-
-
-def changed_since_finished(folder: Path, name: str) -> bool:
-    """Whether a file in the folder of a finished run is another one than the run left there, by ``hashes.json``.
-
-    False if the folder holds no finished run, or no hash of the file.
-
-    Raises:
-        ValueError: ``hashes.json`` is damaged.
-        OSError: a file cannot be read.
-    """
-    if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
-        return False
-    digest = finished_hashes(folder / HASHES).get(name)
-    path = folder / name
-    return digest is not None and (not path.is_file() or sha256(path) != digest)
 
 
 def finished_hashes(path: Path) -> dict[str, str]:
@@ -89,31 +56,6 @@ def finished_hashes(path: Path) -> dict[str, str]:
             "folder again or, if you trust it as it is, delete this file"
         )
     return hashes
-
-
-def check_weights_unchanged(folder: Path) -> None:
-    """Compare the files of weights in the folder of a finished run with its ``hashes.json``.
-
-    Raises:
-        ValueError: one of them is not the file that the run left.
-    """
-    for path in sorted(folder.glob("*.safetensors")):
-        check_unchanged(path)
-
-
-def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], object] = print) -> None:
-    """Print a line for each of these files that is missing or not the one that the finished run in the folder left."""
-    if os.environ.get("RANK", "0") != "0":
-        return
-    for name in names:
-        if changed_since_finished(folder, name):
-            used = "it is used as it is"
-            if name == "vocab.txt" and (folder / "tokenizer.json").is_file():
-                used = "only words in rows that tokenizer.json calls unused are taken from it"
-            found = f"is not the file that the run left (its SHA-256 is not that in {HASHES}); {used}"
-            if not (folder / name).is_file():
-                found = f"is missing, although {HASHES} names it"
-            say(f"warning: {folder / name} {found}. If you have not changed it, copy the folder again")
 
 
 def read_events(path: Path) -> list[dict]:

@@ -1,1 +1,1 @@
-"""Networks: their sizes and checks, their initial weights, old checkpoints, and transformers' BERT as a control."""
+"""Networks: their initial weights and switches, the loss of a student, and transformers' BERT as a control."""

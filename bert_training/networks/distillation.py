@@ -18,8 +18,7 @@ A network knows nothing of this: ``learn_from`` puts a function around its forwa
 """
 
 import functools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -29,10 +28,8 @@ from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import is_labelled
 from bert_training.files.harmless_output import say
-from bert_training.networks.configuration import check_fit
-from bert_training.networks.pretrained import weights_tokenizer
-from bert_training.networks.tokenizer_files import check_same_rows
-from tokenization.errors import UserError
+from bert_training.inputs.models import check_fit
+from bert_training.inputs.tokenizers import check_rows, weights_tokenizer
 
 Tensors = Mapping[str, torch.Tensor]
 Kind = Literal["classes", "labels", "score", "span"]
@@ -139,18 +136,8 @@ def check_inputs(teacher: str, config: BertConfig, tokenizer: PreTrainedTokenize
     if own is None:
         say(f"warning: --teacher {teacher} has no tokenizer; nothing shows that its rows are the student's")
     else:
-        check_same_rows(tokenizer, own, teacher)
+        check_rows(tokenizer, f"--teacher {teacher}: the tokenizer of the student", own, teacher, same=True)
     check_fit(config, tokenizer, max_seq_length, quiet=True)
-
-
-@contextmanager
-def named_teacher() -> Iterator[None]:
-    """Errors about the checkpoint of a teacher name the flag that named it."""
-    try:
-        yield
-    except ValueError as error:
-        text = str(error).replace("--model_name_or_path", "--teacher")
-        raise UserError(text if "--teacher" in text else f"--teacher: {text}") from error
 
 
 def set_loss(outputs: ModelOutput, loss: torch.Tensor, **terms: torch.Tensor) -> None:

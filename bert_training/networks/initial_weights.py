@@ -11,11 +11,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from bert_training.files.hashing import sha256
-from bert_training.files.records import check_weights_unchanged
 from bert_training.inputs.flags.scripts import opened_by
-from bert_training.networks.configuration import keep_to_segments
-from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
-from bert_training.networks.other_formats import WEIGHT_FILES, files_of_index
+from bert_training.inputs.models import WEIGHT_FILES, check_kept_layers, files_of_index
+from bert_training.networks.switches import keep_to_segments
 from tokenization.errors import UserError
 
 LAYER = re.compile(r"((?:.+\.)?encoder\.layer\.)(\d+)(\..+)")
@@ -52,44 +50,34 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     checkpoint has for its tensors, the network is saved with today's.
 
     Args:
-        name: a folder, a name on the Hub, or an old checkpoint.
+        name: a folder, or a name on the Hub.
         may_be_new: prefixes of the names of weights that may be newly initialised.
         options: passed to ``from_pretrained``.
 
     Raises:
         ValueError: the checkpoint lacks other weights, holds them in another shape, holds weights of the encoder that
-            the network has no place for, or its files are damaged: they are not those that the finished run in the
-            folder left (``hashes.json``), or a weight is not a finite number.
+            the network has no place for, cannot be read, or holds a weight that is no finite number.
     """
-    check_weights_unchanged(Path(name))
     options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
-    source: Any = name
-    if is_old_checkpoint(name):
-        old = read_old_checkpoint(name)
-        # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
-        source, options = None, {"config": old.config, "state_dict": old.tensors} | options
-    elif Path(name).is_dir():
+    if Path(name).is_dir():
         _weight_files(name)  # an index names files beside it only
     try:
-        model, info = cls.from_pretrained(source, **options)
-    except SafetensorError as error:
-        raise UserError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
-    except ValueError as error:  # of transformers or of the network, about the config
-        raise UserError(f"{name}: {error}") from error
+        model, info = cls.from_pretrained(name, **options)
+    except (SafetensorError, ValueError) as error:  # a damaged file, or what the network says of the config
+        raise UserError(f"{name}: its weights cannot be loaded ({error})") from error
     absent = set(info["missing_keys"])
     mistaken = _classifier_of_another_class(model, absent)
     new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
     strange = [key for key in new if not key.startswith(may_be_new)]
     kind = class_in(model.config)
-    if strange and not may_be_new and kind and kind != type(model).__name__:
-        raise UserError(
-            f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
-            f"{opened_by()[kind]}; give another folder"
-        )
     if strange:
+        other = ""
+        if kind and kind != type(model).__name__:
+            other = f" By its config.json it is a {kind}, which is opened by {opened_by()[kind]}."
         raise UserError(
-            f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
-            f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
+            f"{name}: expected the weights of a {type(model).__name__}, with transformers' names and the shapes of its "
+            f"config.json; {len(strange)} are missing or have another shape, such as {', '.join(strange[:3])}.{other} "
+            "Give a checkpoint that holds them; an older one is converted first (bert-repro convert)"
         )
     if lost := sorted(key for key in info["unexpected_keys"] if _is_needed(key, model.config.num_hidden_layers)):
         raise UserError(
@@ -146,7 +134,7 @@ def _is_needed(key: str, num_layers: int) -> bool:
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:
-    """The SHA-256 of each file of weights in a checkpoint: a folder, a downloaded name on the Hub, or an old one.
+    """The SHA-256 of each file of weights in a folder, or of a downloaded name on the Hub.
 
     Args:
         options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
@@ -154,8 +142,6 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     Raises:
         ValueError: the checkpoint has no file with weights.
     """
-    if is_old_checkpoint(name):
-        return {path.name: sha256(path) for path in find_old_files(name).weights}
     return {file: sha256(path) for file, path in _weight_files(name, **options).items()}
 
 
@@ -176,16 +162,6 @@ def _cached(name: str, file: str, **options: Any) -> Path:
     path = cached_file(name, file, **options)
     assert path is not None  # cached_file raises OSError for a missing file
     return Path(path)
-
-
-def check_kept_layers(kept: tuple[int, ...] | None, config: PretrainedConfig) -> None:
-    """Raise ValueError if --keep_layers names a layer that the network of ``config`` lacks."""
-    layers = config.num_hidden_layers
-    if kept is not None and kept[-1] >= layers:
-        raise UserError(
-            f"--keep_layers {','.join(map(str, kept))}: the model has {layers} layers, 0 to {layers - 1}; there is no "
-            f"layer {kept[-1]}"
-        )
 
 
 def with_layers(model: PreTrainedModel, kept: tuple[int, ...], **class_arguments: Any) -> PreTrainedModel:

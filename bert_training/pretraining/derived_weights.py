@@ -14,6 +14,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.tokenizers import load_tokenizer, weights_tokenizer
 from bert_training.networks.new_rows import (
     Origins,
     make_head,
@@ -24,7 +25,6 @@ from bert_training.networks.new_rows import (
     size_config,
     with_rows,
 )
-from bert_training.networks.pretrained import load_tokenizer, weights_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from tokenization.errors import UserError
 

@@ -10,13 +10,18 @@ from bert_training.engine.optimizer import steps_of_warmup
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.models import (
+    bert_config,
+    check_fit,
+    check_kept_layers,
+    check_length,
+    check_model_name,
+    checkpoint_config,
+)
 from bert_training.inputs.texts import check_apart
-from bert_training.networks.configuration import bert_config, check_fit, check_length
-from bert_training.networks.initial_weights import check_kept_layers
-from bert_training.networks.old_checkpoints import find_old_files, is_old_checkpoint
-from bert_training.networks.pretrained import check_model_name, checkpoint_config, chosen_tokenizer
+from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.derived_weights import check_positions, new_pieces_of, sized_config
+from bert_training.pretraining.derived_weights import new_pieces_of, sized_config
 from bert_training.pretraining.new_pieces import check_extension
 from bert_training.pretraining.teacher import check_teacher
 from bert_training.record import Record
@@ -66,14 +71,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
 
 def _check_weights(args: PretrainingArguments, weights: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Check that the network can have the rows and the positions that the flags ask for."""
-    if is_old_checkpoint(weights):  # whose tensors are read once
-        config = find_old_files(weights).config
-        _check_segments(args, config)
-        check_positions(args, config)
-        if not args.max_position_embeddings:
-            check_length(config, args.max_seq_length or 1)
-        return
-    config = checkpoint_config(weights, quiet=True)
+    config = checkpoint_config(weights)
     _check_segments(args, config)
     check_kept_layers(args.kept_layers, config)
     sized = sized_config(args, config, tokenizer, new_pieces_of(args, tokenizer))

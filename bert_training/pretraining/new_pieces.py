@@ -16,7 +16,7 @@ from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.mixtures import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -70,7 +70,7 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
         ValueError: the text offers fewer pieces than were asked for.
     """
     args = run.args
-    base = load_tokenizer(args.tokenizer_name, quiet=True)
+    base = load_tokenizer(str(args.tokenizer_name), quiet=True)
     asked: str | int | None = args.new_pieces
     if asked is None:
         asked = sha256(Path(str(args.extend_vocab)))

@@ -16,7 +16,6 @@ teacher computes beside the student, without dropout, in the type of ``--mixed_p
 the student computes padding as well.
 """
 
-import copy
 import dataclasses
 import functools
 from typing import Any
@@ -34,9 +33,9 @@ from bert_training.engine.state import Origin
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.teachers import TEMPERATURE
+from bert_training.inputs.models import checkpoint_config
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256
-from bert_training.networks.pretrained import checkpoint_config
 from tokenization.errors import UserError
 
 PROJECTION = "teacher_projection"  # the attribute of the student, and the prefix of its tensors in checkpoints
@@ -51,15 +50,14 @@ def check_teacher(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
     if args.teacher is None:
         return
     assert args.max_seq_length is not None  # the flags get their default when they are parsed
-    with terms.named_teacher():
-        config = checkpoint_config(args.teacher)
-        terms.check_inputs(args.teacher, config, tokenizer, args.max_seq_length)
-        if config.is_decoder != objective_of(vars(args)).left_to_right:
-            ways = ("in both directions", "left to right")
-            raise UserError(
-                f"--teacher {args.teacher}: it attends {ways[config.is_decoder]}, but with --objective "
-                f"{args.objective} the student attends {ways[not config.is_decoder]}; give another teacher"
-            )
+    config = checkpoint_config(args.teacher, "--teacher")
+    terms.check_inputs(args.teacher, config, tokenizer, args.max_seq_length)
+    if config.is_decoder != objective_of(vars(args)).left_to_right:
+        ways = ("in both directions", "left to right")
+        raise UserError(
+            f"--teacher {args.teacher}: it attends {ways[config.is_decoder]}, but with --objective {args.objective} "
+            f"the student attends {ways[not config.is_decoder]}; give another teacher"
+        )
 
 
 def learn_from_teacher(
@@ -82,11 +80,10 @@ def learn_from_teacher(
     if args.teacher is None:
         return origin
     assert args.teacher_weight is not None
-    with terms.named_teacher():
-        config = copy.deepcopy(checkpoint_config(args.teacher, quiet=True))
-        vars(config).pop("auto_map", None)
-        teacher: Any = load_network(head, args.teacher, config=config).model
-        weights = weights_sha256(args.teacher, local_files_only=True)
+    config = checkpoint_config(args.teacher, "--teacher")
+    vars(config).pop("auto_map", None)
+    teacher: Any = load_network(head, args.teacher, config=config).model
+    weights = weights_sha256(args.teacher, local_files_only=True)
     teacher = as_implementation(teacher, args).requires_grad_(False).eval().to(run.device)
     pairs = paired_layers(model.config.num_hidden_layers, teacher.config.num_hidden_layers, _kept_of(args, config))
     if pairs and model.config.hidden_size != teacher.config.hidden_size:
@@ -103,7 +100,7 @@ def _kept_of(args: PretrainingArguments, teacher: Any) -> tuple[int, ...] | None
     """The kept layers, if they are of a network with as many layers as the teacher."""
     if args.kept_layers is None or args.model_name_or_path is None:
         return None
-    source = checkpoint_config(args.model_name_or_path, quiet=True)
+    source = checkpoint_config(args.model_name_or_path)
     return args.kept_layers if source.num_hidden_layers == teacher.num_hidden_layers else None
 
 

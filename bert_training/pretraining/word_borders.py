@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.masking import FOR_CHINESE
 from bert_training.pretraining.text import Text

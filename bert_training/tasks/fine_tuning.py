@@ -31,8 +31,9 @@ from bert_training.engine.state import Origin, TrainingState
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
-from bert_training.networks.configuration import config_labels, prepare_for_training
+from bert_training.inputs.models import config_labels
 from bert_training.networks.control import as_implementation
+from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
     class_in,
@@ -41,7 +42,7 @@ from bert_training.networks.initial_weights import (
     weights_sha256,
     with_layers,
 )
-from bert_training.networks.pretrained import carry_modules
+from bert_training.networks.switches import prepare_for_training
 from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.teachers import Lesson

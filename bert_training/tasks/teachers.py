@@ -26,11 +26,10 @@ from bert_training.engine.run import Run
 from bert_training.files.array_files import DAMAGE
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.teachers import TEMPERATURE, StudentArguments
-from bert_training.networks.configuration import config_labels
+from bert_training.inputs.models import checkpoint_config, config_labels
 from bert_training.networks.control import as_implementation
-from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from, named_teacher
+from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
-from bert_training.networks.pretrained import checkpoint_config
 from bert_training.tasks.task_data import ProblemType
 from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError
@@ -114,13 +113,12 @@ def find_teacher(
     if args.teacher is None:
         return None
     kind: Kind = KINDS[problem_type] if labels else "span"
-    with named_teacher():
-        config = checkpoint_config(args.teacher)
-        _check_head(args.teacher, config, head)
-        check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
-        order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
-        folder = Path(args.output_dir) / "features"
-        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order, folder)
+    config = checkpoint_config(args.teacher, "--teacher")
+    _check_head(args.teacher, config, head)
+    check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
+    order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
+    folder = Path(args.output_dir) / "features"
+    return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order, folder)
 
 
 def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
@@ -258,8 +256,7 @@ def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -
 def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
     config = copy.deepcopy(teacher.config)
     vars(config).pop("auto_map", None)
-    with named_teacher():
-        network = load_network(teacher.head, teacher.name, config=config).model
+    network = load_network(teacher.head, teacher.name, config=config).model
     network = as_implementation(network, run.args)
     prepare(network)
     return network.requires_grad_(False).eval().to(run.device)

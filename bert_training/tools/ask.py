@@ -38,12 +38,10 @@ from bert_training.engine.predict import predict_alone
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import opened_by
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.models import check_fit, checkpoint_config
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import class_in, load_network
 from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compute_in_bfloat16, warning_of
-from bert_training.networks.old_checkpoints import is_old_checkpoint
-from bert_training.networks.other_formats import check_holds_weights
-from bert_training.networks.pretrained import checkpoint_config, load_tokenizer
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
@@ -176,21 +174,16 @@ def load(name: str, head: Head = QUESTIONS, dtype: str = FLOAT32) -> tuple[PreTr
 
     Raises ValueError if they cannot be loaded or the checkpoint does not have the head.
     """
-    old = is_old_checkpoint(name)
-    if not old:
-        check_holds_weights(Path(name), f"--model {name}")
     try:
+        config = checkpoint_config(name, "--model")
         tokenizer = load_tokenizer(name)
-        # Checked before anything is made of it: its config may name code, or ask for more memory than there is.
-        options = {} if old else {"config": checkpoint_config(name, quiet=True)}
-        kind = class_in(options["config"]) if options else None
+        kind = class_in(config)
         if kind and kind != head.cls.__name__:
             raise UserError(
                 f"--model {name}: expected a model with a head for {head.what}, got a {kind}, of {opened_by()[kind]}; "
                 f"{head.remedy}"
             )
-        cls = head.cls if old else head.auto
-        model, new, _ = load_network(cls, name, head.layers, trust_remote_code=False, **options)
+        model, new, _ = load_network(head.auto, name, head.layers, trust_remote_code=False, config=config)
     except OSError as error:
         raise UserError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:

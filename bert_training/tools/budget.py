@@ -41,8 +41,8 @@ from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of,
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import FAST, short_to_long
 from bert_training.inputs.flags.scripts import path_of
-from bert_training.networks.configuration import check_claims
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.models import check_fields
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, print_costs
 from tokenization.errors import UserError
 
@@ -393,7 +393,7 @@ def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[s
         words = sorted(filter(str.isalnum, tokenizer.get_vocab())) if "teacher" in values else []
     elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
         fields = read_object(config)
-        check_claims(config, fields)
+        check_fields(config, fields)
         rows = fields.get("vocab_size", BertConfig().vocab_size)
     rows = ROWS if rows is None else rows
     if rows < 16:

@@ -24,11 +24,18 @@ from bert_training.cards.markdown import code, plain
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.networks.configuration import check_fit
-from bert_training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
-from bert_training.networks.old_vocabularies import old_tokenizer
-from bert_training.networks.pretrained import carry_modules
-from bert_training.networks.tokenizer_files import check_rows
+from bert_training.inputs.models import check_fit
+from bert_training.inputs.tokenizers import (
+    TOKENIZER,
+    VOCABULARY,
+    check_rows,
+    in_words,
+    load_tokenizer,
+    rules,
+    vocabulary_tokenizer,
+)
+from bert_training.networks.embedding_modules import carry_modules
+from bert_training.tools.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
@@ -98,15 +105,33 @@ def convert(
         tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
-    tokenizer, remarks, doubt = old_tokenizer(
-        old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case, strip_accents
-    )
+    tokenizer = tokenizer_of(old.vocabulary, vocab_file, do_lower_case, strip_accents)
     if vocab_file is not None and old.vocabulary is not None:
-        own = old_tokenizer(old.vocabulary, config.max_position_embeddings, quiet=True).tokenizer
-        check_rows(tokenizer, str(vocab_file), own, str(old.vocabulary), "--vocab_file")
-    notes += remarks + ([f"warning: {doubt}; --do_lower_case true or false decides it"] if doubt else [])
+        own = tokenizer_of(old.vocabulary, do_lower_case=do_lower_case, quiet=True)
+        check_rows(tokenizer, f"--vocab_file {vocab_file}", own, str(old.vocabulary))
+    notes.append(f"the tokenizer: {in_words(rules(tokenizer))}")
     check_fit(config, tokenizer, config.max_position_embeddings)
     return Converted(model, tokenizer, len(tensors), notes)
+
+
+def tokenizer_of(
+    folder: Path | None,
+    vocab_file: str | Path | None = None,
+    do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+    quiet: bool = False,
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a vocabulary, or of the tokenizer.json in a folder. Raises ValueError if there is neither."""
+    if vocab_file is None and folder is None:
+        raise UserError("no vocab.txt beside the weights; give --vocab_file FILE")
+    if vocab_file is None and folder is not None and (folder / TOKENIZER).is_file():
+        if (do_lower_case, strip_accents) != (None, None):
+            raise UserError(
+                f"--do_lower_case and --strip_accents cannot change {folder / TOKENIZER}; give --vocab_file"
+            )
+        return load_tokenizer(str(folder), quiet)
+    path = Path(vocab_file) if vocab_file is not None else Path(str(folder), VOCABULARY)
+    return vocabulary_tokenizer(path, "", do_lower_case, strip_accents, quiet)
 
 
 def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None) -> str:

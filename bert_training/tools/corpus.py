@@ -26,7 +26,7 @@ from bert_training.files.locks import held
 from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_apart, check_entries
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.build_corpus import Opened, build_corpus, join, key_of, lock_of
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.shard_plan import ShardPlan, plan_of

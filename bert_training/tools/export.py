@@ -41,17 +41,10 @@ from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.models import check_fit, checkpoint_config
+from bert_training.inputs.tokenizers import load_tokenizer
+from bert_training.networks.embedding_modules import LIMITS, MODULE_LIST, embedding_modules, write_files
 from bert_training.networks.initial_weights import load_network, weights_sha256
-from bert_training.networks.other_formats import check_holds_weights
-from bert_training.networks.pretrained import (
-    LIMITS,
-    MODULE_LIST,
-    checkpoint_config,
-    embedding_modules,
-    load_tokenizer,
-    write_files,
-)
 from bert_training.record import RUN, Record
 from bert_training.tasks.stored_flags import stored_length
 from bert_training.tools.export_scores import (
@@ -164,9 +157,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     path = folder / "config.json"
     if folder.suffix == ".onnx":
         raise UserError(f"{folder}: is exported already; give the folder of the model that it was made of")
-    check_holds_weights(folder, str(folder))
-    if not path.is_file():
-        raise UserError(f"{folder}: expected the folder of a model, with config.json and weights; found none")
+    config = checkpoint_config(str(folder), "")
     fields = read_object(path)
     if "quantization_config" in fields:
         raise UserError(
@@ -182,7 +173,6 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
             f"{', '.join(found) or 'no name'}. --encoder_alone exports the encoder of any of them"
         )
     name, outputs = HEADS[ENCODER if encoder_alone else str(class_name)]
-    config = checkpoint_config(str(folder), quiet=True)
     run = Record.read(folder).facts if (folder / RUN).is_file() else None
     check_labels(path, fields, run)
     may_be_new = ("pooler.",) if name == ENCODER else ()

@@ -13,8 +13,10 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
 from bert_training.inputs.flags.pretraining import ROUNDED_TO
+from bert_training.inputs.models import WEIGHT_FILES, check_fit, checkpoint_config
 from bert_training.inputs.texts import check_entries, read_lines
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.tokenizers import load_tokenizer
+from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.new_rows import (
     Origins,
@@ -24,9 +26,6 @@ from bert_training.networks.new_rows import (
     size_config,
     with_rows,
 )
-from bert_training.networks.old_checkpoints import is_old_checkpoint
-from bert_training.networks.other_formats import WEIGHT_FILES
-from bert_training.networks.pretrained import carry_modules, checkpoint_config, load_tokenizer
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
@@ -106,7 +105,7 @@ def extend_folder(
     if multiple and not weights:
         raise UserError(f"--pad_vocab_to_multiple_of rounds the rows of weights up; {source} has none. Leave it out")
     if weights:
-        check_fit(checkpoint_config(source, quiet=True), own, 1, quiet=True)
+        check_fit(checkpoint_config(source), own, 1, quiet=True)
     extended = extend_vocabulary(own, texts, pieces)
     for line in extended.summary():
         print(line)
@@ -138,7 +137,7 @@ def _model(
     counts: dict[str, int],
 ) -> PreTrainedModel:
     """The model of a folder, as transformers' class, with the rows of the new pieces."""
-    config = checkpoint_config(source, quiet=True)
+    config = checkpoint_config(source)
     vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
     model = _opened(source, config)
     sized = copy.deepcopy(config)
@@ -174,6 +173,6 @@ def _opened(source: str, config: BertConfig) -> PreTrainedModel:
 def _has_weights(source: str) -> bool:
     """Whether a folder has weights; a name on the Hub has."""
     folder = Path(source)
-    if is_old_checkpoint(source) or not folder.exists():
+    if not folder.exists():
         return True
     return folder.is_dir() and any((folder / name).is_file() for name in WEIGHT_FILES)

@@ -4,9 +4,7 @@ bert-repro score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_pr
 """
 
 import json
-from pathlib import Path
 
-from bert_training.files.records import check_unchanged
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions, score
 from bert_training.tasks.squad.questions import read_squad
@@ -33,8 +31,6 @@ def main(argv: list[str] | None = None) -> None:
         help="for SQuAD 2.0: answers whose number is above this count as empty (default 1.0)",
     )
     args = parser.parse_args(argv)
-    for file in filter(None, (args.predictions, args.na_prob_file)):
-        check_unchanged(Path(file))
     questions = read_squad(args.data, args.version_2_with_negative)
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     predictions = read_predictions(args.predictions)

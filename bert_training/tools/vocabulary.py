@@ -27,7 +27,7 @@ from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_apart, check_entries
-from bert_training.networks.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
+from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.count_shards import CountPlan
 from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files

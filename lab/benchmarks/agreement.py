@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bert_training.engine.batches import IGNORED
-from bert_training.networks.configuration import bert_config
+from bert_training.inputs.models import bert_config
 from lab.benchmarks.workloads import MASKED_SHARE, Batch, Setting, Side, make_sides, padded_batch, stored_lengths
 
 ROUNDING = 2  # a way may be this many times as far from float32 as transformers' network is in the same type

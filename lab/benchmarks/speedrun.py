@@ -43,8 +43,8 @@ from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.recipes import peak_rate
+from bert_training.inputs.models import bert_config
 from bert_training.inputs.texts import check_files, read_documents
-from bert_training.networks.configuration import bert_config
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.held_out import is_held_out
 from lab.benchmarks import contestants, idle

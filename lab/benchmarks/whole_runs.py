@@ -45,7 +45,7 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.networks.configuration import bert_config
+from bert_training.inputs.models import bert_config
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files, read_examples
 from bert_training.tasks.squad.questions import read_squad

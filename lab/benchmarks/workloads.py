@@ -21,7 +21,7 @@ from transformers.utils import ModelOutput
 import modeling_bert_repro
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.optimizer import create_optimizer
-from bert_training.networks.configuration import bert_config
+from bert_training.inputs.models import bert_config
 
 LENGTHS = Path(__file__).parents[1] / "records" / "lengths.json"
 VOCAB_SIZE = 30522

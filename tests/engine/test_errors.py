@@ -18,7 +18,7 @@ from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, is_for_the_user
 from bert_training.files.atomic import DiskError
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.networks.configuration import bert_config
+from bert_training.inputs.models import bert_config
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab
 from tokenization.errors import UserError

@@ -1,4 +1,4 @@
-"""bert_training/networks/pretrained.py: what of a folder of sentence-transformers travels along, and what does not.
+"""bert_training/networks/embedding_modules.py: what of a folder of sentence-transformers travels along.
 
 tests/ecosystem/test_sentence_transformers.py opens such folders with sentence-transformers.
 """
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bert_training.files.hub_upload import files_to_upload, write_published
-from bert_training.networks import pretrained as rooms
-from bert_training.networks.pretrained import carry_modules, embedding_modules
+from bert_training.networks import embedding_modules as rooms
+from bert_training.networks.embedding_modules import carry_modules, embedding_modules
 from bert_training.tools import convert, extension
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of
@@ -110,14 +110,13 @@ def with_module(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (with_pickle, "expected model.safetensors in x1 Dense, found none"),
-        (with_module(path="../embedder/x1 Dense"), "expected Transformer, .*, each in a folder, got"),
-        (with_module(path="/etc"), "expected Transformer, .*, each in a folder, got"),
-        (with_module(path=""), "expected Transformer, .*, each in a folder, got"),
-        (with_module(path=None), "expected Transformer, .*, each in a folder, got"),
-        (with_module(type="custom.Dense"), "expected Transformer, .*, each in a folder, got"),
+        (with_pickle, "expected Transformer, .*, each in a folder with .*, got .*x1 Dense"),
+        (with_module(path="../embedder/x1 Dense"), "expected Transformer, .*, each in a folder with"),
+        (with_module(path="/etc"), "expected Transformer, .*, each in a folder with"),
+        (with_module(path=""), "expected Transformer, .*, each in a folder with"),
+        (with_module(path=None), "expected Transformer, .*, each in a folder with"),
+        (with_module(type="custom.Dense"), "expected Transformer, .*, each in a folder with"),
         (with_module(type="sentence_transformers.models.WeightedLayerPooling"), "expected Transformer"),
-        (lambda folder: (folder / "modules.json").write_text('{"path": ""}'), "expected a list of modules, got"),
     ],
 )
 def test_what_does_not_fit_stays_behind_with_a_line(change, message, embedder, tmp_path, capsys):

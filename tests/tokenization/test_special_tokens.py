@@ -6,7 +6,7 @@ from transformers import BertConfig
 import run_glue
 import run_pretraining
 from bert_training.engine.output_folder import LOCK
-from bert_training.networks.configuration import check_fit
+from bert_training.inputs.models import check_fit
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.masking import MaskSettings, masking_rule

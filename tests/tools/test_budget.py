@@ -13,7 +13,7 @@ import run_pretraining
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.tools import budget
 from tokenization import build_tokenizer
 

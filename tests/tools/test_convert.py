@@ -11,8 +11,8 @@ import transformers
 from transformers import AutoTokenizer, pipeline
 
 import modeling_bert_repro
-from bert_training.networks.old_checkpoints import read_old_checkpoint
 from bert_training.tools.convert import convert, main
+from bert_training.tools.old_checkpoints import read_old_checkpoint
 from tests.helpers.old_checkpoints import (
     WRITTEN,
     edit_config,
@@ -59,7 +59,7 @@ def test_the_folder_opens_everywhere(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
     assert tokenizer.tokenize("ABa") == ["a", "##b", "##a"] and tokenizer.model_max_length == 12
     card = (tmp_path / "new" / "README.md").read_text()
-    assert "`bert_model.ckpt.index` " in card and "lower-cased" in card
+    assert "`bert_model.ckpt.index` " in card and "do_lower_case true" in card
     assert (tmp_path / "new" / "vocab.txt").read_bytes() == (WRITTEN / "pretrained" / "vocab.txt").read_bytes()
 
 
@@ -112,7 +112,7 @@ def test_a_head_that_is_not_there_is_refused():
         ),
         ({"vocab_size": 19, "hidden_size": 32}, "has the shape"),
         ({"num_attention_heads": None}, "expected the sizes of a BERT, it lacks num_attention_heads"),
-        ({"model_type": "albert"}, "expected a BERT checkpoint, got model_type 'albert'"),
+        ({"model_type": "albert"}, "expected a BERT with model_type bert, got 'albert'"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.json_files import is_plain_name
-from bert_training.files.records import check_unchanged
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
@@ -157,7 +156,6 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
         for path in here:
             if path.name in files:
                 raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
-            check_unchanged(path)
             files[path.name] = path
     return files
 

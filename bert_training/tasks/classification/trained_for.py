@@ -66,13 +66,13 @@ def trained_for(config: "BertConfig", name: str | None, class_name: str) -> Trai
         config: its configuration; of a network with random weights, if ``name`` is None.
         class_name: the class of network that reads texts as the flags say, such as BertForSequenceClassification.
     """
-    from bert_training.networks.configuration import config_labels
+    from bert_training.inputs.models import config_labels
 
     names = config_labels(config)
     if name is None:
         return TrainedFor(names)
     architectures = config.architectures or []
-    fits = class_name in architectures or not architectures  # an old checkpoint does not say
+    fits = class_name in architectures or not architectures
     stored = stored_facts(config) if fits else {}
     texts = stored.get("texts_per_example")
     columns = stored.get("text_columns")

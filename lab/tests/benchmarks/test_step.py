@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bert_training.networks.configuration import bert_config
+from bert_training.inputs.models import bert_config
 from lab import tables
 from lab.benchmarks import agreement, picture, step
 from lab.benchmarks.workloads import (

@@ -3,7 +3,7 @@
 import random
 
 from bert_training.inputs.texts import read_documents
-from bert_training.networks.pretrained import load_tokenizer
+from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.tasks.feature_extraction import read_rows
 from bert_training.tools.ask import read_contexts
 from lab.tests.helpers.fault_campaign import faults

@@ -20,7 +20,7 @@ ROWS = {
     "kills while a file is written": 200,
     "signals": 50,
     "errors of the disk": 60,
-    "damaged files": 200,
+    "damaged files": 110,
     "a world that changes": 40,
     "numbers that are not finite": 30,
     "malformed input": 2000,

@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import BertConfig
 
-from bert_training.networks.configuration import config_labels
+from bert_training.inputs.models import config_labels
 from bert_training.tasks.ner.sources import load_data
 from tests.helpers.tagged_text import CONLL, ner_arguments, ner_error, read_columns, tags, write
 

@@ -1,8 +1,7 @@
 """BERT checkpoints in older forms, read into transformers' names: TensorFlow 1, and pickled files of PyTorch.
 
 Every tensor of a source is used exactly once or is known to be no weight of the network; any other tensor is an error.
-``bert-repro convert`` writes them as a folder of today; the scripts read them straight away if it is certain
-what they hold (``is_old_checkpoint``, and ``bert_training/networks/pretrained.py`` for config and tokenizer).
+``bert-repro convert`` writes them as a folder of today.
 """
 
 import glob
@@ -17,9 +16,8 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 from bert_training.files.json_files import is_plain_name, read_json, read_object
-from bert_training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from bert_training.networks.configuration import check_claims
-from bert_training.networks.other_formats import WEIGHT_FILES, found_instead
+from bert_training.inputs.models import check_fields, lacks_weights
+from bert_training.tools.tensorflow_checkpoint import TensorFlowCheckpoint
 from tokenization.errors import UserError
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
@@ -50,7 +48,6 @@ PYTORCH_NAMES = (
     (r"\.dense_act\.", ".dense."),  # NVIDIA's DeepLearningExamples
 )
 PYTORCH_OTHERS = r"(bert\.)?embeddings\.position_ids"  # a buffer of older versions of transformers
-UNKNOWN_TO_TRANSFORMERS = (r"^module\.", r"\.dense_act\.")  # it does know gamma, beta and position_ids
 CONFIG_NAMES = ("config.json", "bert_config.json")
 PICKLES = (".bin", ".pt", ".pth")
 FIRST_VERSION = (
@@ -89,33 +86,6 @@ class OldCheckpoint(NamedTuple):
     left_out: list[str]
     weights: list[Path]
     notes: list[str]
-
-
-def is_old_checkpoint(name: str | Path) -> bool:
-    """Whether ``name`` is a file or folder that ``read_old_checkpoint`` is for, because transformers cannot read it.
-
-    A folder that transformers opens, and a name on the Hub, do not count as old. A folder with ``pytorch_model.bin``
-    and ``config.json`` counts as old only if its tensors have names that transformers does not know, or cannot be read.
-    """
-    source = Path(name)
-    if source.is_file():
-        return True
-    if source.name and source.with_name(f"{source.name}.index").is_file():  # "." has no name
-        return True
-    there = [file for file in (*WEIGHT_FILES, *CONFIG_NAMES, "modules.json") if (source / file).is_file()]
-    if "config.json" not in there:
-        return bool(there) or any(source.glob("*.index"))
-    if "modules.json" in there and not set(there) & set(WEIGHT_FILES):
-        return True  # of sentence-transformers, whose early versions wrote a config.json of their own there
-    if not set(there) & set(WEIGHT_FILES):
-        return any(source.glob("*.index"))
-    if "pytorch_model.bin" not in there or set(there) & set(WEIGHT_FILES) != {"pytorch_model.bin"}:
-        return False
-    try:
-        stored = _load(source / "pytorch_model.bin")
-    except ValueError:
-        return True  # then ``read_old_checkpoint`` says what is wrong with it
-    return any(re.search(pattern, key) for key in stored for pattern in UNKNOWN_TO_TRANSFORMERS)
 
 
 def find_old_files(source: str | Path, config_file: str | Path | None = None) -> OldFiles:
@@ -189,7 +159,7 @@ def _find_weights(source: Path) -> Path:
             f"bert-repro convert {paths[0]} FOLDER"
         )
     else:
-        found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else f"none: {found_instead(folder)}"
+        found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else f"none: {lacks_weights(folder)}"
     raise UserError(
         f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found {found}"
     )
@@ -227,7 +197,7 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
             )
         path = paths[0]
     fields = read_object(path)
-    check_claims(path, fields)
+    check_fields(path, fields)
     fields.pop("model_type", None)
     # Others, such as the number of heads, would silently be those of BERT-Base.
     sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -304,10 +274,7 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            packed = zipfile.is_zipfile(path)
-            if packed:
-                _check_sums(path)
-            stored = torch.load(path, "cpu", weights_only=True, mmap=packed)
+            stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # the bytes of a damaged pickle can raise anything
         if isinstance(error, OSError) and error.filename is not None:  # it is not there, or must not be read
             raise
@@ -318,14 +285,6 @@ def _load(path: Path) -> Mapping[str, Any]:
     if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
         raise UserError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
     return stored
-
-
-def _check_sums(path: Path) -> None:
-    """Raise ValueError if a part of a file of PyTorch does not have its checksum; ``torch.load`` compares none."""
-    with zipfile.ZipFile(path) as parts:
-        damaged = parts.testzip()
-    if damaged is not None:
-        raise UserError(f"the checksum of its part {damaged!r:.80} differs")
 
 
 def _refuse_unknown(index: Path, unknown: list[str]) -> None:

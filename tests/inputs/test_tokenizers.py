@@ -1,5 +1,6 @@
-"""bert_training/networks/tokenizer_files.py: what a tokenizer is made of, and whether it is that of the weights."""
+"""bert_training/inputs/tokenizers.py: what a tokenizer is made of, and whether its rows are those of the weights."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -10,18 +11,14 @@ from huggingface_hub import constants
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
-from bert_training.app.folder import open_folder
 from bert_training.engine.errors import is_for_the_user
-from bert_training.files.atomic import write_json
-from bert_training.files.hashing import HASHES, hashes_of, hashes_record
+from bert_training.inputs import tokenizers
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks.pretrained import chosen_tokenizer, load_tokenizer
+from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer, vocabulary_tokenizer, weights_tokenizer
 from bert_training.pretraining.early_checks import check_early
-from bert_training.tools import ask
 from tests.helpers.model_folders import edit_json
-from tests.helpers.old_checkpoints import WRITTEN
 from tests.helpers.small_networks import small_config
-from tokenization import build_tokenizer, load_vocab
+from tokenization import build_tokenizer
 from tokenization.fingerprint import tokenizer_sha256
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -77,7 +74,9 @@ def test_stored_settings_of_vocab_txt_alone(tmp_path):
 def test_doubt_about_the_case_is_one_line_with_a_remedy(tmp_path, name, pieces, message):
     path = write_rows(tmp_path / name / "vocab.txt", pieces)
     for given in (path, path.parent):
-        with pytest.raises(ValueError, match=rf"^{given}: {message}.*; write .*do_lower_case.* into .*config\.json$"):
+        with pytest.raises(
+            ValueError, match=rf"^{given}: {message}.*; write .*do_lower_case.* into .*config\.json, or give"
+        ):
             load_tokenizer(str(given))
     write_rows(path, pieces, do_lower_case=False)
     assert load_tokenizer(str(path)).tokenize(pieces[-1]) == pieces[-1:]
@@ -104,7 +103,7 @@ def test_rows_that_would_shift_the_ids_are_refused(tmp_path, folder, rows, messa
     with pytest.raises(ValueError, match=message):
         load_tokenizer(str(tmp_path))
     write_rows(folder / "vocab.txt", rows)
-    with pytest.raises(ValueError, match=rf"{message}\. Or delete vocab\.txt: tokenizer\.json beside it"):
+    with pytest.raises(ValueError, match=message):
         load_tokenizer(str(folder))
 
 
@@ -123,16 +122,6 @@ def test_a_name_on_the_hub_with_vocab_txt_alone(tmp_path, monkeypatch, pieces, w
         chosen_tokenizer(other(tmp_path / "other", [*pieces[:-1], "dog"]), "someone/old")
 
 
-def test_questions_need_the_vocabulary_of_the_weights(tmp_path):
-    """The folder has 20 rows."""
-    pytest.importorskip("google_crc32c")
-    model = shutil.copytree(WRITTEN / "squad", tmp_path / "squad")
-    ask.load(str(model))
-    write_rows(model / "vocab.txt", list(load_vocab(model / "vocab.txt"))[:-1])
-    with pytest.raises(ValueError, match="the model has 20 embeddings but the tokenizer only 19 pieces"):
-        ask.load(str(model))
-
-
 def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
     """So did older versions of transformers: their id stands in a file, or they are rows of the vocabulary."""
     write_rows(tmp_path / "vocab.txt", [*PIECES, "[E0]"], do_lower_case=True)
@@ -149,9 +138,9 @@ def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("absent/far/away", "there is no such folder; check the path"),
-        ("saved/tokenizer.json", "expected a folder with a tokenizer, or a vocab.txt; give the folder .*saved"),
-        ("empty", r"it has neither tokenizer\.json nor vocab\.txt; give --tokenizer_name FOLDER"),
+        ("absent/far/away", "expected a folder with a tokenizer, a vocab.txt, or a name on the Hub; there is no such"),
+        ("saved/tokenizer.json", "expected a folder with a tokenizer, a vocab.txt, or a name on the Hub"),
+        ("empty", r"it holds nothing; give --tokenizer_name FOLDER, with a folder that has a tokenizer\.json"),
     ],
 )
 def test_no_tokenizer_is_one_line(tmp_path, folder, name, message):
@@ -168,11 +157,9 @@ def test_words_in_unused_rows_are_used_and_named(folder, capsys):
     write_rows(folder / "vocab.txt", [*PIECES[:5], "zebra", "Acme", *PIECES[7:]])
     tokenizer = load_tokenizer(str(folder))
     assert tokenizer.tokenize("A Zebra") == ["a", "zebra"]
-    said, warning = capsys.readouterr().out.splitlines()
-    path = folder / "vocab.txt"
-    assert said.startswith(f"{path}: words in 2 rows (5: 'zebra', 6: 'Acme'), which tokenizer.json ")
-    assert warning.startswith(f"warning: {folder / 'vocab.txt'}: no text ever becomes the words in 1 row (")
-    assert "'Acme'" in warning and "add_tokens" in warning
+    assert capsys.readouterr().out.startswith(
+        f"{folder / 'vocab.txt'}: words in 2 rows (5: 'zebra', 6: 'Acme'), which "
+    )
     assert load_tokenizer(str(folder), quiet=True).tokenize("zebra") == ["zebra"] and capsys.readouterr().out == ""
 
 
@@ -180,17 +167,6 @@ def test_a_difference_in_another_row_is_refused(folder):
     write_rows(folder / "vocab.txt", [*PIECES[:-1], "dog"])
     with pytest.raises(ValueError, match=r"line 10 holds 'dog', but tokenizer\.json beside it has 'cat' with the id 9"):
         load_tokenizer(str(folder))
-
-
-def test_the_page_reads_the_same_words(pretrained, tmp_path):
-    model = shutil.copytree(pretrained, tmp_path / "model")
-    rows = list(load_vocab(model / "vocab.txt"))
-    content = (model / "tokenizer.json").read_text().replace(json.dumps(rows[-1]), '"[unused0]"')
-    (model / "tokenizer.json").write_text(content)
-    assert open_folder(str(model)).tokenizer.tokenize(rows[-1]) == [rows[-1]]
-    write_rows(model / "vocab.txt", [*rows[:-2], rows[-1], rows[-2]])
-    with pytest.raises(ValueError, match=r"vocab\.txt: line \d+ holds"):
-        open_folder(str(model))
 
 
 def test_the_case_that_tokenizer_json_states_alone_is_kept(folder, capsys):
@@ -224,22 +200,34 @@ def test_somebody_elses_truncation_and_padding_do_not_act(folder):
     )
 
 
-def test_an_id_without_a_piece_is_refused(folder):
+@pytest.mark.parametrize(("piece", "number"), [("cat", 10), ("[SEP]", None)])
+def test_ids_of_a_damaged_tokenizer_are_compared(folder, piece, number):
+    """Without [SEP] in its vocabulary, the library would give it another id, in silence."""
     content = json.loads((folder / "tokenizer.json").read_text())
-    content["model"]["vocab"]["cat"] = 10
+    content["model"]["vocab"][piece] = number
+    content["model"]["vocab"] = {word: row for word, row in content["model"]["vocab"].items() if row is not None}
     (folder / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="no piece of its tokenizer has the id 9, although there are 10"):
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match="the vocabulary of its tokenizer is damaged"):
+        load_tokenizer(str(folder))
+
+
+def test_a_damaged_tokenizer_json_is_one_error(folder):
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match=r"expected a folder or a name on the Hub with a tokenizer|not valid JSON"):
+        load_tokenizer(str(folder))
+
+
+def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, folder):
+    """transformers reads such a file in place of tokenizer.json: that of another folder, which is published later."""
+    shutil.copytree(folder, tmp_path / "other")
+    (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "other" / "tokenizer.4.0.json")
+    edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["../other/tokenizer.4.0.json"])
+    with pytest.raises(ValueError, match=r"'fast_tokenizer_files' .*got '../other.*nothing outside its folder"):
         load_tokenizer(str(folder))
 
 
 # --- the tokenizer of the weights ------------------------------------------------------------------------------------
-
-
-def finish(model: Path, sha256: str) -> None:
-    """Make the folder look like that of a finished run with this tokenizer."""
-    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": sha256}))
-    write_json(model / "all_results.json", {})
-    write_json(model / HASHES, hashes_record(hashes_of(model)))
 
 
 @pytest.fixture
@@ -288,36 +276,19 @@ def test_weights_without_a_tokenizer(model, tmp_path, capsys):
     (model / "run.json").write_text(json.dumps({"tokenizer_sha256": tokenizer_sha256(build_tokenizer(PIECES))}))
     assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"] and capsys.readouterr().out == ""
     (model / "run.json").write_text(json.dumps({"tokenizer_sha256": "0" * 64}))
-    with pytest.raises(ValueError, match=r"it is not the tokenizer with which .* was trained: .* 000000000000\.\.\."):
+    with pytest.raises(ValueError, match=r"it is not the tokenizer with which .* was trained, by the SHA-256"):
         chosen_tokenizer(given, str(model))
 
 
-def test_a_replaced_vocabulary_of_a_finished_run_is_refused(model, tmp_path, capsys):
-    """tokenizer.json alone, or vocab.txt alone, would contradict the other file."""
-    finish(model, tokenizer_sha256(load_tokenizer(str(model))))
-    load_tokenizer(str(model))
-    assert capsys.readouterr().out == ""
-    other(model, [*PIECES[:-1], "dog"])
-    message = r"neither tokenizer\.json nor vocab\.txt is the file that the run left.*delete .*hashes\.json"
-    with pytest.raises(ValueError, match=message):
-        load_tokenizer(str(model))
-    (model / "tokenizer.json").unlink()
-    with pytest.raises(ValueError, match=message):
-        load_tokenizer(str(model))
-    other(model, [*PIECES[:-1], "dog"])
-    (model / HASHES).unlink()
-    capsys.readouterr()
-    assert load_tokenizer(str(model)).tokenize("dog") == ["dog"]
-    assert "the tokenizer is not the one with which the weights were trained" in capsys.readouterr().out
-
-
-def test_words_may_be_written_into_the_folder_of_a_finished_run(model, capsys):
-    finish(model, tokenizer_sha256(load_tokenizer(str(model))))
+def test_another_tokenizer_than_that_of_the_run_is_warned_of(model, capsys):
+    """Words in unused rows are the user's own, and no other tokenizer."""
+    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": tokenizer_sha256(load_tokenizer(str(model)))}))
     write_rows(model / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
     assert load_tokenizer(str(model)).tokenize("zebra") == ["zebra"]
-    changed, words = capsys.readouterr().out.splitlines()
-    assert "only words in rows that tokenizer.json calls unused are taken from it" in changed
-    assert "1 row (5: 'zebra')" in words
+    assert "warning" not in capsys.readouterr().out
+    other(model, [*PIECES[:-1], "dog"])
+    assert load_tokenizer(str(model)).tokenize("dog") == ["dog"]
+    assert "the tokenizer is not the one with which the weights were trained" in capsys.readouterr().out
 
 
 def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(model, tmp_path, capsys):
@@ -330,3 +301,73 @@ def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(mo
     check_early(args)
     assert "the tokenizer is that of its run" in capsys.readouterr().out
     assert load_tokenizer(str(args.tokenizer_name)).tokenize("cat") == ["cat"]
+
+
+# --- the case of a vocabulary -----------------------------------------------------------------------------------------
+
+
+LOWER = [*SPECIAL, "a", "##b"]
+MIXED = [*LOWER, "A"]
+ACCENTED = [*LOWER, "schön", "schon", "म", "में"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "asked", "expected"),
+    [(LOWER, None, ["a", "##b"]), (MIXED, None, ["A", "##b"]), (MIXED, True, ["a", "##b"]), (LOWER, False, ["[UNK]"])],
+)
+def test_the_pieces_decide_the_case(tmp_path, pieces, asked, expected):
+    path = write_rows(tmp_path / "bert" / "vocab.txt", pieces)
+    assert vocabulary_tokenizer(path, do_lower_case=asked).tokenize("Ab") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "doubt"),
+    [
+        ("cased_L-12_H-768_A-12", LOWER, "is that of a cased model, but no piece of .* has a capital"),
+        ("biobert-Cased", LOWER, "is that of a cased model"),
+        ("uncased_L-12_H-768_A-12", MIXED, "is that of a lower-cased model, but 1 pieces have capitals"),
+        ("multilingual_L-12_H-768_A-12", MIXED, "is that of a lower-cased model"),
+        ("chinese_L-12_H-768_A-12", MIXED, "is that of a lower-cased model"),
+        ("cased_L-12_H-768_A-12", MIXED, None),
+        ("multi_cased_L-12_H-768_A-12", MIXED, None),
+        ("uncased_L-12_H-768_A-12", LOWER, None),
+        ("chinese_L-12_H-768_A-12", LOWER, None),
+        ("biobert_v1.1_pubmed", MIXED, None),
+    ],
+)
+def test_a_name_that_contradicts_the_pieces_is_a_doubt(tmp_path, name, pieces, doubt):
+    path = write_rows(tmp_path / name / "vocab.txt", pieces)
+    with pytest.raises(ValueError, match=doubt) if doubt else contextlib.nullcontext():
+        vocabulary_tokenizer(path)
+    assert vocabulary_tokenizer(path, do_lower_case=True).tokenize("Ab") == ["a", "##b"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "expected", "warned"),
+    [
+        ({"do_lower_case": True}, None, ["schon", "म"], True),
+        ({"do_lower_case": True, "strip_accents": False}, None, ["schön", "में"], False),  # German and Turkish models
+        ({}, False, ["schön", "में"], False),
+        ({"strip_accents": False}, True, ["schon", "म"], True),
+        ({"do_lower_case": False}, None, ["schön", "में"], False),
+    ],
+)
+def test_accents_are_a_setting_of_their_own(tmp_path, stored, asked, expected, warned, capsys):
+    """The vocabulary alone does not decide it, because Google's code strips accents whenever it lower-cases."""
+    path = write_rows(tmp_path / "bert" / "vocab.txt", ACCENTED, **stored)
+    assert vocabulary_tokenizer(path, strip_accents=asked).tokenize("schön में") == expected
+    assert ("warning: 2 pieces, such as 'schön', have accents or vowel signs" in capsys.readouterr().out) == warned
+
+
+@pytest.mark.parametrize("row", ["[UNK]\t100", '"[UNK]"', "<unk>", "\u2581a"])
+def test_a_vocabulary_of_another_form_is_refused(tmp_path, row):
+    path = write_rows(tmp_path / "vocab.txt", ["[PAD]", row, "[CLS]", "[SEP]", "[MASK]", "b"])
+    with pytest.raises(ValueError, match=f"^{path}: expected a vocabulary of BERT"):
+        vocabulary_tokenizer(path)
+
+
+def test_the_tokenizer_of_weights_on_the_hub_is_fetched(folder, monkeypatch):
+    """With an empty cache, too: it shows which rows of the weights are which pieces."""
+    monkeypatch.setattr(tokenizers, "cached_file", lambda _, file: str(folder / file))
+    monkeypatch.setattr(tokenizers, "_opened", lambda name, options: AutoTokenizer.from_pretrained(folder))
+    assert len(weights_tokenizer("somebody/model")) == len(PIECES)

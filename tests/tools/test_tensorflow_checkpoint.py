@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_training.files.tensorflow_checkpoint import FOOTER, TensorFlowCheckpoint
+from bert_training.tools.tensorflow_checkpoint import FOOTER, TensorFlowCheckpoint
 from tests.helpers.repository import ROOT
 
 pytest.importorskip("google_crc32c")
