@@ -185,10 +185,11 @@ class BertFeatureTagger(TokenClassifier):
 
     def __init__(self, config: BertConfig, encoder_class: type = BertModel):
         choice = config.feature_based
-        if choice not in LAYERS:
-            raise ValueError(f"expected feature_based out of {', '.join(LAYERS)}; got {choice!r}")
-        if "four" in choice and config.num_hidden_layers < 4:
-            raise ValueError(f"{choice} needs 4 layers; the model has {config.num_hidden_layers}")
+        if choice not in LAYERS or ("four" in choice and config.num_hidden_layers < 4):
+            raise ValueError(
+                f"expected feature_based out of {', '.join(LAYERS)}, with four layers if it needs four; got {choice!r} "
+                f"for {config.num_hidden_layers} layers"
+            )
         count = len(range(config.num_hidden_layers + 1)[LAYERS[choice]])
         features = config.hidden_size * (count if "concat" in choice else 1)
         super().__init__(config, features, config.lstm_size, encoder_class)

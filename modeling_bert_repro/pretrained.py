@@ -61,24 +61,25 @@ def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor
 
 def check_config(config: BertConfig) -> None:
     """Raise ValueError for what this BERT does not have, and for sizes that do not fit together."""
+    problems = []
     if config.add_cross_attention:
-        raise ValueError(
+        problems.append(
             "expected add_cross_attention=False, got True: BERT here is an encoder (left-to-right with "
             "is_decoder=True); use transformers' BertModel for cross-attention"
         )
     positions = getattr(config, "position_embedding_type", None)
     if positions not in (None, "absolute"):
-        raise ValueError(
+        problems.append(
             f"expected absolute positions, got position_embedding_type={positions!r}: this BERT, like that of "
             "transformers 5, has no relative ones and would compute something else with such weights"
         )
-    if config.initializer_range <= 0:
-        raise ValueError(f"expected initializer_range above 0, got {config.initializer_range}: BERT uses 0.02")
     if config.hidden_size % config.num_attention_heads != 0:
-        raise ValueError(
+        problems.append(
             f"expected hidden_size to be a multiple of num_attention_heads, got {config.hidden_size} and "
             f"{config.num_attention_heads}: change one of them in the config"
         )
+    if problems:
+        raise ValueError("; ".join(problems))
 
 
 def refuse_cross_attention(encoder_hidden_states: Tensor | None, encoder_attention_mask: Tensor | None) -> None:
@@ -126,15 +127,8 @@ class BertPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
-        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set.
-
-        Raises:
-            ValueError: the value is not True, False, "auto" or None.
-        """
-        switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
-        if switch not in (None, True, False, "auto"):
-            raise ValueError(f'expected unpad_inputs to be True, False, "auto" or None, got {switch!r}')
-        return switch or False
+        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set."""
+        return (getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs) or False
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

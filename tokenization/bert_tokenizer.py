@@ -175,9 +175,8 @@ def build_tokenizer(
         ids = dict(vocab)
     else:
         ids = {piece: index for index, piece in enumerate(vocab)}
-        if len(ids) < len(vocab):
-            raise UserError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
-    _check_ids(ids)
+    if sorted(ids.values()) != list(range(len(ids))) or "" in ids:  # a piece that is repeated leaves a gap
+        raise UserError(f"vocab: expected the ids 0 to {len(ids) - 1}, each once and for a piece that is not empty")
     if "[UNK]" not in ids:
         raise UserError("vocab: no row for [UNK]; add it, or learn one with bert-repro vocabulary")
     # By default, transformers would append rows for the missing tokens to the vocabulary.
@@ -199,11 +198,3 @@ def _strings(nested: Any) -> Iterator[str]:
     elif isinstance(nested, list | tuple):
         for item in nested:
             yield from _strings(item)
-
-
-def _check_ids(vocab: Mapping[str, int]) -> None:
-    """Raise ValueError unless the ids are 0, 1, 2 and so on, and every piece has at least one character."""
-    if sorted(vocab.values()) != list(range(len(vocab))):
-        raise UserError(f"vocab: expected the ids 0 to {len(vocab) - 1}, each once")
-    if "" in vocab:
-        raise UserError(f"vocab: id {vocab['']} is an empty piece")

@@ -294,15 +294,12 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
         for name in then
         if then[name] != now.get(name)
     ]
-    if changed:
-        raise UserError(
-            f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
-        )
+    others = [f"with other settings ({', '.join(changed)}); resume with the same ones"] * bool(changed)
     if saved["data_sha256"] != checksums(origin.data):
-        raise UserError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
-    for name, other in STARTED_WITH.items():
-        if saved[name] != getattr(origin, name):
-            raise UserError(f"{folder} belongs to a run {other}")
+        others.append("on other data; resume with the files that it was started with")
+    others += [other for name, other in STARTED_WITH.items() if saved[name] != getattr(origin, name)]
+    if others:
+        raise UserError(f"{folder} belongs to a run {'; and '.join(others)}")
 
 
 def _arithmetic(run: Run[SharedArguments], wanted: int | str) -> str:
@@ -325,18 +322,21 @@ def _divisors(number: int) -> str:
     return ", ".join(str(one) for one in range(1, min(number, 64) + 1) if number % one == 0)
 
 
+def _shape(shape: torch.Size | None) -> str:
+    return "missing" if shape is None else str(tuple(shape))
+
+
 def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:
     own = {name: tensor.shape for name, tensor in model.state_dict().items()}
     tied = model.all_tied_weights_keys or {}
-    missing = [name for name in own if name not in weights and name not in tied]
-    unexpected = [name for name in weights if name not in own]
-    if missing or unexpected:
-        raise UserError(f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}")
-    for name, tensor in weights.items():
-        if tensor.shape != own[name]:
-            raise UserError(
-                f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
-            )
+    found = {name: tensor.shape for name, tensor in weights.items()}
+    expected = {name: shape for name, shape in own.items() if name in found or name not in tied}
+    if differing := [name for name in {**expected, **found} if expected.get(name) != found.get(name)]:
+        name = differing[0]
+        raise UserError(
+            f"{folder} holds another model: {len(differing)} tensors differ, such as {name}, which is "
+            f"{_shape(found.get(name))}, expected {_shape(expected.get(name))}"
+        )
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:

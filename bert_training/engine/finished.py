@@ -27,17 +27,15 @@ def is_finished(args: SharedArguments) -> bool:
         return False
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     run = record.Record.read(folder)
+    problem = ""
     if script_of(type(args)) not in (None, run.script):
-        raise UserError(f"{folder} holds a finished run of {run.script}; {other}")
-    if changed := changed_flags(run.flags, args):
-        raise UserError(
-            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
-        )
-    if args.resume_from_checkpoint != "auto":
-        raise UserError(
-            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
-            "another --output_dir for that, or --resume_from_checkpoint auto"
-        )
+        problem = f"of {run.script}; {other}"
+    elif changed := changed_flags(run.flags, args):
+        problem = f"with other flags ({', '.join(changed)}); give the same flags, or {other}"
+    elif args.resume_from_checkpoint != "auto":
+        problem = f"which is not trained again from a checkpoint; give --resume_from_checkpoint auto, or {other}"
+    if problem:
+        raise UserError(f"{folder} holds a finished run {problem}")
     return True
 
 

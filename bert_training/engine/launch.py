@@ -65,11 +65,10 @@ def start_run(args: Args) -> Run[Args]:
         folders.append(str(Path(named).parent))
     settled = settled_precision(args, folders)
     precision = settled.precision if settled else args.mixed_precision
-    if precision == "fp16" and not torch.cuda.is_available():
-        raise UserError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
-        raise UserError("FSDP was asked for, but there is no GPU; leave it out")
+    sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")
+    if (sharded and not torch.accelerator.is_available()) or (precision == "fp16" and not torch.cuda.is_available()):
+        raise UserError("--mixed_precision fp16 and FSDP need a GPU; on a CPU use bf16 or no, without FSDP")
     trackers = trackers_of(args)
     accelerator = _accelerator(precision, **trackers)
     check_launch(accelerator)
@@ -185,15 +184,18 @@ def check_launch(accelerator: Accelerator) -> None:
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
     # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
     alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
+    kind = accelerator.distributed_type
+    problems = []
     if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
-        raise UserError(
+        problems.append(
             f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
-    kind = accelerator.distributed_type
     if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
-        raise UserError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+        problems.append("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
     if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
-        raise UserError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+        problems.append(f"{kind.value} is not supported; use data parallel processes or FSDP2")
     if accelerator.gradient_accumulation_steps != 1:
-        raise UserError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
+        problems.append("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
+    if problems:
+        raise UserError("; ".join(problems))

@@ -28,12 +28,10 @@ def from_hub(name: str, instead: str, work: Callable[[ModuleType], Result]) -> R
         ValueError: the library is not installed, or ``work`` raised something.
     """
     try:
-        import datasets  # imported here because it is optional and slow, and most runs read files
-    except ImportError:
-        raise UserError(f"--dataset_name needs the package datasets: pip install datasets, or {instead}") from None
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    try:
+        import datasets  # imported here because it is optional and slow
+
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
         return work(datasets)
     except Exception as error:  # the types are those of datasets, its HTTP library and huggingface_hub
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -56,13 +54,11 @@ def load_dataset(datasets: ModuleType, name: str, config_name: str | None, **opt
     """
     if not is_saved_data_set(Path(name)):
         return datasets.load_dataset(name, config_name, **options)
-    if config_name:
-        raise UserError("a folder of save_to_disk has no configurations; leave --dataset_config_name out")
     loaded = datasets.load_from_disk(name)
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     split = options.get("split")
-    if split is not None and split not in splits:
-        raise UserError(f"it has no split {split!r}, only {', '.join(splits)}")
+    if config_name or split not in (None, *splits):
+        raise UserError(f"a folder of save_to_disk has no configurations; its only splits are {', '.join(splits)}")
     return splits if split is None else splits[split]
 
 
@@ -85,7 +81,7 @@ def usual_splits(there: Iterable[str]) -> dict[str, str]:
     named = {split: split for split in ("train", "test") if split in there}
     found = [split for split in VALIDATION if split in there]
     if len(found) > 1:
-        raise UserError(f"expected one split for validation, got {', '.join(found)}")
+        raise UserError(f"--dataset_name: expected one split for validation, got {', '.join(found)}; {AS_FILES}")
     return named | ({"validation": found[0]} if found else {})
 
 
@@ -100,10 +96,7 @@ def load_from_hub(name: str, config_name: str | None, instead: str, divides: boo
         ValueError: the data set cannot be loaded, has neither of these splits, or several for validation.
     """
     loaded = from_hub(name, instead, lambda datasets: dict(load_dataset(datasets, name, config_name)))
-    try:
-        named = usual_splits(loaded)
-    except ValueError as error:
-        raise UserError(f"--dataset_name {name}: {error}; {AS_FILES}") from None
+    named = usual_splits(loaded)
     splits: dict[str, Any] = {
         split: loaded[named[split]] for split in ("train", "validation", "test") if split in named
     }

@@ -52,12 +52,10 @@ def files_to_upload(folder: Path) -> list[Path]:
     Raises:
         ValueError: the folder does not hold a finished run.
     """
-    for name in ("config.json", "run.json", "all_results.json"):
-        if not (folder / name).is_file():
+    for name in ("config.json", "run.json", "all_results.json", "*.safetensors"):
+        if not any(folder.glob(name)):
             raise UserError(f"{folder}: expected the folder of a finished run, found no {name}; finish the run first")
     named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
-    if not any(path.suffix == ".safetensors" for path in named):
-        raise UserError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
     return sorted(named | set(_code(folder)))
 
 
@@ -138,10 +136,11 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
         raise UserError(f"--hub_model_id {repo_id}: {' '.join(str(error).split())}; expected USER/NAME") from None
     if dry_run:
         return
-    if constants.HF_HUB_OFFLINE:
-        raise UserError("--push_to_hub needs the network, but HF_HUB_OFFLINE is set; unset it, or drop the flag")
-    if not get_token():
-        raise UserError("--push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN")
+    if constants.HF_HUB_OFFLINE or not get_token():
+        raise UserError(
+            "--push_to_hub needs the network and a token of the Hub; unset HF_HUB_OFFLINE if it is set, and run hf "
+            "auth login or set HF_TOKEN"
+        )
     _attempt(lambda: HfApi().whoami(), repo_id, remedy)
 
 

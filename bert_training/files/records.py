@@ -26,10 +26,11 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
     """
     try:
         content = read_object(path)
-        if missing := [name for name in needs if name not in content]:
-            raise UserError(f"it lacks {', '.join(missing)}")
+        problem = ", ".join(f"it lacks {name}" for name in needs if name not in content)
     except ValueError as error:
-        raise UserError(f"{path}: damaged or edited ({error}); {remedy}") from error
+        content, problem = {}, str(error)
+    if problem:
+        raise UserError(f"{path}: damaged or edited ({problem}); {remedy}")
     return content
 
 
@@ -64,8 +65,6 @@ def read_events(path: Path) -> list[dict]:
     Raises:
         ValueError: there is no such file, or a line is not a JSON object with an "event".
     """
-    if not path.is_file():
-        raise UserError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         try:

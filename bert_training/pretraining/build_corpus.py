@@ -334,8 +334,9 @@ def _open_source(
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
         return Opened(iter(()), files, described, key_of(described, tokenizer, text_column), unchanged)
     if fingerprint is None:
-        if not isinstance(source, Sequence):
-            raise UserError("documents that are not in a list need `fingerprint`, a text that identifies them")
+        assert isinstance(source, Sequence), (
+            "documents that are not in a list need `fingerprint`, which identifies them"
+        )
         fingerprint = json.dumps(list(source))
     lines: Iterator[str | None] = iter(()) if files else _lines_of(cast("Iterable[list[str] | str | None]", source))
     described = described_by(fingerprint)

@@ -29,7 +29,6 @@ from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.sections import Offsets, promised_size, sections_of
 from bert_training.pretraining.segments import PLANNERS, EpochPlan, Planner
-from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
 
@@ -65,14 +64,6 @@ class InstanceSettings(MaskSettings):
     short_seq_prob: float = 0.1
     fixed: bool = False
     pad_to_max: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        objective_of(vars(self))
-        if not 8 <= self.max_seq_length < 1 << 16:
-            raise UserError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
-        if not 0 <= self.short_seq_prob <= 1:
-            raise UserError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
 
     @property
     def pairs(self) -> PairTask | None:
@@ -112,13 +103,11 @@ class PretrainingInstances:
     """Batches of pre-training instances from a corpus.
 
     Raises:
-        ValueError: the tokenizer did not make the corpus or lacks a special token, or the corpus has no pairs and the
-            objective needs them.
+        ValueError: the tokenizer lacks a special token, or the corpus has no pairs and the objective needs them.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
-        if tokenizer_sha256(tokenizer) != corpus.manifest["key"]["tokenizer_sha256"]:
-            raise UserError(f"{corpus.path}: the corpus was made with another tokenizer; build it again with this one")
+        assert tokenizer_sha256(tokenizer) == corpus.manifest["key"]["tokenizer_sha256"]  # Corpus.open compares them
         self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
@@ -167,13 +156,7 @@ class PretrainingInstances:
         return self._sizes[variant]
 
     def locate(self, position: int) -> tuple[int, int]:
-        """(epoch, index within it) of a position of the endless stream.
-
-        Raises:
-            ValueError: the position is negative.
-        """
-        if position < 0:
-            raise UserError(f"position is {position}; expected at least 0")
+        """(epoch, index within it) of a position of the endless stream."""
         if self.settings.fixed or len(self._promised):
             epoch, index = divmod(position, self.epoch_size(0))
             return epoch, index
@@ -254,10 +237,9 @@ class PretrainingInstances:
         -100 where nothing is predicted. Pairs also have ``next_sentence_label`` (B): 0 or 1, see ``PairTask.classes``.
 
         Raises:
-            ValueError: start is not below stop, or the corpus was written to since it was opened.
+            ValueError: the corpus was written to since it was opened.
         """
-        if stop <= start:
-            raise UserError(f"batch [{start}, {stop}) is empty; expected stop above start")
+        assert start < stop
         self.corpus.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
         parts = []
         epoch, index = self.locate(start)

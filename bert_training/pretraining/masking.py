@@ -55,16 +55,12 @@ class MaskSettings:
     max_predictions_per_seq: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.mlm_probability <= 1:
-            raise UserError(f"mlm_probability is {self.mlm_probability}; expected above 0, at most 1")
         mask, random = self.mask_replace_prob, self.random_replace_prob
         if mask < 0 or random < 0 or mask + random > 1 + 1e-9:
             raise UserError(
                 f"mask_replace_prob {mask} and random_replace_prob {random}: expected shares of at least 0 that "
                 "add up to at most 1 (the rest stays unchanged)"
             )
-        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
-            raise UserError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,14 +44,13 @@ def adopt(
         return
     corpus = Corpus.open(prepared, tokenizer)
     found = [source["sha256"] for source in corpus.manifest["sources"]]
-    if found != [source["sha256"] for source in sources]:
+    same_column = corpus.manifest["key"].get("text_column", "text") == text_column
+    if found != [source["sha256"] for source in sources] or not same_column:
         names = ", ".join(source["name"] for source in corpus.manifest["sources"])
         raise UserError(
-            f"--corpus_dir {prepared}: it was made from other text ({names[:200]}) than --train_file names; give the "
-            "same files in the same order, or prepare another corpus"
+            f"--corpus_dir {prepared}: it was made from other text ({names[:200]}) than --train_file and --text_column "
+            "name; give the same files in the same order, or prepare another corpus"
         )
-    if corpus.manifest["key"].get("text_column", "text") != text_column:
-        raise UserError(f"--corpus_dir {prepared}: it was made with another --text_column; give the same one")
     described = described_by(fingerprint)
     make_folder(target.parent)
     with new_folder(target) as draft:

@@ -139,13 +139,11 @@ def _find_weights(source: Path) -> Path:
     index = source if source.suffix == ".index" or not source.name else source.with_name(f"{source.name}.index")
     if index.is_file():
         return index
-    if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
+    if not source.is_dir():
         raise UserError(
             f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
             f"{', '.join(PICKLES)}. {FIRST_VERSION}"
         )
-    if not source.is_dir():
-        raise UserError(f"{source}: no such file or folder, and no {source.name}.index beside it")
     folder = _transformer_folder(source)
     weights = [folder / name for name in ("model.safetensors", "pytorch_model.bin") if (folder / name).is_file()][:1]
     weights += sorted(folder.glob("*.index"))
@@ -154,10 +152,7 @@ def _find_weights(source: Path) -> Path:
     if weights:
         paths = [path.with_suffix("") if path.suffix == ".index" else path for path in weights]
         names = ", ".join(path.name for path in paths)
-        found = (
-            f"{len(paths)}: {names}; give the path of one of them, such as {paths[0]}, or convert it with "
-            f"bert-repro convert {paths[0]} FOLDER"
-        )
+        found = f"{len(paths)}: {names}; give the path of one of them, such as {paths[0]}"
     else:
         found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else f"none: {lacks_weights(folder)}"
     raise UserError(
@@ -170,32 +165,19 @@ def _transformer_folder(folder: Path) -> Path:
     if not (folder / "modules.json").is_file():
         return folder
     modules = read_json(folder / "modules.json")
-    paths = []
-    for module in modules if isinstance(modules, list) else []:
-        if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
-            paths.append(module.get("path"))
-    if len(paths) != 1 or not isinstance(paths[0], str):
-        raise UserError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
-    if paths[0] and not is_plain_name(paths[0]):
-        raise UserError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
+    paths = [module["path"] for module in modules if str(module["type"]).endswith(".Transformer")]
+    if len(paths) != 1 or not (paths[0] == "" or is_plain_name(paths[0])):
+        raise UserError(f"{folder}/modules.json: expected one Transformer in a folder beside it, got {paths}")
     return folder / paths[0]
 
 
 def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> BertConfig:
     """The config in a file or, without one, in ``folder``. Raises ValueError if it is missing or not one of BERT."""
-    if config_file is not None:
-        path = Path(config_file)
-        if not path.is_file():
-            raise UserError(f"--config_file {path}: no such file")
-    else:
-        paths = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
-        if not paths:
-            expected = " or ".join(CONFIG_NAMES)
-            raise UserError(
-                f"{source}: expected {expected} in {folder}, found neither; give --config_file FILE to "
-                "bert-repro convert"
-            )
-        path = paths[0]
+    given = [Path(config_file)] if config_file is not None else [folder / name for name in CONFIG_NAMES]
+    path = next((path for path in given if path.is_file()), None)
+    if path is None:
+        expected = " or ".join(map(str, given))
+        raise UserError(f"{source}: expected {expected}, found none; give --config_file FILE")
     fields = read_object(path)
     check_fields(path, fields)
     fields.pop("model_type", None)
@@ -252,8 +234,6 @@ def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
     tensors: dict[str, torch.Tensor] = {}
     left_out = []
     for name, tensor in stored.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise UserError(f"{path}: expected tensors, got a {type(tensor).__name__} under {name!r}")
         target = name
         for pattern, replacement in PYTORCH_NAMES:
             target = re.sub(pattern, replacement, target)
@@ -282,8 +262,8 @@ def _load(path: Path) -> Mapping[str, Any]:
         raise UserError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
         stored = stored["model"]
-    if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
-        raise UserError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
+    if not isinstance(stored, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in stored.values()):
+        raise UserError(f"{path}: expected names with tensors, got a {type(stored).__name__} with other things")
     return stored
 
 

@@ -142,10 +142,10 @@ def test_it_does_not_open_as_a_plain_tagger(config, tmp_path):
 
 
 def test_unknown_or_missing_layers_are_refused(config):
-    with pytest.raises(ValueError, match=r"expected feature_based out of embeddings, .*; got 'middle'"):
+    with pytest.raises(ValueError, match=r"expected feature_based out of embeddings, .*; got 'middle' for"):
         tagger(config, "middle")
     config.num_hidden_layers = 3
-    with pytest.raises(ValueError, match="concat_last_four needs 4 layers; the model has 3"):
+    with pytest.raises(ValueError, match="got 'concat_last_four' for 3 layers"):
         tagger(config)
 
 

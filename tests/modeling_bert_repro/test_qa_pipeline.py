@@ -212,16 +212,14 @@ def test_defaults_are_those_of_the_training_side(tokenizer):
     [
         ((), {}, "give question= and context="),
         (({"question": "x", "context": "y"},), {"question": "x"}, "give question= and context="),
-        ((), {"question": "x"}, "expected a string as context, .*; got None"),
+        ((), {"question": "x"}, "expected a dict with strings as .*'context': None"),
         (
             (),
             {"question": ["x", "y"], "context": ["z"]},
-            r"as many questions as contexts in two lists; got \['x', 'y'\]",
+            r"as many questions as contexts in two lists; got .*\['x', 'y'\]",
         ),
-        (({"question": "x"},), {}, "expected a dict with 'question' and 'context', got {'question': 'x'}"),
-        ((["x"],), {}, "expected a dict with 'question' and 'context', got 'x'"),
-        ((), {"question": "x", "context": "y", "top_k": 0}, "top_k must be at least 1; got 0"),
-        ((), {"question": "x", "context": "y", "topk": 2}, "unknown option topk"),
+        (({"question": "x"},), {}, "expected a dict with strings as .*got {'question': 'x'}"),
+        ((["x"],), {}, "expected a dict with strings as .*got 'x'"),
         (
             (),
             {"question": "a b", "context": "y", "max_seq_len": 5, "max_question_len": 9},

@@ -67,7 +67,9 @@ def test_a_prepared_corpus_is_looked_at_before_the_text_is_read(tmp_path, tokeni
 
 def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_path, tokenizer_folder):
     prepared = prepare(tmp_path, tokenizer_folder, "b.txt")
-    with pytest.raises(ValueError, match=r"it was made from other text \(b\.txt\) than --train_file names"):
+    with pytest.raises(
+        ValueError, match=r"it was made from other text \(b\.txt\) than --train_file and --text_column name"
+    ):
         corpora("one", "--corpus_dir", prepared)
     shutil.rmtree(prepared)
     words = (tokenizer_folder / "vocab.txt").read_text().split("\n")

@@ -3,7 +3,6 @@
 import itertools
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +43,6 @@ def test_the_step_is_an_integer():
 def test_a_checkpoint_of_objects_is_refused():
     with pytest.raises(ValueError, match=r"objects/model\.ckpt: an object-based checkpoint of TensorFlow 2; expected"):
         TensorFlowCheckpoint(WRITTEN / "objects" / "model.ckpt")
-
-
-def test_the_package_for_checksums_is_asked_for(monkeypatch):
-    monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(ValueError, match="pip install google-crc32c"):
-        TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt")
 
 
 @pytest.mark.parametrize("seed", range(40))
