@@ -212,7 +212,7 @@ def test_data_files_of_two_checkpoints_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"data-00001-of-00003: damaged or cut short \(the checksum of .* differs\)"):
         convert(read_old_checkpoint(folder))
     path.unlink()
-    with pytest.raises(OSError, match=r"data-00001-of-00003: not found; the checkpoint has 3 data files"):
+    with pytest.raises(OSError, match=r"No such file or directory: .*data-00001-of-00003"):
         convert(read_old_checkpoint(folder))
     shutil.copy(WRITTEN / "pretrained" / "bert_model.ckpt.data-00000-of-00001", folder)
     with pytest.raises(ValueError, match=r"found those of several: .*data-00000-of-00001, .*data-00002-of-00003; move"):
