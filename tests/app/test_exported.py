@@ -35,7 +35,7 @@ def computing(model):
     return compute
 
 
-def as_export(folder, monkeypatch, name="onnx/model.onnx", outputs=None):
+def as_export(folder, monkeypatch, name="onnx/model.onnx"):
     """The same folder without weights, and with a file that computes as they do."""
     model = open_folder(str(folder)).model
     (folder / "model.safetensors").unlink()
@@ -45,7 +45,7 @@ def as_export(folder, monkeypatch, name="onnx/model.onnx", outputs=None):
 
     def opens(path):
         opened.append(path.relative_to(folder).as_posix())
-        return set(outputs or ["logits"]), computing(model)
+        return computing(model)
 
     monkeypatch.setattr(exported, "_onnx", opens)
     monkeypatch.setattr(exported, "_openvino", opens)
@@ -75,7 +75,7 @@ def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
 def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, monkeypatch):
     folder = save_model(tmp_path / "encoder", pretrained, "BertModel")
     expected = readings.vector(open_folder(str(folder)), TEXT)
-    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
+    as_export(folder, monkeypatch)
     assert np.allclose(readings.vector(open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
 
 
@@ -84,18 +84,14 @@ def test_what_cannot_be_served_is_refused(folder, monkeypatch):
     with pytest.raises(UserError, match="--backend onnx needs the package onnxruntime; pip install onnxruntime"):
         monkeypatch.setattr(exported.importlib.util, "find_spec", lambda name: None)
         open_folder(str(folder), ONNX)
-    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
+    as_export(folder, monkeypatch)
     with pytest.raises(UserError, match=r"expected one of openvino/.*; found none. bert-repro export makes"):
         open_folder(str(folder), OPENVINO)
-    with pytest.raises(UserError, match=r"names BertForSequenceClassification, for which the file lacks logits"):
-        open_folder(str(folder), ONNX)
     with pytest.raises(UserError, match="expected a folder with the weights of a model"):
         open_folder(str(folder))
-    with pytest.raises(UserError, match="--dtype bfloat16: the numbers of an exported file are those"):
-        open_folder(str(folder), ONNX, BFLOAT16)
 
 
-def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
+def test_a_file_of_onnxruntime_is_served(folder):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     from bert_training.tools.onnx_files import FIRST_OPSET, write_onnx
@@ -108,9 +104,6 @@ def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
     write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx", FIRST_OPSET)
     (folder / "model.safetensors").unlink()
     assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
-    (folder / "onnx" / "model.onnx").write_bytes(b"damaged")
-    with pytest.raises(UserError, match="onnxruntime cannot open it"):
-        open_folder(str(folder), ONNX)
 
 
 def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
