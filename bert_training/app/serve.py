@@ -21,6 +21,7 @@ from typing import NoReturn
 import torch
 import transformers
 import uvicorn
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from bert_training.app.exported import BACKENDS, TORCH
 from bert_training.app.folder import open_folder
@@ -29,6 +30,7 @@ from bert_training.app.space import write_space
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 
+LOCAL = ("127.0.0.1", "localhost")
 CONNECTIONS = 256
 STOP_SECONDS = 30  # for what has begun when the service is stopped
 
@@ -48,6 +50,8 @@ def main(argv: list[str] | None = None) -> None:
         print(line, file=sys.stderr)
     opened = replace(opened, refuses_long_texts=args.refuse_long_texts)
     app = make_service(opened, args.batch_size, args.max_queue, threads)
+    if args.host in LOCAL:  # against web pages whose own name points to this machine
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL)
     config = uvicorn.Config(
         app,
         args.host,
@@ -60,11 +64,12 @@ def main(argv: list[str] | None = None) -> None:
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    listener = config.bind_socket()
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/ (SIGTERM or Ctrl-C ends it)", flush=True)
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when all is answered
-    uvicorn.Server(config).run([listener])
+    with config.bind_socket() as listener:
+        listener.listen(config.backlog)  # who reads the address may connect at once
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/ (SIGTERM or Ctrl-C ends it)", flush=True)
+        signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when all is answered
+        uvicorn.Server(config).run([listener])
 
 
 def _leave(*_: object) -> NoReturn:

@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from bert_training.app import readings
 from bert_training.app.batches import Queue
@@ -121,7 +121,7 @@ class Looked(Body):
 
     text: Text
     second_text: Text | None = None
-    layer: int = Field(ge=1)
+    layer: int
 
 
 # --- and what is answered -----------------------------------------------------------------------------------
@@ -233,7 +233,9 @@ def make_service(opened: OpenedModel, batch_size: int = 1, max_queue: int = 256,
         ("/pieces", "How a text becomes pieces", {OneText: _pieces}),
     ]
     if hasattr(opened.model, "base_model"):  # not of an exported file
-        asked.append(("/attention", "How the pieces of a text look at each other", {Looked: _attention}))
+        layers = (int, Field(ge=1, le=opened.model.config.num_hidden_layers))
+        looked = create_model("Looked", __base__=Looked, __doc__=Looked.__doc__, layer=layers)
+        asked.append(("/attention", "How the pieces of a text look at each other", {looked: _attention}))
     for path, summary, answering in asked:
         app.post(path, summary=summary)(_route(path, answering, queue, counts))
 

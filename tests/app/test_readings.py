@@ -1,4 +1,4 @@
-"""bert_training/app/readings.py: what the service answers, against transformers' pipelines and the numbers of its classes.
+"""bert_training/app/readings.py: what models say, against transformers' pipelines and the numbers of its classes.
 
 The first tests run with transformers' class, which is served, and with this project's own.
 """
