@@ -112,7 +112,7 @@ def command_of(name: str, folder: Path, data: Path) -> list[str]:
         "report": [folder.name, "--output_dir", "out"],
         "verify": [folder.name, "--skip_evaluation"],
         "ask": ["--model", folder.name, *QUESTION],
-        "app": ["--model", folder.name, "--space", "out"],
+        "serve": [folder.name, "--space", "out"],
         "upload": [folder.name, "--hub_model_id", "somebody/model", "--hub_dry_run"],
         "score": [str(data / "run_squad.json"), f"{folder.name}/span_predictions.json", "--version_2_with_negative",
                   "--na_prob_file", f"{folder.name}/null_odds.json"],
@@ -130,7 +130,7 @@ def output(name: str, folder: Path, ended: Ended) -> tuple:
 
 
 COMMANDS = [("run_pretraining", name) for name in ("verify", "report", "curves", "inspect")]
-COMMANDS += [("run_glue", name) for name in ("verify", "report", "upload", "app")]
+COMMANDS += [("run_glue", name) for name in ("verify", "report", "upload", "serve")]
 COMMANDS += [("run_squad", name) for name in ("ask", "ask", "upload", "score", "score")]
 READ_BY = {"score": ("span_predictions.json", "null_odds.json", "hashes.json")}
 
