@@ -28,7 +28,7 @@ setup(
     packages=find_packages(
         include=["modeling_bert_repro", "tokenization", "tokenization.*", "bert_training", "bert_training.*"]
     ),
-    package_data={"": ["py.typed", "*.json", "*.html", "*.js", "*.css", "*.svg"]},
+    package_data={"": ["py.typed", "*.json", "page/*"]},
     # Installed as programs, not as modules, so that no module of a common name lands beside a user's own code.
     scripts=sorted(path.name for path in (*HERE.glob("run_*.py"), HERE / "extract_features.py")),
     entry_points={"console_scripts": ["bert-repro = bert_training.__main__:main"]},

@@ -66,8 +66,7 @@ class Queue:
     """
 
     def __init__(self, opened: OpenedModel, size: int, most: int, threads: int) -> None:
-        self.pending, self.most = 0, most
-        self._size = size
+        self.pending, self._most, self._size = 0, most, size
         self._waiting: deque[Asked] = deque()
         self._rows: list[Place] = []
         self._changed = threading.Condition()
@@ -77,7 +76,7 @@ class Queue:
 
     def put(self, asks: Sequence[Ask]) -> list[asyncio.Future[Any]]:
         """The answers to come, in the order of the texts; none if there is no room for all of them."""
-        if self.pending + len(asks) > self.most:
+        if self.pending + len(asks) > self._most:
             return []
         loop = asyncio.get_running_loop()
         asked = [Asked(ask, loop.create_future()) for ask in asks]
@@ -98,7 +97,7 @@ class Queue:
         while True:
             texts, places = self._next()
             if self._size == 1:
-                found = [_tried(one, partial(_alone, opened, one.ask)) for one in texts]
+                found = [_tried(one, partial(run, opened, one.ask(opened))) for one in texts]
             else:
                 found = self._begin(opened, texts) if texts else self._compute(opened, places)
             if found:
@@ -150,10 +149,6 @@ def alike(rows: Sequence[Place], size: int) -> list[Place]:
         if count and longest * (count + 1) > MOST_PADDING * pieces:
             return fitting[:count]
     return fitting[:size]
-
-
-def _alone(opened: OpenedModel, ask: Ask) -> Any:
-    return run(opened, ask(opened))
 
 
 def _tried(one: Asked, action: Callable[[], Any]) -> Outcome:

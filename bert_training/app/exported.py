@@ -5,7 +5,6 @@ one with 8 bits is taken, because it was asked for; ``FILES`` has their order. W
 a file whose activations are quantised anew for every batch gives a text other digits beside other texts.
 """
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,11 +19,8 @@ from bert_training.tools.onnx_files import INPUTS
 from tokenization.errors import UserError
 
 TORCH, ONNX, OPENVINO = "torch", "onnx", "openvino"
-# Of each backend: the package, and its files in the order in which they are taken.
-FILES = {
-    ONNX: ("onnxruntime", (SMALL, WHOLE, "model.onnx")),
-    OPENVINO: ("openvino", (*OPENVINO_FILES[::-1], "openvino_model.xml")),
-}
+# Of each backend: its files in the order in which they are taken.
+FILES = {ONNX: (SMALL, WHOLE, "model.onnx"), OPENVINO: (*OPENVINO_FILES[::-1], "openvino_model.xml")}
 BACKENDS = (TORCH, *FILES)
 Compute = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
@@ -46,15 +42,12 @@ class ExportedNetwork:
 
 
 def load_exported(folder: Path, config: PretrainedConfig, backend: str) -> ExportedNetwork:
-    """The network of an exported folder. Raises ValueError if the package or such a file is missing."""
-    package, names = FILES[backend]
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f"--backend {backend} needs the package {package}; pip install {package}")
-    file = next((name for name in names if (folder / name).is_file()), None)
+    """The network of an exported folder. Raises ValueError if it has no such file."""
+    file = next((name for name in FILES[backend] if (folder / name).is_file()), None)
     if file is None:
+        names = ", ".join(FILES[backend])
         raise UserError(
-            f"{folder}: --backend {backend} expected one of {', '.join(names)}; found none. bert-repro export makes "
-            "such a folder of a finished model"
+            f"{folder}: --backend {backend} expected one of {names}; found none; bert-repro export writes it"
         )
     return ExportedNetwork(config, file, {ONNX: _onnx, OPENVINO: _openvino}[backend](folder / file))
 

@@ -16,7 +16,6 @@ import argparse
 import signal
 import sys
 from dataclasses import replace
-from typing import NoReturn
 
 import torch
 import transformers
@@ -68,36 +67,27 @@ def main(argv: list[str] | None = None) -> None:
         listener.listen(config.backlog)  # who reads the address may connect at once
         host = f"[{args.host}]" if ":" in args.host else args.host
         print(f"{opened.name}: http://{host}:{listener.getsockname()[1]}/ (SIGTERM or Ctrl-C ends it)", flush=True)
-        signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when all is answered
+        # uvicorn raises the signal again when all is answered.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         uvicorn.Server(config).run([listener])
-
-
-def _leave(*_: object) -> NoReturn:
-    sys.exit(0)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = command_parser("serve", __doc__)
     parser.add_argument("folder", help="The folder of a model, as a script of this project or transformers saved it.")
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="Address to listen on; the default is this machine alone. There is no password and no encryption.",
-    )
+    parser.add_argument("--host", default="127.0.0.1", help="Address to listen on; the default is this machine alone.")
     parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes one that is free.")
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
         default=TORCH,
-        help="What computes; onnx and openvino take a folder that bert-repro export wrote, and its file in 8 bits if "
-        "it has one.",
+        help="What computes; onnx and openvino take a folder of bert-repro export, and its file in 8 bits if any.",
     )
     parser.add_argument(
         "--dtype",
         choices=DTYPES,
         default=FLOAT32,
-        help="Numbers of torch; bfloat16 is faster on processors that have it in hardware, and changes probabilities "
-        "in the third decimal place. An exported file has its own.",
+        help="Numbers of torch; bfloat16 is faster where processors have it, and changes the third decimal place.",
     )
     parser.add_argument(
         "--batch_size",
@@ -117,8 +107,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--refuse_long_texts",
         action="store_true",
-        help="Refuse, with status 422, a text that is not read whole. Without this it is read as in the training, and "
-        "tokens_not_read in the answer says how many tokens that leaves out.",
+        help="Refuse a text that is not read whole; without this, tokens_not_read says how many tokens are left out.",
     )
     parser.add_argument("--space", help="Write the model as a Space for the Hub into this new folder instead.")
     return parser.parse_args(argv)

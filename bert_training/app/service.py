@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from bert_training.app import readings
 from bert_training.app.batches import Queue
@@ -35,8 +35,14 @@ CHARACTERS = 20_000  # of a text
 TEXTS = 64  # of a request
 LINES = 8  # sentences or endings to choose from
 
-Text = Annotated[str, StringConstraints(strict=True, max_length=CHARACTERS, pattern=r"\S")]
-Several = Annotated[list[Text], Field(min_length=1, max_length=TEXTS)]
+
+def _is_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the text is empty")
+    return text
+
+
+Text = Annotated[str, StringConstraints(strict=True, max_length=CHARACTERS), AfterValidator(_is_text)]
 
 
 # --- what is asked ------------------------------------------------------------------------------------------
@@ -61,7 +67,7 @@ class OneText(Body):
 class Texts(Body):
     """Several texts."""
 
-    texts: Several
+    texts: list[Text] = Field(min_length=1, max_length=TEXTS)
 
     def each(self) -> list[dict[str, Any]]:
         """A reading of every text."""
@@ -207,17 +213,18 @@ class Counts:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.texts, self.answered, self.seconds = 0, 0, 0.0
+        self.texts, self.seconds = 0, 0.0
 
     def lines(self) -> Iterator[str]:
         """The lines, with the type of each before it."""
+        answered = sum(count for (_, status), count in self.requests.items() if status == 200)
         yield "# TYPE bert_requests_total counter"
         for (path, status), count in sorted(self.requests.items()):
             yield f'bert_requests_total{{path="{path}",status="{status}"}} {count}'
         yield f"# TYPE bert_texts_total counter\nbert_texts_total {self.texts}"
         yield f"# TYPE bert_pending_texts gauge\nbert_pending_texts {self.queue.pending}"
         yield f"# TYPE bert_request_seconds summary\nbert_request_seconds_sum {self.seconds:.6f}"
-        yield f"bert_request_seconds_count {self.answered}\n"
+        yield f"bert_request_seconds_count {answered}\n"
 
 
 def make_service(opened: OpenedModel, batch_size: int = 1, max_queue: int = 256, threads: int = 1) -> FastAPI:
@@ -275,9 +282,8 @@ def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Cal
         except UserError as error:
             response = _refusal(422, str(error))
         else:
-            response = JSONResponse({"answers": found}) if found else _refusal(503, FULL, {"retry-after": "1"})
+            response = JSONResponse({"answers": found}) if found else _refusal(503, "too many texts are waiting")
             counts.texts += len(found)
-            counts.answered += bool(found)
             counts.seconds += time.perf_counter() - began if found else 0
         counts.requests[path, response.status_code] += 1
         return response
@@ -285,12 +291,10 @@ def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Cal
     return route
 
 
-FULL = "too many texts are waiting; try again later"
-
-
-def _refusal(status: int, detail: Any, headers: dict[str, str] | None = None) -> Response:
+def _refusal(status: int, detail: Any) -> Response:
     # Names of fields come from the request, and may hold what cannot be written as UTF-8; so JSON in ASCII.
-    return Response(json.dumps({"detail": detail}), status, headers, "application/json")
+    later = {"retry-after": "1"} if status == 503 else {}
+    return Response(json.dumps({"detail": detail}), status, later, "application/json")
 
 
 def facts_of(opened: OpenedModel) -> dict[str, Any]:

@@ -164,6 +164,8 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
     first, second = readings.masked_words(model, text)
     shows(page, "Gap 2")
     check_bars(page, [*first, *second])
+    use(page, "Fill the gap", Your_sentence=" ")
+    shows(page, "the text is empty")
     use(page, "Fill the gap", Your_sentence="no gap")
     shows(page, "Write [MASK] where a word is missing.")
 

@@ -24,8 +24,11 @@ async function ask(path, body) {
   return body ? said.answers[0] : said;
 }
 
+// What is wrong with the fields that the page sends; the others are those of bodies that it does not mean.
 function sentence(detail) {
-  return Array.isArray(detail) ? detail.map((one) => `${one.loc.at(-1)}: ${one.msg}`).join("; ") : detail;
+  if (!Array.isArray(detail)) return detail;
+  const own = detail.filter((one) => !["missing", "extra_forbidden"].includes(one.type));
+  return (own.length ? own : detail).map((one) => one.msg.replace("Value error, ", "")).join("; ");
 }
 
 function percent(share) {
