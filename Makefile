@@ -29,7 +29,7 @@ install: .venv/installed ## make .venv with the versions of constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP_INSTALL) $(TORCH_FLAGS) -c constraints.txt torch
 	$(if $(LOCKED),$(PIP_INSTALL) --require-hashes -r .ci/locked.txt)
-	$(if $(LOCKED),$(PIP_INSTALL) --no-deps --no-build-isolation -e .,$(PIP_INSTALL) -c constraints.txt -e '.[train,app,dev]')
+	$(if $(LOCKED),$(PIP_INSTALL) --no-deps --no-build-isolation -e .,$(PIP_INSTALL) -c constraints.txt -e '.[train,serve,dev]')
 	touch $@
 
 demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes and needs no data

@@ -28,7 +28,7 @@ setup(
     packages=find_packages(
         include=["modeling_bert_repro", "tokenization", "tokenization.*", "bert_training", "bert_training.*"]
     ),
-    package_data={"": ["py.typed", "*.json"]},
+    package_data={"": ["py.typed", "*.json", "page/*"]},
     # Installed as programs, not as modules, so that no module of a common name lands beside a user's own code.
     scripts=sorted(path.name for path in (*HERE.glob("run_*.py"), HERE / "extract_features.py")),
     entry_points={"console_scripts": ["bert-repro = bert_training.__main__:main"]},
@@ -69,14 +69,7 @@ setup(
             "nncf>=3.2",
             "openvino>=2026.0",
         ],
-        # The page of `bert-repro app`, which needs the packages of "train" as well.
-        "app": [
-            "fastapi>=0.115",
-            "gradio>=6.31,<7",
-            "pillow>=10",
-            "uvicorn>=0.30",
-        ],
-        # The service of `bert-repro serve`, which needs the packages of "train" as well.
+        # The service and the page of `bert-repro serve`, which need the packages of "train" as well.
         "serve": [
             "fastapi>=0.132",
             "pydantic>=2.10",

@@ -23,8 +23,7 @@ COMMANDS = {
     "submission": ("bert_training.tasks.classification.submission", "make or check a zip for the GLUE server"),
     "verify": ("bert_training.tools.verify", "compute again what a finished folder claims, and say what differs"),
     "ask": ("bert_training.tools.ask", "ask a fine-tuned model about a text"),
-    "app": ("bert_training.app.command", "try a trained model on a page in the browser, or make a Space of that page"),
-    "serve": ("bert_training.app.serve", "serve a finished model over HTTP"),
+    "serve": ("bert_training.app.serve", "serve a finished model over HTTP, with a page to try it on; or make a Space"),
     "export": (
         "bert_training.tools.export",
         "write a finished model as ONNX or OpenVINO, also in 8 bits; refuse the result if its score has fallen",
@@ -35,6 +34,7 @@ COMMANDS = {
     ),
     "upload": ("bert_training.files.hub_upload", "upload a finished folder to the Hub"),
 }
+EXTRAS = {"serve": "train,serve"}
 OWN = ("bert_training", "modeling_bert_repro", "tokenization")  # a missing module of these is a mistake of ours
 
 
@@ -65,7 +65,9 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", *OWN, *sys.stdlib_module_names):
             raise
-        needed = f'needs the package {package}, which is not installed; run pip install ".[train]"'
+        needed = (
+            f'needs the package {package}, which is not installed; run pip install ".[{EXTRAS.get(name, "train")}]"'
+        )
         print(f"bert-repro {name}: error: {needed}", file=sys.stderr)
         return 2
     sys.argv[0] = f"bert-repro {name}"  # error messages begin with it

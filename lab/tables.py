@@ -588,15 +588,17 @@ def service_speed(part: dict) -> str:
 
 
 def service_soak(part: dict) -> str:
-    """What became of many requests while a worker was killed."""
+    """What became of many requests; in older records, to two workers of which one was killed."""
     memory = part["megabytes"]
+    to, of = ("two workers", " of the workers") if "killed" in part else ("a service", "")
+    killed = [("a worker was killed (SIGKILL) and replaced", "yes" if part["killed"] else "no")] if of else []
     rows = [
-        ("requests, to two workers with a tiny network", f"{part['requests']:,}"),
+        (f"requests, to {to} with a tiny network", f"{part['requests']:,}"),
         ("wrong answers", f"{part['wrong']:,}"),
-        ("a worker was killed (SIGKILL) and replaced", "yes" if part["killed"] else "no"),
+        *killed,
         ("sent again, because the connection broke", f"{part['sent_again']:,}"),
         ("the longest that an answer took, seconds", f"{part['longest_ms'] / 1000:.1f}"),
-        ("memory of the workers before, and after each third, MB", ", ".join(f"{one:.0f}" for one in memory)),
+        (f"memory{of} before, and after each third, MB", ", ".join(f"{one:.0f}" for one in memory)),
         ("the most memory, MB", f"{part['peak_megabytes']:.0f}"),
         ("from SIGTERM to the end, seconds", f"{part['stop_seconds']:.1f}"),
     ]

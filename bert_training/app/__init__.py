@@ -1,1 +1,1 @@
-"""The page on which a trained model is tried: ``bert-repro app``."""
+"""A trained model is served, with a page to try it on: ``bert-repro serve``."""

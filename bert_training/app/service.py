@@ -1,220 +1,317 @@
-"""The service of a model: an ASGI application with /predict, /embed, /health, /metrics and a page about itself."""
+"""The service of a model and its page: one ASGI application.
 
-import html
+POST /predict asks the head, /embed for vectors, /attention and /pieces for what the page draws; /model, /health and
+/metrics say what is served and how it fares. The answers are those of ``readings.py``, rounded as ``bert-repro ask``
+rounds them. The page at / is static and asks the same routes.
+"""
+
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
+from functools import partial, reduce
 from operator import or_
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-import torch
-import transformers
-import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from pydantic import TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.staticfiles import StaticFiles
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from bert_training.app.exported import TORCH
-from bert_training.app.folder import OpenedModel, open_folder
-from bert_training.app.server import forget_tokens
-from bert_training.app.service_limits import (
-    IDLE_SECONDS,
-    App,
-    Limits,
-    Metrics,
-    Post,
-    Response,
-    TimedProtocol,
-)
-from bert_training.app.service_log import Log, take_over
-from bert_training.app.service_readers import Full, Readers
-from bert_training.app.service_requests import Asked, Vectors, bodies_of
-from bert_training.networks.number_types import FLOAT32
+from bert_training.app import readings
+from bert_training.app.batches import Queue
+from bert_training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
+from bert_training.app.readings import Rows, Steps
+from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
+from bert_training.tasks.classification.verdicts import DIGITS, is_regression, not_read
 from tokenization.errors import UserError
 
-STOP_SECONDS = 30  # for what has begun when the service is stopped
+PAGE = Path(__file__).parent / "page"
+CHARACTERS = 20_000  # of a text
+TEXTS = 64  # of a request
+LINES = 8  # sentences or endings to choose from
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a service runs; a worker process gets it from the one that starts it.
-
-    Attributes:
-        hosts: as of ``Limits``.
-        batch_size, wait_s, most: as of ``Readers``.
-        threads: of one worker.
-        backend, dtype: as of ``open_folder``.
-        side_by_side: whether each thread computes a batch of its own, see ``reads_single_rows``; otherwise all threads
-            compute one batch together. It is known before the folder is opened, because a session of onnxruntime keeps
-            the number of threads that it was made with.
-        refuse_long_texts: as of ``OpenedModel``.
-    """
-
-    folder: str
-    hosts: tuple[str, ...] | None
-    batch_size: int = 1
-    wait_s: float = 0.005
-    most: int = 256
-    workers: int = 1
-    threads: int = 1
-    backend: str = TORCH
-    dtype: str = FLOAT32
-    side_by_side: bool = True
-    refuse_long_texts: bool = False
-
-    def __call__(self) -> App:
-        """The application, made in the process that serves it."""
-        forget_tokens()
-        transformers.utils.logging.disable_progress_bar()
-        # Of batches side by side, each has one thread: two threads together do less than twice as much.
-        torch.set_num_threads(1 if self.batch_size > 1 and self.side_by_side else self.threads)
-        opened = open_folder(self.folder, self.backend, self.dtype)
-        return make_service(replace(opened, refuses_long_texts=self.refuse_long_texts), self)
+def _is_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the text is empty")
+    return text
 
 
-def make_service(opened: OpenedModel, settings: Settings) -> Limits:
+Text = Annotated[str, StringConstraints(strict=True, max_length=CHARACTERS), AfterValidator(_is_text)]
+
+
+# --- what is asked ------------------------------------------------------------------------------------------
+
+
+class Body(BaseModel):
+    """The body of a request; ``each`` has the arguments of every reading."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def each(self) -> list[dict[str, Any]]:
+        """One reading."""
+        return [dict(self)]
+
+
+class OneText(Body):
+    """A text. A [MASK] stands for a missing word; a model that reads from left to right goes on with the text."""
+
+    text: Text = Field(examples=["The old house by the river was sold."])
+
+
+class Texts(Body):
+    """Several texts."""
+
+    texts: list[Text] = Field(min_length=1, max_length=TEXTS)
+
+    def each(self) -> list[dict[str, Any]]:
+        """A reading of every text."""
+        return [{"text": text} for text in self.texts]
+
+
+class Pair(Body):
+    """A text to judge or, with second_text, a pair."""
+
+    text: Text = Field(examples=["The old house by the river was sold."])
+    second_text: Text | None = None
+
+
+class Pairs(Body):
+    """Several pairs to judge."""
+
+    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(min_length=1, max_length=TEXTS)
+
+    def each(self) -> list[dict[str, Any]]:
+        """A reading of every pair."""
+        return [{"text": first, "second_text": second} for first, second in self.pairs]
+
+
+class OneQuestion(Body):
+    """A question about a text."""
+
+    question: Text = Field(examples=["Who wrote it?"])
+    context: Text = Field(examples=["It was written by Ada."])
+
+
+class Questions(Body):
+    """Several questions with their texts."""
+
+    questions: list[OneQuestion] = Field(min_length=1, max_length=TEXTS)
+
+    def each(self) -> list[dict[str, Any]]:
+        """A reading of every question."""
+        return [dict(one) for one in self.questions]
+
+
+class Followers(Body):
+    """A text, and those of which each may be its next sentence."""
+
+    text: Text = Field(examples=["The house was old."])
+    candidates: list[Text] = Field(min_length=1, max_length=LINES, examples=[["It was sold."]])
+
+
+class Endings(Body):
+    """The beginning of a text, and the endings to choose from."""
+
+    text: Text = Field(examples=["The house was old."])
+    endings: list[Text] = Field(min_length=2, max_length=LINES, examples=[["It was sold.", "It flew."]])
+
+
+class Looked(Body):
+    """A text or a pair, and the layer whose attention is looked at, counted from 1."""
+
+    text: Text
+    second_text: Text | None = None
+    layer: int
+
+
+# --- and what is answered -----------------------------------------------------------------------------------
+
+
+def _classes(opened: OpenedModel, text: str, second_text: str | None = None) -> Steps[Any]:
+    said = (yield from readings.verdict.steps(opened, text, second_text)).ranked()
+    more = {} if said.thresholds is None else {"thresholds": dict(zip(said.names, said.thresholds, strict=True))}
+    return said.record() | more
+
+
+def _answer(opened: OpenedModel, question: str, context: str) -> Steps[Any]:
+    reply = yield from readings.answer.steps(opened, question, context)
+    score = next((entry["probability"] for entry in reply.entries if entry["text"] == reply.answer), 0.0)
+    said = {"answer": reply.answer, "score": round(score, DIGITS), "start": reply.start, "end": reply.end}
+    said |= not_read(reply.lost)
+    return said if reply.null_odds is None else said | {"null_odds": reply.null_odds, "threshold": reply.threshold}
+
+
+def _names(opened: OpenedModel, text: str) -> Steps[Any]:
+    found = yield from readings.names_in.steps(opened, text)
+    said = [asdict(name) | {"text": text[name.start : name.end]} | _share(name.probability) for name in found]
+    return {"names": said}
+
+
+def _gaps(opened: OpenedModel, text: str) -> Steps[Any]:
+    found = yield from readings.masked_words.steps(opened, text)
+    return {"gaps": [_guesses(gap) for gap in found]}
+
+
+def _followers(opened: OpenedModel, text: str, candidates: list[str]) -> Steps[Any]:
+    return {"candidates": _guesses((yield from readings.next_sentence.steps(opened, text, candidates)))}
+
+
+def _endings(opened: OpenedModel, text: str, endings: list[str]) -> Steps[Any]:
+    return {"endings": _guesses((yield from readings.choose.steps(opened, text, endings)))}
+
+
+def _vector(opened: OpenedModel, text: str) -> Steps[Any]:
+    vector = yield from readings.vector.steps(opened, text)
+    return {"vector": [round(value, DIGITS) for value in vector.tolist()]}
+
+
+def _attention(opened: OpenedModel, text: str, second_text: str | None, layer: int) -> Steps[Any]:
+    yield Rows(())
+    names, weights = readings.attention(opened, text, second_text, layer)
+    return {"pieces": names, "heads": weights.round(4).tolist()}
+
+
+def _pieces(opened: OpenedModel, text: str) -> Steps[Any]:
+    yield Rows(())
+    return asdict(readings.pieces(opened, text))
+
+
+def _guesses(found: list[readings.Guess]) -> list[dict[str, Any]]:
+    return [{"text": one.text} | _share(one.probability) | not_read(one.lost) for one in found]
+
+
+def _share(probability: float) -> dict[str, float]:
+    return {"probability": round(probability, DIGITS)}
+
+
+# Of every ability, the bodies that ask for it, and the generator that answers.
+Answering = dict[type[Body], Callable[..., Steps[Any]]]
+ABILITIES: dict[str, Answering] = {
+    CLASSES: dict.fromkeys((Pair, Texts, Pairs), _classes),
+    ANSWERS: dict.fromkeys((OneQuestion, Questions), _answer),
+    NAMES: dict.fromkeys((OneText, Texts), _names),
+    MASKED: dict.fromkeys((OneText, Texts), _gaps),
+    NEXT_PIECE: dict.fromkeys((OneText, Texts), _gaps),
+    NEXT_SENTENCE: {Followers: _followers},
+    CHOICE: {Endings: _endings},
+}
+VECTORS: Answering = dict.fromkeys((OneText, Texts), _vector)
+
+
+# --- the application ----------------------------------------------------------------------------------------
+
+
+class Counts:
+    """What /metrics says, in Prometheus' text format."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.texts, self.seconds = 0, 0.0
+
+    def lines(self) -> Iterator[str]:
+        """The lines, with the type of each before it."""
+        answered = sum(count for (_, status), count in self.requests.items() if status == 200)
+        yield "# TYPE bert_requests_total counter"
+        for (path, status), count in sorted(self.requests.items()):
+            yield f'bert_requests_total{{path="{path}",status="{status}"}} {count}'
+        yield f"# TYPE bert_texts_total counter\nbert_texts_total {self.texts}"
+        yield f"# TYPE bert_pending_texts gauge\nbert_pending_texts {self.queue.pending}"
+        yield f"# TYPE bert_request_seconds summary\nbert_request_seconds_sum {self.seconds:.6f}"
+        yield f"bert_request_seconds_count {answered}\n"
+
+
+def make_service(opened: OpenedModel, batch_size: int = 1, max_queue: int = 256, threads: int = 1) -> FastAPI:
     """The application for an opened model."""
-    threads = settings.threads if settings.side_by_side else 1  # one thread at a time has all cores, also for /embed
-    readers = Readers(opened, settings.batch_size, settings.wait_s, settings.most, threads)
-    metrics, log = Metrics(), Log()
-    take_over(log)
-    # The page that FastAPI makes for its /docs would load its scripts from another host.
-    app = FastAPI(title=opened.name, docs_url=None, redoc_url=None, description="A model, served by bert-repro serve.")
-    app.add_exception_handler(HTTPException, _http)
-    bodies = bodies_of(opened)
-    kinds: dict[str, Any] = {
-        "/predict": reduce(or_, bodies),
-        "/embed": Vectors,
-    }  # a union, if the head can do two things
-    said = ", ".join(opened.abilities) or "vectors"
-    _describe(app, kinds, {"/predict": f"What the model says: {said}", "/embed": "The vectors of texts"})
-
-    async def answers(asked: Asked) -> Response:
-        try:
-            found = await readers.read(asked)
-        except UserError as error:
-            return _error(422, str(error))
-        except Full as full:
-            return _error(503, "too many texts are waiting; try again later", retry_after=str(full.seconds))
-        metrics.texts += len(found)
-        return Response(200, _json({"answers": found}))
+    # The pages that FastAPI makes of the description would load their scripts from another host.
+    app = FastAPI(title=opened.name, description="A model, served by bert-repro serve.", docs_url=None, redoc_url=None)
+    queue = Queue(opened, batch_size, max_queue, threads)
+    counts = Counts(queue)
+    heads: Answering = reduce(or_, (ABILITIES[ability] for ability in opened.abilities), {}) or VECTORS
+    asked: list[tuple[str, str, Answering]] = [
+        ("/predict", f"What the model says: {', '.join(opened.abilities) or 'vectors'}", heads),
+        ("/embed", "The vectors of texts", VECTORS),
+        ("/pieces", "How a text becomes pieces", {OneText: _pieces}),
+    ]
+    if hasattr(opened.model, "base_model"):  # not of an exported file
+        layers = (int, Field(ge=1, le=opened.model.config.num_hidden_layers))
+        looked = create_model("Looked", __base__=Looked, __doc__=Looked.__doc__, layer=layers)
+        asked.append(("/attention", "How the pieces of a text look at each other", {looked: _attention}))
+    for path, summary, answering in asked:
+        app.post(path, summary=summary)(_route(path, answering, queue, counts))
 
     @app.get("/health", summary="Whether the service answers")
     async def health() -> dict[str, Any]:
         return {"status": "ok", "model": opened.name, "abilities": opened.abilities}
 
-    @app.get("/metrics", summary="Counts in Prometheus' text format", response_class=PlainTextResponse)
-    async def counts() -> PlainTextResponse:
-        text = "\n".join(metrics.lines(readers.pending, log.lost)) + "\n"
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+    @app.get("/model", summary="What the page has to know of the model")
+    async def model() -> dict[str, Any]:
+        return facts_of(opened)
 
-    page = _page(opened.name, app.openapi(), bodies)
+    @app.get("/metrics", summary="Counts in Prometheus' text format", response_class=PlainTextResponse)
+    async def metrics() -> PlainTextResponse:
+        return PlainTextResponse("\n".join(counts.lines()), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+    async def docs() -> FileResponse:
+        return FileResponse(PAGE / "docs.html")
 
-    posts = {path: _post(TypeAdapter(kind), answers) for path, kind in kinds.items()}
-    return Limits(app, posts, metrics, log, settings.hosts)
+    @app.exception_handler(RequestValidationError)
+    async def mistaken(request: Request, error: RequestValidationError) -> Response:
+        counts.requests[request.url.path, 422] += 1
+        return _refusal(422, [{name: one[name] for name in ("type", "loc", "msg")} for one in error.errors()])
 
-
-def _describe(app: FastAPI, kinds: Mapping[str, Any], summaries: Mapping[str, str]) -> None:
-    """Add the routes that ``Limits`` answers to the description of the service."""
-
-    def described(kind: Any) -> Callable[..., Any]:
-        async def route(asked: kind) -> None:
-            raise NotImplementedError
-
-        return route
-
-    for path, kind in kinds.items():
-        app.add_api_route(path, described(kind), methods=["POST"], summary=summaries[path])
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    return app
 
 
-def _post(kind: TypeAdapter[Asked], answers: Callable[[Asked], Awaitable[Response]]) -> Post:
-    """What answers a POST whose body is of this kind."""
+def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Callable[..., Awaitable[Response]]:
+    kind: Any = reduce(or_, answering)
 
-    async def post(headers: Mapping[bytes, bytes], body: bytes) -> Response:
-        # Any other type may come from a form of another web page, which needs nobody's permission to send it.
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-            return _error(422, "body: expected the content-type application/json")
+    async def route(asked: kind) -> Response:
+        began = time.perf_counter()
+        answers = queue.put([partial(answering[type(asked)], **arguments) for arguments in asked.each()])
         try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            return _error(400, "the body is not JSON in UTF-8")
-        try:
-            asked = kind.validate_python(content)
-        except ValidationError as error:
-            return _error(422, _mistakes(error))
-        return await answers(asked)
+            found = await asyncio.gather(*answers)
+        except UserError as error:
+            response = _refusal(422, str(error))
+        else:
+            response = JSONResponse({"answers": found}) if found else _refusal(503, "too many texts are waiting")
+            counts.texts += len(found)
+            counts.seconds += time.perf_counter() - began if found else 0
+        counts.requests[path, response.status_code] += 1
+        return response
 
-    return post
-
-
-def server_config(app: Any, **options: Any) -> uvicorn.Config:
-    """How uvicorn serves the application; it logs nothing of a request."""
-    return uvicorn.Config(
-        app,
-        http=TimedProtocol,
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(IDLE_SECONDS),
-        timeout_graceful_shutdown=STOP_SECONDS,
-        **options,
-    )
+    return route
 
 
-def _page(name: str, schema: dict[str, Any], bodies: list[type[Asked]]) -> str:
-    """A page about the routes and the fields of the bodies; it needs no script and no other host."""
-    routes = [
-        f"<li><code>{method.upper()} {path}</code> {html.escape(route['summary'])}</li>"
-        for path, methods in schema["paths"].items()
-        for method, route in methods.items()
-    ]
-    shown: list[type[Asked]] = list(dict.fromkeys([*bodies, Vectors]))
-    parts = [
-        f"<h2>{html.escape(str(body.__doc__))}</h2>"
-        f"<pre>{html.escape(json.dumps(body.model_json_schema(), indent=2))}</pre>"
-        for body in shown
-    ]
-    title = html.escape(name)
-    return (
-        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title><style>body{{font-family:sans-serif;"
-        f"max-width:50em;margin:2em auto}}</style><h1>{title}</h1><ul>{''.join(routes)}</ul><p>The same for programs: "
-        f"<a href=openapi.json>openapi.json</a></p>{''.join(parts)}"
-    )
+def _refusal(status: int, detail: Any) -> Response:
+    # Names of fields come from the request, and may hold what cannot be written as UTF-8; so JSON in ASCII.
+    later = {"retry-after": "1"} if status == 503 else {}
+    return Response(json.dumps({"detail": detail}), status, later, "application/json")
 
 
-# --- what is refused ---------------------------------------------------------------------------------------
-
-
-def _json(content: Any) -> bytes:
-    # Names of fields come from the request, and may hold what cannot be written as UTF-8.
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-
-
-def _error(status: int, sentence: str, **headers: str) -> Response:
-    return Response(
-        status, _json({"error": sentence}), {name.replace("_", "-"): value for name, value in headers.items()}
-    )
-
-
-def _mistakes(error: ValidationError) -> str:
-    """What is wrong with a body, without what it holds."""
-    lines = []
-    for one in error.errors(include_url=False, include_input=False)[:4]:
-        place = ".".join(str(part)[:40] for part in one["loc"]) or "body"
-        lines.append(f"{place}: {one['msg'].removeprefix('Value error, ')[:200]}")
-    return "; ".join(lines)
-
-
-async def _http(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+def facts_of(opened: OpenedModel) -> dict[str, Any]:
+    """What the page has to know: which forms it has, and how they begin."""
+    config = opened.model.config
+    return {
+        "name": opened.name,
+        "abilities": opened.abilities,
+        "network": type(opened.model).__name__,
+        "layers": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "parameters": getattr(opened.model, "num_parameters", lambda: None)(),  # an exported file does not say
+        "vocabulary": len(opened.tokenizer),
+        "longest": opened.longest,
+        "mask": opened.tokenizer.mask_token,
+        "texts": opened.texts,
+        "score": is_regression(config),
+        "several_labels": config.problem_type == SEVERAL_LABELS,
+        "attention": hasattr(opened.model, "base_model"),
+    }

@@ -6,14 +6,15 @@
 CLASSIFIER is a folder of run_glue.py, EXPORTED what ``bert-repro export --quantize`` made of it. The first command lets
 the pipeline and the service, started in several ways, take turns with the same texts: the pipeline one text after
 another, the service from a number of clients at the same time. Each answer is compared with that of the pipeline. The
-second command sends a number of requests to two workers with a tiny network, kills one of them with SIGKILL in the
-second third, and watches the memory. The record is lab/records/service.json; --record writes another file.
+second command sends a number of requests to a service with a tiny network, watches its memory, and ends it with
+SIGTERM. The record is lab/records/service.json; --record writes another file.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -55,10 +56,10 @@ class Service:
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=_environment()
         )
         assert self.process.stdout is not None
-        address = self.process.stdout.readline()
-        if "/docs" not in address:
+        address = re.search(r"http://127\.0\.0\.1:(\d+)/", self.process.stdout.readline())
+        if address is None:
             raise SystemExit(f"the service did not start: {' '.join(command)}")
-        self.port = int(address.split("/docs")[0].rpartition(":")[2])
+        self.port = int(address[1])
         end = time.monotonic() + START_SECONDS
         while not self._answers():
             if time.monotonic() > end or self.process.poll() is not None:
@@ -71,16 +72,9 @@ class Service:
             return bool(response.status == 200)
         return False
 
-    def workers(self) -> list[int]:
-        """The processes that answer: this one, or those that it started."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        found = [int(child) for child in children if b"spawn_main" in _read(f"/proc/{child}/cmdline")]
-        return found or [self.process.pid]
-
     def megabytes(self) -> float:
-        """The resident memory of all workers."""
-        pages = [int(_read(f"/proc/{pid}/statm").split()[1]) for pid in self.workers()]
-        return round(sum(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+        """The resident memory."""
+        return round(int(_read(f"/proc/{self.process.pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
     def stop(self) -> tuple[int, float]:
         """The exit status, and the seconds that the end took."""
@@ -110,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=1500, help="of each turn (1500)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each (3)")
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--soak", type=int, metavar="REQUESTS", help="send so many requests to two workers instead")
+    parser.add_argument("--soak", type=int, metavar="REQUESTS", help="send so many requests to a tiny network instead")
     parser.add_argument("--record", type=Path, default=RECORD)
     add_flag(parser)
     args = parser.parse_args(argv)
@@ -209,43 +203,28 @@ def _load(
 
 
 def soak(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
-    """Many requests, in thirds; in the second one a worker is killed."""
+    """Many requests, in thirds."""
     tiny = _tiny(args.model, folder)
     _, expected = _pipeline(tiny, texts, folder)
-    service = Service(tiny, [*BATCHED, "--workers", "2"])
+    service = Service(tiny, BATCHED)
     _load(service, folder, 200, args.clients, EXACT, expected)
-    while len(service.workers()) < 2:
-        time.sleep(0.1)
-    killed: list[int] = []
-
-    def kill() -> None:
-        killed.append(max(service.workers(), key=_ticks))  # one that has answered, and is answering
-        os.kill(killed[0], signal.SIGKILL)
-
     parts, memory = [], [service.megabytes()]
     peak = memory[0]
     for number in range(3):
-        timer = threading.Timer(0.5, kill)
-        if number == 1:
-            timer.start()
         with _sampled(service) as samples:
             parts.append(_load(service, folder, args.soak // 3, args.clients, EXACT, expected))
-        timer.cancel()
-        if killed and number == 1:
-            _wait_for_replacement(service, killed[0])
         memory.append(service.megabytes())
         peak = max(peak, *samples, memory[-1])
         print(f"third {number + 1}: {parts[-1]}, {memory[-1]} MB", flush=True)
-    workers = service.workers()
     status, seconds = service.stop()
     return {
         "requests": sum(part["requests"] for part in parts),
+        "clients": args.clients,
         "seconds": round(sum(part["seconds"] for part in parts), 1),
         "wrong": sum(part["wrong"] for part in parts),
         "first_wrong": [one for part in parts for one in part["first_wrong"]][:3],
         "sent_again": sum(part["sent_again"] for part in parts),
         "longest_ms": max(part["longest_ms"] for part in parts),
-        "killed": bool(killed) and killed[0] not in workers and len(workers) == 2,
         "megabytes": memory,
         "peak_megabytes": peak,
         "exit_status": status,
@@ -268,21 +247,9 @@ def _tiny(model: Path, folder: Path) -> Path:
     return place
 
 
-def _ticks(pid: int) -> int:
-    """The processor's time that a process has had."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
-
-
-def _wait_for_replacement(service: Service, killed: int) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and (killed in (found := service.workers()) or len(found) < 2):
-        time.sleep(0.2)
-
-
 @contextlib.contextmanager
 def _sampled(service: Service) -> Iterator[list[float]]:
-    """The memory of the workers, twice a second."""
+    """The memory, twice a second."""
     samples, over = [0.0], threading.Event()
 
     def sample() -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -35,7 +34,7 @@ def computing(model):
     return compute
 
 
-def as_export(folder, monkeypatch, name="onnx/model.onnx", outputs=None):
+def as_export(folder, monkeypatch, name="onnx/model.onnx"):
     """The same folder without weights, and with a file that computes as they do."""
     model = open_folder(str(folder)).model
     (folder / "model.safetensors").unlink()
@@ -45,18 +44,17 @@ def as_export(folder, monkeypatch, name="onnx/model.onnx", outputs=None):
 
     def opens(path):
         opened.append(path.relative_to(folder).as_posix())
-        return set(outputs or ["logits"]), computing(model)
+        return computing(model)
 
     monkeypatch.setattr(exported, "_onnx", opens)
     monkeypatch.setattr(exported, "_openvino", opens)
-    monkeypatch.setattr(exported.importlib.util, "find_spec", lambda name: name)
     return opened
 
 
 @pytest.mark.parametrize("backend", [ONNX, OPENVINO])
 def test_an_export_answers_as_its_model(folder, monkeypatch, backend):
     expected = readings.verdict(open_folder(str(folder)), TEXT).record()
-    name = FILES[backend][1][-1]
+    name = FILES[backend][-1]
     assert as_export(folder, monkeypatch, name) == []
     opened = open_folder(str(folder), backend)
     assert readings.verdict(opened, TEXT).record() == expected and opened.model.file == name
@@ -75,27 +73,19 @@ def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
 def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, monkeypatch):
     folder = save_model(tmp_path / "encoder", pretrained, "BertModel")
     expected = readings.vector(open_folder(str(folder)), TEXT)
-    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
+    as_export(folder, monkeypatch)
     assert np.allclose(readings.vector(open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
 
 
 def test_what_cannot_be_served_is_refused(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UserError, match="--backend onnx needs the package onnxruntime; pip install onnxruntime"):
-        monkeypatch.setattr(exported.importlib.util, "find_spec", lambda name: None)
-        open_folder(str(folder), ONNX)
-    as_export(folder, monkeypatch, outputs=["last_hidden_state"])
-    with pytest.raises(UserError, match=r"expected one of openvino/.*; found none. bert-repro export makes"):
+    as_export(folder, monkeypatch)
+    with pytest.raises(UserError, match=r"expected one of openvino/.*; found none; bert-repro export writes it"):
         open_folder(str(folder), OPENVINO)
-    with pytest.raises(UserError, match=r"names BertForSequenceClassification, for which the file lacks logits"):
-        open_folder(str(folder), ONNX)
     with pytest.raises(UserError, match="expected a folder with the weights of a model"):
         open_folder(str(folder))
-    with pytest.raises(UserError, match="--dtype bfloat16: the numbers of an exported file are those"):
-        open_folder(str(folder), ONNX, BFLOAT16)
 
 
-def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
+def test_a_file_of_onnxruntime_is_served(folder):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     from bert_training.tools.onnx_files import FIRST_OPSET, write_onnx
@@ -108,9 +98,6 @@ def test_a_file_of_onnxruntime_is_served_and_a_damaged_one_refused(folder):
     write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx", FIRST_OPSET)
     (folder / "model.safetensors").unlink()
     assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
-    (folder / "onnx" / "model.onnx").write_bytes(b"damaged")
-    with pytest.raises(UserError, match="onnxruntime cannot open it"):
-        open_folder(str(folder), ONNX)
 
 
 def test_bfloat16_rounds_the_weights_and_gives_float32(folder):

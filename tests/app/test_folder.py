@@ -33,7 +33,7 @@ def test_a_folder_offers_what_its_head_can_do(tmp_path, pretrained, name):
     opened = open_folder(str(save_model(tmp_path / "m", pretrained, name)))
     assert opened.abilities == ABILITIES[name] == HEADS[name][1]
     assert type(opened.model).__module__.startswith("transformers.") and not opened.model.training
-    assert (opened.name, opened.longest, opened.texts, opened.checkpoints) == ("m", 64, None, ())
+    assert (opened.name, opened.longest, opened.texts) == ("m", 64, None)
 
 
 def test_a_network_that_attends_left_to_right_predicts_the_next_piece(tmp_path, pretrained):
@@ -45,7 +45,7 @@ def test_a_class_that_is_read_from_the_last_token_is_classification(tmp_path, pr
     run = {"flags": {"label_token": "last", "task_name": "cola"}, "texts_per_example": 1}
     folder = save_model(tmp_path / "m", pretrained, "BertForTokenClassification", run=run, is_decoder=True)
     opened = open_folder(str(folder))
-    assert (opened.abilities, opened.at_the_end, opened.texts, opened.builtin) == (("classification",), True, 1, False)
+    assert (opened.abilities, opened.at_the_end, opened.texts) == (("classification",), True, 1)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,6 @@ def test_code_in_a_folder_is_not_executed(folder, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_the_checkpoints_before_the_end_are_found_in_their_order(folder, tmp_path):
-    for name in ("checkpoint-100", "checkpoint-20", "checkpoint-300"):
-        shutil.copytree(folder, folder / name, ignore=shutil.ignore_patterns("checkpoint-*"))
-    shutil.copytree(folder / "checkpoint-20", tmp_path / "elsewhere")
-    (folder / "checkpoint-7").symlink_to(tmp_path / "elsewhere")
-    (folder / "checkpoint-8").mkdir()
-    (folder / "run.json").write_text(json.dumps({"flags": {"train_file": None}, "total_steps": 300}))
-    opened = open_folder(str(folder))
-    assert [step for step, _ in opened.checkpoints] == [20, 100] and opened.builtin
-
-
 # --- bad input -------------------------------------------------------------------------------------------
 
 
@@ -102,12 +91,10 @@ def test_what_is_no_folder_of_a_model(tmp_path):
     assert "config.json:1: not valid JSON" in refused(tmp_path)
     (tmp_path / "config.json").write_text("[]")
     assert "expected a JSON object" in refused(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    assert "expected model_type 'bert', got 'gpt2'" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("names", [None, [], ["RobertaForMaskedLM"], [7], "BertModel"])
-def test_a_network_that_the_page_does_not_know(folder, names):
+def test_a_network_that_is_not_known(folder, names):
     edit_json(folder / "config.json", architectures=names)
     assert "'architectures' must name the network, one of BertModel," in refused(folder)
 
@@ -119,6 +106,7 @@ def test_a_network_that_the_page_does_not_know(folder, names):
         ({"vocab_size": 1000}, "are missing or have another shape, such as bert.embeddings.word_embeddings.weight"),
         ({"max_position_embeddings": 65}, "another shape, such as bert.embeddings.position_embeddings.weight"),
         ({"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.bias"),
+        ({"model_type": "gpt2"}, "expected a BERT checkpoint, got model_type 'gpt2'"),
     ],
 )
 def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
@@ -134,7 +122,6 @@ def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
         {"question_answering": {"doc_stride": 0}},
         {"question_answering": [1]},
         {"question_answering": {"surprise": 1}},
-        {"null_score_diff_threshold": "high"},
     ],
 )
 def test_settings_of_question_answering_that_make_no_sense(tmp_path, pretrained, fields):
@@ -150,7 +137,8 @@ def test_damaged_and_other_weights(folder):
     assert "its weights cannot be read" in refused(folder)
     weights.unlink()
     torch.save({"anything": torch.zeros(1)}, folder / "pytorch_model.bin")
-    assert "expected weights in model.safetensors" in refused(folder)
+    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
+        open_folder(str(folder))
 
 
 def test_weights_in_parts_stay_in_the_folder(folder, tmp_path):
@@ -173,46 +161,6 @@ def test_weights_in_parts_stay_in_the_folder(folder, tmp_path):
     assert "expected 'weight_map'" in refused(folder)
 
 
-# Whatever a version of transformers may look for, and what none of them does.
-LINKED = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json"),
-    *("added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json", "merges.txt"),
-    *("additional_chat_templates", "additional_chat_templates/tool.jinja", "adapter_config.json", "tokenizer.4.0.json"),
-    *("model.safetensors", "model.safetensors.index.json", "preprocessor_config.json", "anything", "any/thing"),
-    *("checkpoint-1/special_tokens_map.json", "checkpoint-1/config.json", "checkpoint-1/model.safetensors"),
-)
-
-
-@pytest.mark.parametrize("name", LINKED)
-def test_a_file_that_is_a_link_out_of_the_folder(folder, tmp_path, name):
-    (tmp_path / "outside").write_text("{}")
-    shutil.copytree(folder, folder / "checkpoint-1")
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).parent.mkdir(exist_ok=True)
-    (folder / name).symlink_to(tmp_path / "outside")
-    assert f"{name}: is a link out of the model's folder" in refused(folder)
-
-
-def test_links_that_stay_in_the_folder_and_one_to_the_folder(folder, tmp_path):
-    """The folder that the user names may be a link; a chain of links is followed to its end."""
-    (folder / "vocab.txt").rename(folder / "words")
-    (folder / "vocab.txt").symlink_to("words")
-    (folder / "loop").symlink_to("loop")
-    (tmp_path / "link").symlink_to(folder)
-    assert open_folder(str(tmp_path / "link")).abilities
-    (folder / "words").rename(tmp_path / "words")
-    (folder / "words").symlink_to(tmp_path / "words")
-    assert "is a link out of the model's folder" in refused(tmp_path / "link")
-
-
-def test_a_folder_in_the_cache_of_the_hub_is_refused(folder, tmp_path):
-    """Its files are links to their contents elsewhere in the cache; the message says how to copy it."""
-    (tmp_path / "snapshot").mkdir()
-    for path in folder.iterdir():
-        (tmp_path / "snapshot" / path.name).symlink_to(path)
-    assert "remove the link, or copy the folder with cp -rL" in refused(tmp_path / "snapshot")
-
-
 def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path):
     from tokenization import build_tokenizer
 
@@ -224,7 +172,7 @@ def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path)
     (folder / "tokenizer.json").unlink()
     assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
     (folder / "vocab.txt").unlink()
-    assert "expected tokenizer.json or vocab.txt, found neither" in refused(folder)
+    assert "it has neither tokenizer.json nor vocab.txt" in refused(folder)
 
 
 def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
@@ -248,3 +196,13 @@ def test_a_model_with_several_scores_is_refused_when_it_is_opened(tmp_path, pret
     folder = save_model(tmp_path / "scores", pretrained, "BertForSequenceClassification", **fields)
     with pytest.raises(ValueError, match="gives 2 scores"):
         open_folder(str(folder))
+
+
+def test_what_the_objective_of_the_run_did_not_teach_is_not_offered(folder):
+    (folder / "run.json").write_text(json.dumps({"flags": {"objective": "mlm_sop"}}))
+    assert open_folder(str(folder)).abilities == ("masked words",)
+
+
+def test_a_tokenizer_that_would_fail_when_something_is_asked(folder):
+    edit_json(folder / "tokenizer_config.json", unk_token="")
+    assert "the tokenizer has no [UNK]" in refused(folder)

@@ -11,7 +11,7 @@ pytest.importorskip("uvicorn")
 from tests.helpers.repository import ROOT
 
 TRAINING = ("datasets", "evaluate", "sklearn", "pandas", "pyarrow", "matplotlib", "tensorboard", "gradio")
-SERVE = "import bert_training.app.serve, bert_training.app.service, bert_training.app.service_workers"
+SERVE = "import bert_training.app.serve, bert_training.app.service"
 
 
 def modules(code):
@@ -24,7 +24,7 @@ def modules(code):
 @pytest.mark.slow
 def test_ask_and_serve_import_nothing_of_the_training():
     found = modules(f"import bert_training.tools.ask, bert_training.tools.ask_labels\n{SERVE}")
-    assert "bert_training.app.service_batches" in found and "torch" in found
+    assert "bert_training.app.batches" in found and "torch" in found
     assert not found & {*TRAINING}
     assert not [name for name in found if name.startswith(("lab", "run_", "bert_training.builtin_data"))]
 

@@ -27,8 +27,8 @@ def chromium() -> str | None:
 
 
 def need_browser() -> None:
-    """Skip the test if Gradio, playwright or Chromium is missing; fail if BERT_REPRO_BROWSER says "required"."""
-    missing = [name for name in ("gradio", "playwright") if find_spec(name) is None]
+    """Skip the test if FastAPI, playwright or Chromium is missing; fail if BERT_REPRO_BROWSER says "required"."""
+    missing = [name for name in ("fastapi", "playwright") if find_spec(name) is None]
     missing += [] if chromium() else ["chromium"]
     if missing and os.environ.get("BERT_REPRO_BROWSER") == "required":
         pytest.fail(f"BERT_REPRO_BROWSER demands the tests in a browser, and {', '.join(missing)} is missing")

@@ -25,11 +25,18 @@ def watch(notes: str) -> None:
 
 if __name__ == "__main__":
     watch(sys.argv[1])
-    from bert_training.app import page
+    import threading
+
+    import uvicorn
+
     from bert_training.app.folder import open_folder
-    from bert_training.app.server import free_port
+    from bert_training.app.service import make_service
 
     for folder in sys.argv[2:]:
-        print(page.launch(page.build(open_folder(folder)), free_port(0))[0], flush=True)
+        config = uvicorn.Config(make_service(open_folder(folder)), port=0, lifespan="off", log_level="warning")
+        listener = config.bind_socket()
+        listener.listen()
+        threading.Thread(target=uvicorn.Server(config).run, args=([listener],), daemon=True).start()
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
     while True:
         time.sleep(60)

@@ -22,7 +22,6 @@ from accelerate.commands.launch import launch_command_parser
 from transformers import BertConfig
 
 from bert_training.__main__ import COMMANDS
-from bert_training.inputs.flags.app import AppArguments
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.natures import FIXED
@@ -38,7 +37,6 @@ from tokenization import build_tokenizer
 FLAGS = {
     **{name: script.arguments for name, script in SCRIPTS.items()},
     "extract_features.py": FeatureArguments,
-    "bert-repro app": AppArguments,
 }
 PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})

@@ -541,7 +541,7 @@ SERVED = """
 
     torch.set_num_threads(2)
     opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
-    _, compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
+    compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
     # More rows than are computed at once, and none of them before the file is another.
     batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     weights.open("r+b").write(Path(sys.argv[3]).read_bytes())

@@ -9,7 +9,6 @@ import _pyio
 import builtins
 import errno
 import fcntl
-import importlib.util
 import io
 import json
 import os
@@ -179,13 +178,6 @@ def error_at_moment(trace: str, number: int, error: int, short: bool = False) ->
         raise OSError(error, os.strerror(error))
 
     moments = Moments(trace, at)
-
-
-def pretend_gradio() -> None:
-    """The commands that need Gradio find a version of it, also where it is not installed."""
-    find, version = importlib.util.find_spec, importlib.metadata.version
-    importlib.util.find_spec = lambda name, *more: find("json" if name == "gradio" else name, *more)
-    importlib.metadata.version = lambda name: "6.31.0" if name == "gradio" else version(name)
 
 
 def finish_cells() -> None:

@@ -112,11 +112,7 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
         ),
         "report": Writer("bert_training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
         "curves": Writer("bert_training", ["curves", "finished"], earlier=earlier),
-        "space": Writer(
-            "bert_training",
-            ["app", "--model", str(model), "--space", "out"],
-            prepare=(("lab.tests.helpers.disk_faults:pretend_gradio", {}),),
-        ),
+        "space": Writer("bert_training", ["serve", str(model), "--space", "out"]),
         "evaluation": Writer("run_glue", _only_evaluation(data, finished), AUTO),
         "two processes": Writer("run_pretraining", pretraining.split(), AUTO, ranks=2),
         "run_paper": Writer(

@@ -5,7 +5,6 @@ from typing import Literal
 
 import pytest
 
-from bert_training.inputs.flags.app import AppArguments
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.natures import CARD, FIXED, FREE, STORED, Nature, declared, flag, helps, kinds, natures
 from bert_training.inputs.flags.pretraining import PretrainingArguments
@@ -66,7 +65,7 @@ def test_a_flag_keeps_its_default_its_kind_its_help_and_its_limits():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("cls", [*(script.arguments for script in SCRIPTS.values()), FeatureArguments, AppArguments])
+@pytest.mark.parametrize("cls", [*(script.arguments for script in SCRIPTS.values()), FeatureArguments])
 def test_every_flag_has_help(cls):
     assert helps(cls).keys() == {field.name for field in dataclasses.fields(cls)}
 
