@@ -156,7 +156,7 @@ def test_commands_about_a_finished_folder(seed, finished, outputs, tmp_path, rec
     ended = run("bert_training", command_of(name, folder, finished.data), tmp_path, pictures=True)
     named = [path.name]
     named += ["corpus/train", "corpus/validation"] if "corpus" in str(path.relative_to(tmp_path)) else []
-    named += ["expected a BERT", "ask: error: --model run_squad"] if path.name == "config.json" else []
+    named += ["expected a BERT", "ask: error: run_squad"] if path.name == "config.json" else []
     outcome = judge(ended, named, lambda: output(name, folder, ended) == outputs[script, name], statuses=(1, 2))
     if name == "verify":
         assert ended.status and path.name in ended.printed, ended.printed
