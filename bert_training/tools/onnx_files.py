@@ -26,30 +26,19 @@ from tokenization.errors import UserError
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # The first opset of torch's exporter, and the usual one: it has LayerNormalization, and every reader of today knows it.
-FIRST_OPSET = 18
+OPSET = 18
 PER_TOKEN = ("last_hidden_state", "start_logits", "end_logits")
 PART, PART_ALONE = 8, 4  # rows that all threads compute together, and those of one thread of several
 Batch = dict[str, np.ndarray]
 Compute = Callable[[Batch], Batch]
 
 
-def check_installed(opset: int) -> dict[str, str]:
-    """The versions of the packages. Raises ValueError if one is missing, or does not know the opset."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(
-            f"the export needs {', '.join(missing)}, not installed here; pip install '.[train,export]', "
-            f"or pip install {' '.join(missing)}"
-        )
-    from onnx import defs
-
-    newest = defs.onnx_opset_version()
-    if not FIRST_OPSET <= opset <= newest:
-        raise UserError(
-            f"--opset: expected a number from {FIRST_OPSET}, the first that torch writes, to {newest}, the newest of "
-            f"the onnx that is installed here ({importlib.metadata.version('onnx')}); got {opset}"
-        )
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+def needed_packages(of_format: str) -> dict[str, str]:
+    """The versions of the packages that a format needs. Raises ValueError if one is not installed."""
+    names = (*PACKAGES, *(["openvino"] if of_format == "openvino" else []))
+    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+        raise UserError(f"the export needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}")
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 class _Named(torch.nn.Module):
@@ -64,7 +53,7 @@ class _Named(torch.nn.Module):
         return tuple(found[name] for name in self.outputs)
 
 
-def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, path: Path, opset: int) -> None:
+def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, path: Path) -> None:
     """Write a network as ONNX in float32, for every batch size, length and number of choices.
 
     Args:
@@ -88,7 +77,7 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
             input_names=list(INPUTS),
             output_names=list(outputs),
             dynamic_shapes=dict.fromkeys(INPUTS, sizes),
-            opset_version=opset,
+            opset_version=OPSET,
             dynamo=True,
             verbose=False,
             external_data=False,  # one file, unless it would have more than ONNX's two gigabytes
@@ -96,9 +85,6 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
     graph = onnx.load(path)
     del graph.graph.value_info[:]  # the shapes that torch writes there contradict those that onnxruntime infers
     onnx.save(graph, path)
-    written = next(one.version for one in graph.opset_import if one.domain in ("", "ai.onnx"))
-    if written != opset:
-        raise UserError(f"--opset {opset}: torch {torch.__version__} writes {written} for this network; give that")
 
 
 class OnnxFile:
