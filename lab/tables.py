@@ -461,9 +461,10 @@ def exported(record: dict) -> str:
         before = row["systems"]["torch"]
         (score,) = before["scores"].values()
         for kind, name in EXPORTED.items():
-            facts = row["systems"][kind]
+            if (facts := row["systems"].get(kind)) is None:
+                continue
             (after,) = facts["scores"].values()
-            left = len(facts["in_float"])
+            left = len(facts.get("in_float", []))
             rows.append(
                 [
                     f"{row['task']}, {row['metric'].removeprefix('eval_')}",

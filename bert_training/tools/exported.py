@@ -76,11 +76,10 @@ def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] |
     data = (run or {}).get("data")
     recorded = data.get("labels") if isinstance(data, dict) else None  # of a pre-training, it is a list of files
     by_number = {str(number): name for name, number in numbers.items()}
-    if (numbers and by_number != {str(number): name for number, name in names.items()}) or (
-        recorded and ordered and ordered != recorded
-    ):
+    contradict = numbers and by_number != {str(number): name for number, name in names.items()}
+    if contradict or (recorded and ordered and ordered != recorded):
         raise UserError(
-            f"{path}: id2label and label2id contradict each other, or the labels {', '.join(map(str, recorded or []))} "
-            "of the training in their order; restore the file that the run wrote"
+            f"{path}: expected the labels of the run in its order, {recorded or 'which it does not record'}; got "
+            f"id2label with {ordered} and label2id with {numbers}; restore the file that the run wrote"
         )
     return ordered

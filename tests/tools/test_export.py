@@ -410,7 +410,10 @@ def rewritten(folder: Path, place: Path, **fields) -> Path:
     [
         ({"architectures": ["BertForTokenClassification"]}, "has no weights|weights with transformers' names"),
         ({"architectures": ["BertFeatureTagger"]}, "expected in 'architectures' one of"),
-        ({"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}}, "id2label and label2id contradict"),
+        (
+            {"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}},
+            "expected the labels of the run in its order, which it does not record",
+        ),
     ],
 )
 def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, message):
@@ -432,7 +435,7 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
     run = json.loads((place / "run.json").read_text())
     config = json.loads((place / "config.json").read_text())
     labels = run["data"]["labels"]
-    with pytest.raises(UserError, match="of the training in their order"):
+    with pytest.raises(UserError, match="expected the labels of the run in its order"):
         edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
         export.check_labels(place / "config.json", edited, run)
     export.check_labels(place / "config.json", config, run)

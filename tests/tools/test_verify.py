@@ -271,9 +271,12 @@ def test_checkpoints_have_a_record_of_their_own(pretrained, run_data, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}}, "and the run was trained with x, y"),
-        ({"label2id": {"x": 1, "y": 0}}, "id2label and label2id contradict each other"),
-        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}, "has the labels a, b"),
+        (
+            {"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}},
+            "in its order, ['x', 'y']; got id2label with ['y', 'x']",
+        ),
+        ({"label2id": {"x": 1, "y": 0}}, "got id2label with ['x', 'y'] and label2id with {'x': 1, 'y': 0}"),
+        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}, "got id2label with ['a', 'b']"),
     ],
 )
 def test_labels_are_those_of_the_run(copy_of_run, fields, problem):
