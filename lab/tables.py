@@ -560,10 +560,10 @@ def corpus_scale(record: dict) -> str:
     rows = []
     for row in sorted(record["results"], key=lambda row: row["part"]):
         disk = f"{row['disk'] / row['predicted_disk']:.2f}" if "disk" in row else ""
-        times = f"{row['seconds']:.1f}", f"{row['seconds'] / row['predicted_seconds']:.2f}"
-        memory = f"{row['bytes'] / 1e6:,.0f}", f"{row['bytes'] / row['predicted_bytes']:.2f}"
-        rows.append([row["part"], f"{row['words']:,}", *times, *memory, disk])
-    head = ("part", "words", "seconds", "/ predicted", "peak memory, MB", "/ predicted", "disk / predicted")
+        time = "" if row["part"] == "epoch" else f"{row['seconds'] / row['predicted_seconds']:.2f}"
+        memory = f"{row['bytes'] / 1e6:,.0f}"
+        rows.append([row["part"], f"{row['words']:,}", f"{row['seconds']:.1f}", time, memory, disk])
+    head = ("part", "words", "seconds", "/ predicted", "peak memory, MB", "disk / predicted")
     return markdown(head, rows)
 
 
