@@ -237,17 +237,26 @@ def _positive(word: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
-    add = parser.add_argument
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
     asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
-    add("--config_name", default="base", help="a size, or a folder with config.json; for --recipe adapt, the model's")
-    add("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
-    add("--vocab_size", type=int, help=f"rows of the vocabulary (those of --tokenizer_name or config.json, or {ROWS})")
-    add("--recipe", choices=("paper", "fast", "adapt"), default="paper", help="as in run_pretraining.py (paper)")
-    add("--phases", help=f"as in run_pretraining.py ({PAPER_PHASES}; those of --recipe fast; 128:1 for adapt)")
-    add("--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8; 64 for fast; 32 for adapt)")
-    add("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
+    parser.add_argument(
+        "--config_name", default="base", help="a size, or a folder with config.json; for --recipe adapt, the model's"
+    )
+    parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
+    parser.add_argument(
+        "--vocab_size", type=int, help=f"rows of the vocabulary (those of --tokenizer_name or config.json, or {ROWS})"
+    )
+    parser.add_argument(
+        "--recipe", choices=("paper", "fast", "adapt"), default="paper", help="as in run_pretraining.py (paper)"
+    )
+    parser.add_argument(
+        "--phases", help=f"as in run_pretraining.py ({PAPER_PHASES}; those of --recipe fast; 128:1 for adapt)"
+    )
+    parser.add_argument(
+        "--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8; 64 for fast; 32 for adapt)"
+    )
+    parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
     costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
