@@ -50,10 +50,7 @@ from bert_training.networks.pretrained import (
 )
 from bert_training.record import RUN, Record
 from bert_training.tasks.stored_flags import stored_length
-from bert_training.tools.export_scores import (
-    Evaluation,
-    Validation,
-)
+from bert_training.tools.export_scores import Evaluation, Validation
 from bert_training.tools.exported import BATCH, EXPORT, OPENVINO, SMALL, WHOLE, card_text, check_labels, sealed, table
 from bert_training.tools.onnx_files import (
     INPUTS,
