@@ -240,22 +240,12 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
     asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
-    parser.add_argument(
-        "--config_name", default="base", help="a size, or a folder with config.json; for --recipe adapt, the model's"
-    )
+    parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json (base)")
     parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
-    parser.add_argument(
-        "--vocab_size", type=int, help=f"rows of the vocabulary (those of --tokenizer_name or config.json, or {ROWS})"
-    )
-    parser.add_argument(
-        "--recipe", choices=("paper", "fast", "adapt"), default="paper", help="as in run_pretraining.py (paper)"
-    )
-    parser.add_argument(
-        "--phases", help=f"as in run_pretraining.py ({PAPER_PHASES}; those of --recipe fast; 128:1 for adapt)"
-    )
-    parser.add_argument(
-        "--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8; 64 for fast; 32 for adapt)"
-    )
+    parser.add_argument("--vocab_size", type=int, help=f"rows (as its tokenizer or config.json, or {ROWS})")
+    parser.add_argument("--recipe", choices=("paper", "fast", "adapt"), default="paper", help="of the training (paper)")
+    parser.add_argument("--phases", help=f"of the training ({PAPER_PHASES}; 128:1 for adapt, or those of fast)")
+    parser.add_argument("--per_device_train_batch_size", type=int, help="(8; 64 for fast, 32 for adapt)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
     costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")

@@ -6,11 +6,11 @@ B: batch, C: choices, L: length.
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import io
 import logging
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,42 +91,33 @@ class OnnxFile:
     """A file that is ready to compute, on the CPU, with as many threads as torch has. Several threads may call it.
 
     Args:
-        side_by_side: each thread computes a part of a large batch, for which the file is opened again when there is
-            one; otherwise all threads compute one part after another.
+        side_by_side: each thread computes a part of a large batch, for which the file is opened a second time;
+            otherwise all threads compute one part after another.
     """
 
     def __init__(self, path: Path, side_by_side: bool = True):
-        self._path, self._threads, self._side_by_side = path, torch.get_num_threads(), side_by_side
-        self._alone = None  # for parts side by side: made when there are any
-        self._lock = threading.Lock()
-        self.session = self._session(self._threads)
+        self._threads = torch.get_num_threads()
+        self.session = _session(path, self._threads)
+        self._alone = _session(path, 1) if side_by_side and self._threads > 1 else None
         self.outputs = [one.name for one in self.session.get_outputs()]
 
-    def _session(self, threads: int) -> Any:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3  # errors
-        return onnxruntime.InferenceSession(str(self._path), options, providers=["CPUExecutionProvider"])
-
-    def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
+    def __call__(self, batch: Batch) -> Batch:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
-        if self._threads == 1:
-            return in_parts(self._whole, batch)
-        return in_parts(self._whole, batch, PART_ALONE, self._part if self._side_by_side else None, self._threads)
-
-    def _whole(self, batch: Batch) -> Batch:
-        return self._run(self.session, batch)
-
-    def _part(self, batch: Batch) -> Batch:
-        """Like ``_whole``, in the thread that calls it."""
-        with self._lock:
-            self._alone = self._alone or self._session(1)
-        return self._run(self._alone, batch)
+        size = PART if self._threads == 1 else PART_ALONE
+        alone = functools.partial(self._run, self._alone) if self._alone else None
+        return in_parts(functools.partial(self._run, self.session), batch, size, alone, self._threads)
 
     def _run(self, session: Any, batch: Batch) -> Batch:
         return dict(zip(self.outputs, session.run(None, {name: batch[name] for name in INPUTS})))
+
+
+def _session(path: Path, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def real_lengths(mask: np.ndarray) -> np.ndarray:

@@ -144,6 +144,20 @@ def test_answers_are_scored_at_the_threshold_that_the_model_applies(copy_of_run,
         assert (score == pytest.approx(none)) == (threshold < 0)
 
 
+@pytest.mark.parametrize(("stored", "expected"), [(0.0, 2200 / 23), (1.0, 0.0)])
+def test_labels_are_scored_at_the_thresholds_that_the_model_stores(pretrained, tmp_path, monkeypatch, stored, expected):
+    """They are not found anew. Texts have 11 of 12 labels, and get all or none: F1 is 2 * 11 / (12 + 11), or 0."""
+    short_runs.no_pictures(monkeypatch)
+    rows = [{"text": f"the old house {'. ' * number}", "label": ["x", "y"][: 1 + (number > 0)]} for number in range(6)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = f"--train_file {tmp_path}/own.jsonl --validation_file {tmp_path}/own.jsonl --max_steps 1"
+    flags += f" --model_name_or_path {pretrained} --max_seq_length 24 --output_dir {tmp_path}/run"
+    short_runs.start("run_glue", flags.split())
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    edit_json(tmp_path / "run/config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [stored] * 2})
+    assert scored(tmp_path / "run") == ("eval_f1_micro", pytest.approx(expected))
+
+
 METRICS = {
     "f1_macro": "eval_f1_macro",
     "eval_recall_macro": "eval_recall_macro",
@@ -188,15 +202,25 @@ def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrai
     assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, []).missing
 
 
-def test_windows_of_a_text_are_pooled_as_in_the_run(torch_as_file, pretrained, tmp_path, monkeypatch):
+def test_windows_of_a_text_are_pooled_as_in_the_run(pretrained, tmp_path, monkeypatch):
+    """Long texts have several windows; rows that are taken for texts would be those of others."""
     short_runs.no_pictures(monkeypatch)
-    rows = "".join(f"{'the old house . ' * (1 + 5 * (number % 2))},{'xy'[number % 2]}\n" for number in range(8))
+    texts = ["the old house", "the king walked . " * 6]
+    rows = "".join(f"{texts[number % 2]} {'. ' * number},{'xy'[number % 2]}\n" for number in range(8))
     (tmp_path / "own.csv").write_text("text,label\n" + rows)
     flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
-    flags += " --long_texts windows --max_seq_length 12 --max_steps 4 --learning_rate 1e-3"
+    flags += " --long_texts windows --max_seq_length 12 --max_steps 40 --learning_rate 1e-3"
     short_runs.start("run_glue", [*flags.split(), f"--output_dir={tmp_path}/run"])
-    results = json.loads((tmp_path / "run/all_results.json").read_text())
-    assert scored(tmp_path / "run") == ("eval_accuracy", pytest.approx(100 * results["eval_accuracy"]))
+    assert json.loads((tmp_path / "run/all_results.json").read_text())["eval_accuracy"] == 1
+    assert scored(tmp_path / "run") == ("eval_accuracy", 100)
+
+
+def test_other_data_of_the_same_name_scores_nothing(finished_runs, monkeypatch):
+    folder = finished_runs["run_glue"]
+    run, other = json.loads((folder / "run.json").read_text()), {"splits": {"validation": {"sha256": "other"}}}
+    opened = export_scores.Opened(transformers.BertConfig(), lambda *_: ({}, None), "eval_accuracy", other)
+    monkeypatch.setattr(export_scores, "open_script", lambda script, flags: opened)
+    assert export_scores.Validation(folder, run, []).missing == "the data at hand is not that in run.json"
 
 
 def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pretrained, tmp_path, monkeypatch, capsys):
