@@ -20,6 +20,7 @@ import math
 import re
 import statistics
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import RESULTS, read_events
-from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
@@ -123,25 +124,39 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
     return runs
 
 
-def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
+def cells(runs: list[FinishedRun], by_class: bool = False) -> dict[tuple[str, str], dict[str, Scores]]:
     """The scores by (task, metric) and by start, in the order of the runs.
 
     Args:
         runs: as ``fine_tuning_runs`` returned them.
+        by_class: the F1 by (task, class) instead.
     """
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
-        assert run.task is not None
-        alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
-        for key in SCRIPTS[run.facts["script"]].metrics:
-            of_test = key.replace("eval_", "test_", 1)
-            for name, ending in ((key, ""), (of_test, ", test")):
-                if name in run.results if not ending else all(name in other.results for other in alike):
-                    ending += rows_in([other for other in runs if other.task == run.task], ending[2:] or "validation")
-                    scores = table.setdefault((run.task, METRICS[key].table_name + ending), {})
-                    value, factor = run.results[name], percent_factor(run.results)
-                    scores.setdefault(run.start_label, []).append(None if value is None else factor * value)
+        for name, value in f1_by_class(run) if by_class else scores_of(run, runs):
+            table.setdefault((str(run.task), name), {}).setdefault(run.start_label, []).append(value)
     return table
+
+
+def scores_of(run: FinishedRun, runs: list[FinishedRun]) -> Iterator[tuple[str, float | None]]:
+    """The name and the value of each score of a run; those of test data if all such runs have them."""
+    alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
+    task = [other for other in runs if other.task == run.task]
+    for key in SCRIPTS[run.facts["script"]].metrics:
+        for name, ending in ((key, ""), (key.replace("eval_", "test_", 1), ", test")):
+            if name in run.results if not ending else all(name in other.results for other in alike):
+                value, rows = run.results[name], rows_in(task, ending[2:] or "validation")
+                score = None if value is None else percent_factor(run.results) * value
+                yield METRICS[key].table_name + ending + rows, score
+
+
+def f1_by_class(run: FinishedRun) -> Iterator[tuple[str, float | None]]:
+    """The F1 on validation data of every class of a classification or type of names."""
+    if isinstance(classes := run.results.get("eval_by_class"), dict):
+        yield from ((name, 100 * one["f1"]) for name, one in classes.items())
+    elif SCRIPTS[run.facts["script"]].arguments is NerArguments:
+        types = (key for key in run.results if re.fullmatch(TYPE_F1, key))
+        yield from ((key[len("eval_") : -len("_f1")], 100 * run.results[key]) for key in types)
 
 
 def splits_of(run: FinishedRun) -> dict[str, dict]:
@@ -195,8 +210,8 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
         return ""
     undefined = values.count(None)
     if undefined == len(values):
-        return "undefined" if undefined == 1 else f"undefined ({undefined})"
-    numbers = [0.0 if value is None else value for value in values]
+        return f"undefined ({undefined})".removesuffix(" (1)")
+    numbers = [value or 0.0 for value in values]
     text = f"{statistics.mean(numbers):,.{digits}f}"
     if len(numbers) > 1:
         text += f" ± {statistics.stdev(numbers):,.{digits}f} ({len(numbers)})"
@@ -205,27 +220,7 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
 
 def start_labels_of(runs: list[FinishedRun]) -> list[str]:
     """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
-    labels = sorted({run.start_label for run in runs})
-    random_weights = [label for label in labels if label.startswith("random")]
-    return random_weights + [label for label in labels if label not in random_weights]
-
-
-def f1_by_class(results: dict) -> dict[str, float]:
-    """The F1 on validation data of every class of a classification or type of names, by its name; {} without any."""
-    if isinstance(classes := results.get("eval_by_class"), dict):
-        return {name: one["f1"] for name, one in classes.items()}
-    return {key[len("eval_") : -len("_f1")]: value for key, value in results.items() if re.fullmatch(TYPE_F1, key)}
-
-
-def class_cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
-    """As ``cells``, the F1 in per cent by (task, class) and by start."""
-    table: dict[tuple[str, str], dict[str, Scores]] = {}
-    for run in runs:
-        if SCRIPTS[run.facts["script"]].arguments in (GlueArguments, NerArguments):
-            for name, value in f1_by_class(run.results).items():
-                row = (str(run.task), name)
-                table.setdefault(row, {}).setdefault(run.start_label, []).append(100 * value)
-    return table
+    return sorted({run.start_label for run in runs}, key=lambda label: (not label.startswith("random"), label))
 
 
 def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
@@ -237,7 +232,7 @@ def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
     lines = []
     if fine_tuning := fine_tuning_runs(runs):
         lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), "", *differences(fine_tuning)]
-    if by_class and (of_classes := class_cells(fine_tuning)):
+    if by_class and (of_classes := cells(fine_tuning, by_class=True)):
         lines += [*_comparison(fine_tuning, of_classes, "F1 of the class"), ""]
     if pretraining := [run for run in runs if run.task is None]:
         heads = "masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds"
@@ -316,6 +311,7 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
         axis.set_yticks(range(len(bars)), names)
         axis.invert_yaxis()
         axis.set_xlim(min(0, *means, 0), 160)  # room for the numbers beside the bars
+        axis.set_xticks(range(0, 101, 25))
         wide, high = figure.get_size_inches()
         figure.set_size_inches(wide + 3, max(high, 1 + LINE * sum(name.count("\n") + 2 for name in names)))
     save_figure(figure, path)

@@ -440,6 +440,12 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     assert not (tmp_path / "out").exists()
 
 
+def test_8_bits_are_those_of_onnxruntime(model_of, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        status(model_of("BertModel"), "--quantize", "--format", "openvino", "--output_dir", tmp_path / "out")
+    assert "--quantize is for --format onnx" in capsys.readouterr().err
+
+
 def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
     (tmp_path / "exported/onnx").mkdir(parents=True)
     (tmp_path / "exported/onnx/model.onnx").write_text("")
