@@ -91,7 +91,8 @@ SENTENCES = (
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROUNDS = 5  # of the timing
-MEASURED = ("ms_one", "ms_batch")  # what is measured once, when the files are written
+IN_POINTS = {"score", "drop"}  # of 100
+MEASURED = {"ms_one", "ms_batch"}  # what is measured once, when the files are written
 Row = tuple[np.ndarray, np.ndarray]  # token ids and types, (L,) or, for multiple choice, (C, L)
 
 

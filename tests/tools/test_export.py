@@ -319,13 +319,16 @@ def test_an_export_is_verified_against_the_run_and_every_lie_is_found(learned, t
     assert "config.json: the file has changed" in differs(out)
     forged(out)
     assert f"config.json: not what an export of {learned} writes" in differs(*with_run)
-    invented = {name: facts | {"score": 55.5, "f1": 99.9} for name, facts in record["files"].items()}
+    invented = {
+        name: facts | {"score": 55.5, "f1": 99.9, "share_of_span": 0.4} for name, facts in record["files"].items()
+    }
     edit_json(out / "export.json", files=invented)
     assert "export.json: damaged or edited" in differs(out).replace(f"{out}/", "")
     export.write_beside(export.open_model(learned, False), out)
     forged(out, files=invented)
     told = differs(*with_run)
     assert "says 55.5, but the gate of onnx/model.onnx computes 100.0" in told
+    assert "says 0.4, but the gate of onnx/model.onnx computes 0.0" in told
     assert "says 99.9, and the gate of onnx/model_quantized.onnx computes nothing of this name" in told
 
 
