@@ -66,7 +66,6 @@ setup(
         ],
         # For `bert-repro export --format openvino`, which needs those of "train" and "export" as well.
         "openvino": [
-            "nncf>=3.2",
             "openvino>=2026.0",
         ],
         # The service and the page of `bert-repro serve`, which need the packages of "train" as well.

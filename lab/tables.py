@@ -461,9 +461,10 @@ def exported(record: dict) -> str:
         before = row["systems"]["torch"]
         (score,) = before["scores"].values()
         for kind, name in EXPORTED.items():
-            facts = row["systems"][kind]
+            if (facts := row["systems"].get(kind)) is None:
+                continue
             (after,) = facts["scores"].values()
-            left = len(facts["in_float"])
+            left = len(facts.get("in_float", []))
             rows.append(
                 [
                     f"{row['task']}, {row['metric'].removeprefix('eval_')}",
@@ -559,10 +560,10 @@ def corpus_scale(record: dict) -> str:
     rows = []
     for row in sorted(record["results"], key=lambda row: row["part"]):
         disk = f"{row['disk'] / row['predicted_disk']:.2f}" if "disk" in row else ""
-        times = f"{row['seconds']:.1f}", f"{row['seconds'] / row['predicted_seconds']:.2f}"
-        memory = f"{row['bytes'] / 1e6:,.0f}", f"{row['bytes'] / row['predicted_bytes']:.2f}"
-        rows.append([row["part"], f"{row['words']:,}", *times, *memory, disk])
-    head = ("part", "words", "seconds", "/ predicted", "peak memory, MB", "/ predicted", "disk / predicted")
+        time = "" if row["part"] == "epoch" else f"{row['seconds'] / row['predicted_seconds']:.2f}"
+        memory = f"{row['bytes'] / 1e6:,.0f}"
+        rows.append([row["part"], f"{row['words']:,}", f"{row['seconds']:.1f}", time, memory, disk])
+    head = ("part", "words", "seconds", "/ predicted", "peak memory, MB", "disk / predicted")
     return markdown(head, rows)
 
 

@@ -7,7 +7,7 @@ what a text of any size costs. The flags after `--` are those of run_pretraining
     bert-repro plan --recipe adapt --config_name base --hours 2
     bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-With --words, it says what the vocabulary, the corpus and an epoch need of time, disk, memory and open files:
+With --words, it says what the vocabulary and the corpus of a text need of time and disk, and its training of time:
 
     bert-repro plan --words 3.3e9
 
@@ -35,25 +35,23 @@ from typing import Any
 import numpy as np
 from transformers import BertConfig, BertTokenizer
 
+from bert_training.files.cores import usable_cores
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import FAST, short_to_long
 from bert_training.inputs.flags.scripts import path_of
-from bert_training.inputs.models import check_fields
 from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.tools.corpus_costs import ROWS, print_costs
+from bert_training.tools.corpus_costs import ROWS, costs_text
 from tokenization.errors import UserError
 
 SCRIPT = "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
 TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
-SHORT = 0.01  # a plan for less than this share of them is short: for it, the fast recipe is proposed
 PAPER_PHASES = "128:0.9,512:0.1"
 ADAPT_BATCH = 32  # the default of run_pretraining.py
-PIECES_A_WORD = 1.3  # of English, with Google's vocabulary
 # Flags of the script that are left out of the timed run: it has made-up text, mostly a made-up vocabulary, and new
 # weights, and it must neither be uploaded nor reported.
 UNTIMED = (
@@ -62,9 +60,9 @@ UNTIMED = (
     *("do_lower_case", "extend_vocab", "max_position_embeddings"),
     *("push_to_hub", "hub_model_id", "report_to"),
 )
-# Flags of the script that this command has as well.
+# Flags of the script that this command has as well, and those that the plan sets or would contradict: it times new
+# weights, and finds the steps.
 OWN = ("config_name", "vocab_size", "recipe", "phases", "per_device_train_batch_size", "gradient_accumulation_steps")
-# Further flags of the script that the plan sets, or would contradict: it times new weights, and finds the steps.
 NOT_PLANNED = ("config", "max_steps", "num_train_epochs", "max_seq_length", "model_name_or_path", "keep_layers")
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
@@ -122,33 +120,23 @@ def timed_run(
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        vocabulary = {} if words else {"tokenizer_name": folder / "vocabulary"}
         write_text(folder, words or write_vocabulary(folder, vocab_size))
         share = 1 / len(phases)
         parts = ",".join(f"{phase.length}:{share:.9f}:{phase.size}x{phase.accumulation}" for phase in phases)
-        timing = {
+        files = {
             "output_dir": folder / "run",
             "train_file": folder / "text.txt",
             "validation_file": folder / "text.txt",
-            **vocabulary,
-            "config_name": config_name,
-            "phases": parts,
-            "max_steps": TIMED_STEPS * len(phases),
-            "logging_steps": 1,
-            "eval_steps": 0,
-            "save_steps": 0,
-            "max_eval_instances": 1,
-            "warmup_steps": 0,  # those of the training may be more than the steps that are timed
         }
-        flags = [*script_flags]
-        for flag, value in timing.items():
-            flags += [f"--{flag}", str(value)]
-        run_script(flags)
+        files |= {} if words else {"tokenizer_name": folder / "vocabulary"}
+        # Warm-up steps of the training may be more than the steps that are timed.
+        timing = {"logging_steps": 1, "eval_steps": 0, "save_steps": 0, "max_eval_instances": 1, "warmup_steps": 0}
+        planned = {"config_name": config_name, "phases": parts, "max_steps": TIMED_STEPS * len(phases)}
+        own = [word for flag, value in (files | planned | timing).items() for word in (f"--{flag}", str(value))]
+        run_script([*script_flags, *own])
         lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        results = json.loads((folder / "run" / "all_results.json").read_text(encoding="utf-8"))
-        facts = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
-    records = [event for event in map(json.loads, lines) if event["event"] == "train"]
-    return records, results, facts
+        results, facts = (read_object(folder / "run" / name) for name in ("all_results.json", "run.json"))
+    return [event for event in map(json.loads, lines) if event["event"] == "train"], results, facts
 
 
 def plan_text(
@@ -160,7 +148,7 @@ def plan_text(
     recipe: str = "paper",
     script_flags: Sequence[str] = (),
     vocab_size: int = ROWS,
-    learns_vocabulary: bool = False,
+    size: int | None = None,
 ) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
@@ -170,12 +158,13 @@ def plan_text(
         recipe: of the planned training.
         script_flags: further flags of the planned training.
         vocab_size: of the network that was timed.
-        learns_vocabulary: whether the planned training has no vocabulary yet and makes one of this size.
+        size: of the vocabulary that the planned training makes; None if it has one already.
 
     Raises:
         ValueError: not even one step of each phase fits.
     """
-    table, seconds = _speeds(phases, records, facts["processes"])
+    world = facts["processes"]
+    table, seconds = _speeds(phases, records, world)
     mean_seconds = sum(phase.share * seconds[phase.length] for phase in phases)
     total_steps = int(hours * 3600 * TRAINING_SHARE / mean_seconds)
     try:
@@ -184,61 +173,41 @@ def plan_text(
         raise UserError(
             f"{hours:g} hours suffice for {total_steps} steps, too few for these phases ({error})"
         ) from error
-    world = facts["processes"]
-    sequences = tokens = 0
-    for phase in planned:
-        sequences_of_phase = (phase.stop - phase.start) * phase.size * phase.accumulation * world
-        sequences += sequences_of_phase
-        tokens += sequences_of_phase * phase.length
-    size = vocab_size if learns_vocabulary else None
-    parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
-    lines = [
-        f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}",
-        f"{facts['parameters']:,} parameters, with a vocabulary of {vocab_size:,} rows; peak memory "
-        f"{results['peak_memory_gb']:.1f} GB in a process",
-        "",
-        *table,
-        "",
-        f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
-        f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
-        "models' 256 million sequences.",
-        _flags(facts["flags"]["config_name"], total_steps, parts, recipe, script_flags, size),
-        *_advice(recipe, sequences, tokens),
-    ]
-    return "\n".join(lines)
-
-
-def _advice(recipe: str, sequences: int, tokens: int) -> list[str]:
-    """What else to know of a training of so many sequences and tokens: a line, or none."""
-    if recipe == "adapt":
-        words = round(tokens / PIECES_A_WORD)
-        return [
-            f"They hold about {words:,} words: your text once if it has so many, three times if it has {words // 3:,}."
+    counts = [(phase.stop - phase.start) * phase.size * phase.accumulation * world for phase in planned]
+    sequences, tokens = sum(counts), sum(count * phase.length for count, phase in zip(counts, planned))
+    return "\n".join(
+        [
+            f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}",
+            f"{facts['parameters']:,} parameters, with a vocabulary of {vocab_size:,} rows; peak memory "
+            f"{results['peak_memory_gb']:.1f} GB in a process",
+            "",
+            *table,
+            "",
+            f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
+            f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
+            "models' 256 million sequences.",
+            _flags(facts["flags"]["config_name"], total_steps, phases, recipe, script_flags, size),
         ]
-    if sequences < SHORT * PUBLISHED and recipe != "fast":
-        return [
-            f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
-            "(lab/notes/speedrun.md); give it to this command, too, to plan with it."
-        ]
-    return []
+    )
 
 
 def _flags(
     config_name: str,
     total_steps: int,
-    parts: Sequence[str],
+    phases: Sequence[Phase],
     recipe: str,
     script_flags: Sequence[str],
     vocab_size: int | None,
 ) -> str:
     """The flags of the planned training; to adapt a model, those of a folder with this config.json, if it is one."""
-    name = f"--config_name {config_name}"
+    parts = ",".join(f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases)
+    name = ["--config_name", config_name]
     if recipe == "adapt":
-        name = f"--model_name_or_path {config_name if Path(config_name).is_dir() else 'CHECKPOINT'}"
-    size = f" --vocab_size {vocab_size}" if vocab_size and recipe != "adapt" else ""
-    chosen = "" if recipe == "paper" else f" --recipe {recipe}"
-    others = f" {shlex.join(script_flags)}" if script_flags else ""
-    return f"Flags: {name}{size} --max_steps {total_steps} --phases {','.join(parts)}{chosen}{others}"
+        name = ["--model_name_or_path", config_name if Path(config_name).is_dir() else "CHECKPOINT"]
+    elif vocab_size:
+        name += ["--vocab_size", str(vocab_size)]
+    chosen = [] if recipe == "paper" else ["--recipe", recipe]
+    return f"Flags: {shlex.join([*name, '--max_steps', str(total_steps), '--phases', parts, *chosen, *script_flags])}"
 
 
 def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list[str], dict[int, float]]:
@@ -251,14 +220,11 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     seconds = {}
     for phase in phases:
         timed = [record for record in records if record["max_seq_length"] == phase.length][1:]
-        step_seconds = statistics.median(record["seconds_per_step"] for record in timed)
-        tokens_per_second = statistics.median(record["tokens_per_second"] for record in timed)
-        share_of_peak = statistics.median(record["mfu"] for record in timed)
+        names = ("seconds_per_step", "tokens_per_second", "mfu")
+        step, tokens, of_peak = (statistics.median(record[name] for record in timed) for name in names)
         batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
-        table.append(
-            f"{phase.length:6} {batch:>12} {step_seconds:8.3f} {tokens_per_second:10,.0f} {share_of_peak:8.1%}"
-        )
-        seconds[phase.length] = step_seconds
+        table.append(f"{phase.length:6} {batch:>12} {step:8.3f} {tokens:10,.0f} {of_peak:8.1%}")
+        seconds[phase.length] = step
     return table, seconds
 
 
@@ -271,46 +237,20 @@ def _positive(word: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
-    parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
     asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
-    parser.add_argument(
-        "--launcher",
-        default=shlex.quote(sys.executable),
-        help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
-    )
-    parser.add_argument(
-        "--vocab_size",
-        type=int,
-        help=f"the size of the vocabulary (that of --tokenizer_name after --, or of the config.json; otherwise {ROWS})",
-    )
-    parser.add_argument(
-        "--recipe",
-        choices=("paper", "fast", "adapt"),
-        default="paper",
-        help="as in run_pretraining.py (paper); for adapt, --config_name is the size or the folder of the model",
-    )
-    parser.add_argument(
-        "--phases",
-        help=f"as in run_pretraining.py; default: {PAPER_PHASES}; those of --recipe fast; 128:1 for adapt",
-    )
-    parser.add_argument(
-        "--per_device_train_batch_size",
-        type=int,
-        help="as in run_pretraining.py, but 8 by default (64 with --recipe fast; 32 with adapt)",
-    )
+    parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json (base)")
+    parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
+    parser.add_argument("--vocab_size", type=int, help=f"rows (as its tokenizer or config.json, or {ROWS})")
+    parser.add_argument("--recipe", choices=("paper", "fast", "adapt"), default="paper", help="of the training (paper)")
+    parser.add_argument("--phases", help=f"of the training ({PAPER_PHASES}; 128:1 for adapt, or those of fast)")
+    parser.add_argument("--per_device_train_batch_size", type=int, help="(8; 64 for fast, 32 for adapt)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument(
-        "--words_per_second", type=_positive, help="words that one core encodes in a second (measured in a few seconds)"
-    )
+    costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
-    costs.add_argument(
-        "--train_tokens_per_second",
-        type=_positive,
-        help="tokens that all devices train on in a second (no line on training)",
-    )
+    costs.add_argument("--train_tokens_per_second", type=_positive, help="of all devices (no line on training)")
     costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
     return parser
 
@@ -323,38 +263,30 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
-    arguments = _parser().parse_args(argv[:separator])
-    if arguments.words is not None:
-        print_costs(arguments)
-    else:
-        _plan_hours(arguments, argv[separator + 1 :], run_script)
-
-
-def _plan_hours(arguments: argparse.Namespace, script_flags: Sequence[str], run_script: Callable[..., None]) -> None:
-    """Time a few steps and print the plan."""
-    if arguments.phases is None:
-        arguments.phases = {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(arguments.recipe, PAPER_PHASES)
-    if arguments.per_device_train_batch_size is None:
-        sizes = {"fast": FAST["per_device_train_batch_size"], "adapt": ADAPT_BATCH}
-        arguments.per_device_train_batch_size = sizes.get(arguments.recipe, 8)
-    if "@" in arguments.phases:
-        raise UserError(
-            f"--phases {arguments.phases}: no mixture changes the time of a step; leave out @ and its weights"
-        )
-    phases = phases_of(vars(arguments))
-    given = _by_name(script_flags)
-    _check_flags(given)
-    vocab_size, words = _vocabulary(arguments, given)
+    parser, script_flags = _parser(), argv[separator + 1 :]
+    args, given = parser.parse_args(argv[:separator]), _by_name(script_flags)
+    if args.words is not None:
+        rates = (args.words_per_second, args.train_tokens_per_second)
+        print(costs_text(args.words, args.cores or usable_cores(), args.vocab_size or ROWS, args.epochs, *rates))
+        return
+    for name, _ in given:
+        if name in (*OWN, *NOT_PLANNED):
+            parser.error(f"--{name} stands after --, but the plan sets it; leave it out, or give it before --")
+    if "@" in (args.phases or ""):
+        parser.error(f"--phases {args.phases}: no mixture changes the time of a step; leave out @ and its weights")
+    args.phases = args.phases or {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(args.recipe, PAPER_PHASES)
+    sizes = {"fast": FAST["per_device_train_batch_size"], "adapt": ADAPT_BATCH}
+    args.per_device_train_batch_size = args.per_device_train_batch_size or sizes.get(args.recipe, 8)
+    phases = phases_of(vars(args))
+    vocab_size, words = _vocabulary(args, given)
     untimed = UNTIMED if words else (*UNTIMED, "tokenizer_name")
     passed = [word for name, group in given if name not in untimed for word in group]
-    launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
     # A step of new weights of the same shape takes as long as one of the model that is to be adapted.
-    timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
-    flags = ["--recipe", *timed, *passed]
-    records, results, facts = timed_run(arguments.config_name, vocab_size, phases, flags, launched, words)
-    learns = not {"tokenizer_name", "teacher"} & {name for name, _ in given}
-    recipe = arguments.recipe
-    print(plan_text(arguments.hours, phases, records, results, facts, recipe, script_flags, vocab_size, learns))
+    timed = ["paper", "--objective", "mlm"] if args.recipe == "adapt" else [args.recipe]
+    launched = functools.partial(run_script, launcher=shlex.split(args.launcher))
+    found = timed_run(args.config_name, vocab_size, phases, ["--recipe", *timed, *passed], launched, words)
+    learnt = None if {"tokenizer_name", "teacher"} & {name for name, _ in given} else vocab_size
+    print(plan_text(args.hours, phases, *found, args.recipe, script_flags, vocab_size, learnt))
 
 
 def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -367,35 +299,16 @@ def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
     return given
 
 
-def _check_flags(given: Sequence[tuple[str, list[str]]]) -> None:
-    """Refuse the flags of the script that the plan would contradict."""
-    for name, _ in given:
-        if name in (*OWN, *NOT_PLANNED):
-            raise UserError(
-                f"--{name} stands after --, but the plan sets it; leave it out, or give the plan's own flag before --"
-            )
-
-
-def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
-    """The rows of the vocabulary of the planned training; with a teacher, also words, as its own vocabulary is timed.
-
-    Raises:
-        ValueError: the vocabulary or the config cannot be read, has too few rows, or two of them are given.
-    """
+def _vocabulary(args: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
+    """The rows of the vocabulary of the planned training; of a teacher, whose own vocabulary is timed, also words."""
     values = {name: group[0].partition("=")[2] if "=" in group[0] else group[-1] for name, group in given}
-    chosen, config = values.get("tokenizer_name", values.get("teacher")), Path(arguments.config_name) / "config.json"
-    rows, words = arguments.vocab_size, []
-    if "teacher" in values and rows is not None:
-        raise UserError(f"--vocab_size {rows} has no effect with --teacher, whose vocabulary is taken; leave it out")
-    if rows is None and chosen is not None:
-        tokenizer = load_tokenizer(chosen, quiet=True)
-        rows = len(tokenizer)
-        words = sorted(filter(str.isalnum, tokenizer.get_vocab())) if "teacher" in values else []
-    elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
-        fields = read_object(config)
-        check_fields(config, fields)
-        rows = fields.get("vocab_size", BertConfig().vocab_size)
-    rows = ROWS if rows is None else rows
-    if rows < 16:
-        raise UserError(f"the vocabulary has {rows} rows; expected at least 16; give another --vocab_size")
-    return rows, words
+    config = Path(args.config_name) / "config.json"
+    if "teacher" in values:
+        tokenizer = load_tokenizer(values["teacher"], quiet=True)
+        return len(tokenizer), sorted(filter(str.isalnum, tokenizer.get_vocab()))
+    rows = args.vocab_size
+    if rows is None and "tokenizer_name" in values:
+        rows = len(load_tokenizer(values["tokenizer_name"], quiet=True))
+    elif rows is None and args.config_name not in CONFIG_SIZES and config.is_file():
+        rows = read_object(config).get("vocab_size", BertConfig().vocab_size)
+    return rows or ROWS, []

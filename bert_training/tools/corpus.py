@@ -20,7 +20,6 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, written
-from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.files.unchanged import UnchangedFiles
@@ -84,11 +83,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if os.path.realpath(args.output_dir) == os.getcwd():
         parser.error("--output_dir is the current folder, which the corpus would replace; name a folder in it")
-    if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
-        parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
     check_task_flags(parser, args)
-    if args.num_workers < 1:
-        parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
     return args
 
 

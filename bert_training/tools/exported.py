@@ -17,25 +17,20 @@ BATCH = 32  # rows of a timed batch
 
 def table(record: Mapping[str, Any]) -> str:
     """The comparison, for the terminal and the README."""
-    metric = record["metric"]
-    first = record["torch"]
+    metric, first = (record["metric"] or "score").removeprefix("eval_"), record["torch"]
     lines = [
-        f"| | {(metric or 'score').removeprefix('eval_')} | other answers | largest difference | ms, one text "
-        f"| ms, batch of {BATCH} | MB | MB of memory |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| | {metric} | other answers | largest difference | ms, one text | ms, batch of {BATCH} | MB |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, one in ({"torch, float32": first} | record["files"]).items():
-        scores = ", ".join("-" if score is None else f"{score:.2f}" for score in (one.get("scores") or {}).values())
-        changed, difference = one.get("changed"), one.get("difference")
+        score, changed, difference = one.get("score"), one.get("changed"), one.get("difference")
         cells = [
             name,
-            scores or "-",
+            "-" if score is None else f"{score:.2f}",
             "-" if changed is None else f"{changed:,} of {record['rows']:,}",
             "-" if difference is None else f"{difference:.1e}",
-            f"{one['ms_one']:.1f} ({first['ms_one'] / one['ms_one']:.2f}x)",
-            f"{one['ms_batch']:.1f} ({first['ms_batch'] / one['ms_batch']:.2f}x)",
+            *(f"{one[key]:.1f} ({first[key] / one[key]:.2f}x)" for key in ("ms_one", "ms_batch")),
             f"{one['bytes'] / 1e6:.1f}",
-            f"{one['peak_memory_bytes'] / 1e6:.0f}" if one.get("peak_memory_bytes") else "-",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -43,32 +38,18 @@ def table(record: Mapping[str, Any]) -> str:
 
 def card_text(record: Mapping[str, Any]) -> str:
     """The README of an exported folder, from its export.json."""
-    where = (
-        f"on the {record['rows']:,} rows of {plain(record['validation'])}"
-        if record["validation"]
-        else "for a few sentences, without validation data"
-    )
-    of_format = f"ONNX (opset {record['opset']})" if record["format"] == "onnx" else "OpenVINO"
-    lines = ["---", f"library_name: {record['format']}", "---", "", f"# {plain(record['model'])}, exported", ""]
-    lines += [f"A {record['architecture']} as {of_format}, compared with torch {where}:", "", table(record), ""]
-    lines += [f"Kept with `--force`: {problem}.\n" for problem in record["forced"]]
-    if calibration := record["calibration"]:
-        lines += [
-            f"The ranges of the activations are those of {calibration['rows']} rows of {plain(calibration['file'])}.",
-            "",
-        ]
-    if layers := record.get("in_float"):
-        lines += [f"In float32, because 8 bits hurt there: {', '.join(layers)}.", ""]
+    where = f"on the {record['rows']:,} rows of {plain(record['validation'])}" if record["rows"] else "by sentences"
     packages = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
-    lines += [
-        "Milliseconds, and times as fast as torch, are those of one machine. Files compute a batch in parts of similar "
-        "length, torch as a whole. Memory is the largest one of a process that computes the batch.",
-        "",
-        f"Measured on {record['device']}, with {packages}.",
-        "",
+    parts = [
+        f"---\nlibrary_name: {record['format']}\n---\n\n# {plain(record['model'])}, exported",
+        f"A {record['architecture']} for {record['format']}, compared with torch {where}:",
+        table(record),
+        *(f"Kept with `--force`: {problem}." for problem in record["forced"]),
+        "The largest difference is that of the outputs for a few built-in sentences. Times are those of "
+        f"{record['device']}, with {packages}; files compute a batch in parts of similar length, torch as a whole.",
         f"Inputs: {', '.join(record['inputs'])}. Outputs: {', '.join(record['outputs'])}.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,18 +71,15 @@ def check_labels(path: Path, config: Mapping[str, Any], run: Mapping[str, Any] |
     Raises:
         ValueError: they contradict each other, or are in another order than those that the run recorded.
     """
-    names = config.get("id2label") or {}
-    numbers = config.get("label2id") or {}
-    if numbers and {str(number): name for name, number in numbers.items()} != {
-        str(n): name for n, name in names.items()
-    }:
-        raise UserError(f"{path}: id2label and label2id contradict each other; restore the file that the run wrote")
+    names, numbers = config.get("id2label") or {}, config.get("label2id") or {}
+    ordered = [names[number] for number in sorted(names, key=int)]
     data = (run or {}).get("data")
-    recorded = data.get("labels") if isinstance(data, dict) else None
-    ordered = [names[number] for number in sorted(names, key=int)] if names else []
-    if recorded and ordered and ordered != recorded:
+    recorded = data.get("labels") if isinstance(data, dict) else None  # of a pre-training, it is a list of files
+    by_number = {str(number): name for name, number in numbers.items()}
+    contradict = numbers and by_number != {str(number): name for number, name in names.items()}
+    if contradict or (recorded and ordered and ordered != recorded):
         raise UserError(
-            f"{path}: id2label has the labels {', '.join(map(str, ordered))}, and the run was trained with "
-            f"{', '.join(map(str, recorded))}, in this order; restore the file that the run wrote"
+            f"{path}: expected the labels of the run in its order, {recorded or 'which it does not record'}; got "
+            f"id2label with {ordered} and label2id with {numbers}; restore the file that the run wrote"
         )
     return ordered

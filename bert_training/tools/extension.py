@@ -130,11 +130,7 @@ def extend_folder(
 
 
 def _model(
-    source: str,
-    tokenizer: PreTrainedTokenizerBase,
-    origins: Origins,
-    multiple: int | None,
-    counts: dict[str, int],
+    source: str, tokenizer: PreTrainedTokenizerBase, origins: Origins, multiple: int | None, counts: dict[str, int]
 ) -> PreTrainedModel:
     """The model of a folder, as transformers' class, with the rows of the new pieces."""
     config = checkpoint_config(source)

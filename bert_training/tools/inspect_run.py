@@ -38,12 +38,7 @@ from bert_training.pretraining.coverage import coverage_of_corpus
 from bert_training.pretraining.deduplication import BOILERPLATE, in_words
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
-from bert_training.pretraining.measurements import (
-    Measurement,
-    boilerplate,
-    repeated_documents,
-    repeated_sentences,
-)
+from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.plateau import diagnosis
@@ -97,9 +92,7 @@ def _coverage_measurements(counts: Coverage) -> list[Measurement]:
     unknown = f"{counts.summary()}{f', such as {counts.unknown!r}' if counts.unknown else ''}; fine below 1 %"
     if not counts.is_known:
         unknown += f"; {counts.remedies(OTHER_VOCABULARY)}"
-    measurements = [
-        Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01),
-    ]
+    measurements = [Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01)]
     stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
     if not counts.keeps_marks:
         stripped += f"; {KEEP_ACCENTS}"

@@ -6,11 +6,11 @@ B: batch, C: choices, L: length.
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import io
 import logging
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,30 +26,19 @@ from tokenization.errors import UserError
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # The first opset of torch's exporter, and the usual one: it has LayerNormalization, and every reader of today knows it.
-FIRST_OPSET = 18
+OPSET = 18
 PER_TOKEN = ("last_hidden_state", "start_logits", "end_logits")
 PART, PART_ALONE = 8, 4  # rows that all threads compute together, and those of one thread of several
 Batch = dict[str, np.ndarray]
 Compute = Callable[[Batch], Batch]
 
 
-def check_installed(opset: int) -> dict[str, str]:
-    """The versions of the packages. Raises ValueError if one is missing, or does not know the opset."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(
-            f"the export needs {', '.join(missing)}, not installed here; pip install '.[train,export]', "
-            f"or pip install {' '.join(missing)}"
-        )
-    from onnx import defs
-
-    newest = defs.onnx_opset_version()
-    if not FIRST_OPSET <= opset <= newest:
-        raise UserError(
-            f"--opset: expected a number from {FIRST_OPSET}, the first that torch writes, to {newest}, the newest of "
-            f"the onnx that is installed here ({importlib.metadata.version('onnx')}); got {opset}"
-        )
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+def needed_packages(of_format: str) -> dict[str, str]:
+    """The versions of the packages that a format needs. Raises ValueError if one is not installed."""
+    names = (*PACKAGES, *(["openvino"] if of_format == "openvino" else []))
+    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+        raise UserError(f"the export needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}")
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 class _Named(torch.nn.Module):
@@ -64,7 +53,7 @@ class _Named(torch.nn.Module):
         return tuple(found[name] for name in self.outputs)
 
 
-def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, path: Path, opset: int) -> None:
+def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, path: Path) -> None:
     """Write a network as ONNX in float32, for every batch size, length and number of choices.
 
     Args:
@@ -88,7 +77,7 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
             input_names=list(INPUTS),
             output_names=list(outputs),
             dynamic_shapes=dict.fromkeys(INPUTS, sizes),
-            opset_version=opset,
+            opset_version=OPSET,
             dynamo=True,
             verbose=False,
             external_data=False,  # one file, unless it would have more than ONNX's two gigabytes
@@ -96,51 +85,39 @@ def write_onnx(model: PreTrainedModel, outputs: Sequence[str], example: Batch, p
     graph = onnx.load(path)
     del graph.graph.value_info[:]  # the shapes that torch writes there contradict those that onnxruntime infers
     onnx.save(graph, path)
-    written = next(one.version for one in graph.opset_import if one.domain in ("", "ai.onnx"))
-    if written != opset:
-        raise UserError(f"--opset {opset}: torch {torch.__version__} writes {written} for this network; give that")
 
 
 class OnnxFile:
     """A file that is ready to compute, on the CPU, with as many threads as torch has. Several threads may call it.
 
     Args:
-        side_by_side: each thread computes a part of a large batch, for which the file is opened again when there is
-            one; otherwise all threads compute one part after another.
+        side_by_side: each thread computes a part of a large batch, for which the file is opened a second time;
+            otherwise all threads compute one part after another.
     """
 
     def __init__(self, path: Path, side_by_side: bool = True):
-        self._path, self._threads, self._side_by_side = path, torch.get_num_threads(), side_by_side
-        self._alone = None  # for parts side by side: made when there are any
-        self._lock = threading.Lock()
-        self.session = self._session(self._threads)
+        self._threads = torch.get_num_threads()
+        self.session = _session(path, self._threads)
+        self._alone = _session(path, 1) if side_by_side and self._threads > 1 else None
         self.outputs = [one.name for one in self.session.get_outputs()]
 
-    def _session(self, threads: int) -> Any:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3  # errors
-        return onnxruntime.InferenceSession(str(self._path), options, providers=["CPUExecutionProvider"])
-
-    def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
+    def __call__(self, batch: Batch) -> Batch:
         """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
-        if self._threads == 1:
-            return in_parts(self._whole, batch)
-        return in_parts(self._whole, batch, PART_ALONE, self._part if self._side_by_side else None, self._threads)
-
-    def _whole(self, batch: Batch) -> Batch:
-        return self._run(self.session, batch)
-
-    def _part(self, batch: Batch) -> Batch:
-        """Like ``_whole``, in the thread that calls it."""
-        with self._lock:
-            self._alone = self._alone or self._session(1)
-        return self._run(self._alone, batch)
+        size = PART if self._threads == 1 else PART_ALONE
+        alone = functools.partial(self._run, self._alone) if self._alone else None
+        return in_parts(functools.partial(self._run, self.session), batch, size, alone, self._threads)
 
     def _run(self, session: Any, batch: Batch) -> Batch:
         return dict(zip(self.outputs, session.run(None, {name: batch[name] for name in INPUTS})))
+
+
+def _session(path: Path, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def real_lengths(mask: np.ndarray) -> np.ndarray:

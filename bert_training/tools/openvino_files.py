@@ -1,33 +1,12 @@
-"""OpenVINO's files of a network: converted from ONNX, made smaller by nncf, and run.
+"""OpenVINO's files of a network: converted from ONNX, and run. openvino is imported where it is needed."""
 
-openvino and nncf (the extra ``openvino``) are imported by those functions alone that need them.
-"""
-
-import importlib.metadata
-import importlib.util
 import threading
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bert_training.tools.onnx_files import INPUTS, Batch, in_parts, quiet, real_lengths
-from tokenization.errors import UserError
-
-PACKAGES = ("openvino", "nncf")
-
-
-def check_openvino(quantizes: bool) -> dict[str, str]:
-    """The versions of the packages. Raises ValueError if one that is needed is missing."""
-    needed = PACKAGES if quantizes else PACKAGES[:1]
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(
-            f"--format openvino needs {', '.join(missing)}, not installed here; pip install '.[train,export,openvino]'"
-            f", or pip install {' '.join(missing)}"
-        )
-    return {name: importlib.metadata.version(name) for name in needed}
+from bert_training.tools.onnx_files import INPUTS, Batch, in_parts, quiet
 
 
 def write_openvino(onnx_file: Path, whole: Path) -> None:
@@ -36,34 +15,6 @@ def write_openvino(onnx_file: Path, whole: Path) -> None:
 
     with quiet():
         openvino.save_model(openvino.convert_model(onnx_file), whole, compress_to_fp16=False)
-
-
-def quantize_openvino(whole: Path, small: Path, calibration: Sequence[Batch], in_float: Collection[str] = ()) -> None:
-    """Write a file whose products have weights and activations in 8 bits, by nncf's post-training quantisation.
-
-    Args:
-        calibration: batches by which the ranges of the activations are found, row by row.
-        in_float: names of products that stay in float32, as they are in the ONNX file.
-    """
-    import nncf
-    import openvino
-
-    rows: list[Batch] = []
-    for batch in calibration:
-        for row, length in enumerate(real_lengths(batch["attention_mask"])):
-            rows.append({name: batch[name][row : row + 1, ..., :length] for name in INPUTS})
-    network = openvino.Core().read_model(whole)
-    left = {name for product in in_float for name in (product, f"{product}/WithoutBiases")}
-    names = [name for name in (node.get_friendly_name() for node in network.get_ops()) if name in left]
-    with quiet():
-        smaller = nncf.quantize(
-            network,
-            nncf.Dataset(rows),
-            model_type=nncf.ModelType.TRANSFORMER,
-            subset_size=len(rows),
-            ignored_scope=nncf.IgnoredScope(names=names) if names else None,
-        )
-        openvino.save_model(smaller, small, compress_to_fp16=False)
 
 
 class OpenVinoFile:

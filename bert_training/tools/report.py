@@ -20,37 +20,23 @@ import math
 import re
 import statistics
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_training.cards.curves import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT_GREY,
-    ORANGE,
-    VERMILION,
-    curve_of,
-    draw_losses,
-    new_figure,
-    save_figure,
-    style_axis,
-    training_losses,
-)
+from bert_training.cards.curves import curve_of, draw_losses, new_figure, save_figure, style_axis, training_losses
 from bert_training.cards.markdown import plain
-from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
+from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
 from bert_training.files.json_files import is_plain_name
 from bert_training.files.records import RESULTS, read_events
-from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.record import RUN, Record
+from bert_training.record import Record
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
@@ -58,12 +44,7 @@ from bert_training.tasks.seeds import read_summary
 from bert_training.tools.run_settings import compared_settings, initial_settings, with_differences
 from tokenization.errors import UserError
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-# Of the labels in the picture: the characters of a line, those for which there is room, and the inches of a letter.
-WRAPPED, USUAL, LETTER = 34, 18, (0.08, 0.18)
+WRAPPED, LINE = 44, 0.19  # of the labels in the picture: the characters of a line, and its inches
 TYPE_F1 = r"eval_.+_f1"  # the key of the F1 of a type of names, such as eval_LOC_f1
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
@@ -95,18 +76,10 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = read_summary(folder)
-    names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
+    names = [run["folder"] for run in read_summary(folder)["runs"]]
     if wrong := [name for name in names if not is_plain_name(name)]:
-        raise UserError(
-            f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
-            "folders of the runs themselves"
-        )
-    return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
-
-
-def _list_in(record: dict, name: str) -> list:
-    return record[name] if isinstance(record.get(name), list) else []
+        raise UserError(f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}")
+    return [replace(read_finished_run(folder / name), folder=folder) for name in names]
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
@@ -114,8 +87,6 @@ def read_finished_run(folder: Path) -> FinishedRun:
     run = Record.read(folder)
     if run.results is None:
         raise UserError(f"{folder}: expected a finished run, found no {RESULTS}")
-    if run.script not in SCRIPTS:
-        raise UserError(f"{folder / RUN}: expected a run of {', '.join(SCRIPTS)}; got one of {run.script[:60]!r}")
     origin = run.flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if run.flags.get("model_impl") == "transformers":
@@ -126,10 +97,7 @@ def read_finished_run(folder: Path) -> FinishedRun:
 
 def _task_of(facts: dict) -> str:
     """The title of the task of a fine-tuning, from the content of its run.json."""
-    name = facts["flags"].get("task_name")
-    if name is None and isinstance(facts.get("data"), dict):
-        name = facts["data"].get("task")
-    if name:
+    if name := facts["flags"].get("task_name") or (facts.get("data") or {}).get("task"):
         return title_of(name)
     return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else SCRIPTS[facts["script"]].title
 
@@ -151,33 +119,44 @@ def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
         seed = run.facts["flags"].get("seed")
         key = (run.task, run.start_label, seed, run.facts["flags"].get("folds"))
         if key in seen:
-            raise UserError(
-                f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
-                "each run once: leave one of them out"
-            )
+            raise UserError(f"{run.place} and {seen[key]} have the same settings and the same seed ({seed}); give one")
         seen[key] = run.place
     return runs
 
 
-def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
+def cells(runs: list[FinishedRun], by_class: bool = False) -> dict[tuple[str, str], dict[str, Scores]]:
     """The scores by (task, metric) and by start, in the order of the runs.
 
     Args:
         runs: as ``fine_tuning_runs`` returned them.
+        by_class: the F1 by (task, class) instead.
     """
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
-        assert run.task is not None
-        alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
-        for key in SCRIPTS[run.facts["script"]].metrics:
-            of_test = key.replace("eval_", "test_", 1)
-            for name, ending in ((key, ""), (of_test, ", test")):
-                if name in run.results if not ending else all(name in other.results for other in alike):
-                    ending += rows_in([other for other in runs if other.task == run.task], ending[2:] or "validation")
-                    scores = table.setdefault((run.task, METRICS[key].table_name + ending), {})
-                    value, factor = run.results[name], percent_factor(run.results)
-                    scores.setdefault(run.start_label, []).append(None if value is None else factor * value)
+        for name, value in f1_by_class(run) if by_class else scores_of(run, runs):
+            table.setdefault((str(run.task), name), {}).setdefault(run.start_label, []).append(value)
     return table
+
+
+def scores_of(run: FinishedRun, runs: list[FinishedRun]) -> Iterator[tuple[str, float | None]]:
+    """The name and the value of each score of a run; those of test data if all such runs have them."""
+    alike = [other for other in runs if other.facts["script"] == run.facts["script"]]
+    task = [other for other in runs if other.task == run.task]
+    for key in SCRIPTS[run.facts["script"]].metrics:
+        for name, ending in ((key, ""), (key.replace("eval_", "test_", 1), ", test")):
+            if name in run.results if not ending else all(name in other.results for other in alike):
+                value, rows = run.results[name], rows_in(task, ending[2:] or "validation")
+                score = None if value is None else percent_factor(run.results) * value
+                yield METRICS[key].table_name + ending + rows, score
+
+
+def f1_by_class(run: FinishedRun) -> Iterator[tuple[str, float | None]]:
+    """The F1 on validation data of every class of a classification or type of names."""
+    if isinstance(classes := run.results.get("eval_by_class"), dict):
+        yield from ((name, 100 * one["f1"]) for name, one in classes.items())
+    elif SCRIPTS[run.facts["script"]].arguments is NerArguments:
+        types = (key for key in run.results if re.fullmatch(TYPE_F1, key))
+        yield from ((key[len("eval_") : -len("_f1")], 100 * run.results[key]) for key in types)
 
 
 def splits_of(run: FinishedRun) -> dict[str, dict]:
@@ -231,8 +210,8 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
         return ""
     undefined = values.count(None)
     if undefined == len(values):
-        return "undefined" if undefined == 1 else f"undefined ({undefined})"
-    numbers = [0.0 if value is None else value for value in values]
+        return f"undefined ({undefined})".removesuffix(" (1)")
+    numbers = [value or 0.0 for value in values]
     text = f"{statistics.mean(numbers):,.{digits}f}"
     if len(numbers) > 1:
         text += f" ± {statistics.stdev(numbers):,.{digits}f} ({len(numbers)})"
@@ -241,27 +220,7 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
 
 def start_labels_of(runs: list[FinishedRun]) -> list[str]:
     """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
-    labels = sorted({run.start_label for run in runs})
-    random_weights = [label for label in labels if label.startswith("random")]
-    return random_weights + [label for label in labels if label not in random_weights]
-
-
-def f1_by_class(results: dict) -> dict[str, float]:
-    """The F1 on validation data of every class of a classification or type of names, by its name; {} without any."""
-    if isinstance(classes := results.get("eval_by_class"), dict):
-        return {name: one["f1"] for name, one in classes.items()}
-    return {key[len("eval_") : -len("_f1")]: value for key, value in results.items() if re.fullmatch(TYPE_F1, key)}
-
-
-def class_cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
-    """As ``cells``, the F1 in per cent by (task, class) and by start."""
-    table: dict[tuple[str, str], dict[str, Scores]] = {}
-    for run in runs:
-        if SCRIPTS[run.facts["script"]].arguments in (GlueArguments, NerArguments):
-            for name, value in f1_by_class(run.results).items():
-                row = (str(run.task), name)
-                table.setdefault(row, {}).setdefault(run.start_label, []).append(100 * value)
-    return table
+    return sorted({run.start_label for run in runs}, key=lambda label: (not label.startswith("random"), label))
 
 
 def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
@@ -271,22 +230,19 @@ def tables(runs: list[FinishedRun], by_class: bool = False) -> str:
         by_class: whether there is a table with the F1 of every class.
     """
     lines = []
-    fine_tuning = fine_tuning_runs(runs)
-    if fine_tuning:
+    if fine_tuning := fine_tuning_runs(runs):
         lines += [*_comparison(fine_tuning, cells(fine_tuning), "metric"), "", *differences(fine_tuning)]
-    if by_class and (of_classes := class_cells(fine_tuning)):
+    if by_class and (of_classes := cells(fine_tuning, by_class=True)):
         lines += [*_comparison(fine_tuning, of_classes, "F1 of the class"), ""]
-    pretraining = [run for run in runs if run.task is None]
-    if pretraining:
+    if pretraining := [run for run in runs if run.task is None]:
+        heads = "masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds"
         lines += [
-            "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
+            f"| pre-training | {heads} |",
             "|---|---:|---:|---:|---:|---:|",
-            *[pretraining_row(run) for run in pretraining],
+            *map(pretraining_row, pretraining),
             "",
-            *_words(pretraining),
         ]
-    lines += _list_of_runs(runs)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_list_of_runs(runs)]) + "\n"
 
 
 def _comparison(
@@ -327,100 +283,39 @@ def pretraining_row(run: FinishedRun) -> str:
     )
 
 
-def _words(runs: list[FinishedRun]) -> list[str]:
-    """The table of what can be compared between vocabularies: a row for each run and each of its held-out files."""
-    rows = []
-    for run in runs:
-        for name in ["", *held_out_files(run.results)]:
-            prefix = f"eval_{name}_" if name else "eval_"
-            if (key := f"{prefix}nats_per_word") in run.results:
-                nats, pieces = run.results[key], run.results[f"{prefix}pieces_per_word"]
-                events = read_events(run.place / "metrics.jsonl")
-                before = next((e[key] for e in events if e["event"] == "eval" and e["step"] == 0 and key in e), None)
-                cells = ["" if before is None else f"{before:.3f}", f"{nats:.3f}", f"{pieces:.3f}"]
-                cells.append(f"{100 * run.results[f'{prefix}unk_share']:.2f}")
-                rows.append(f"| {plain(run.folder.name)} | {plain(name or 'all')} | {' | '.join(cells)} |")
-    if not rows:
-        return []
-    heads = (
-        "| pre-training | held-out text | nats a word before the first step | at the end | pieces a word | [UNK], % |"
-    )
-    return [heads, "|---|---|---:|---:|---:|---:|", *rows, ""]
-
-
 def draw(runs: list[FinishedRun], path: Path) -> bool:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run.
 
     Returns:
         whether there was something to draw; a run may have no scores.
     """
-    bars: dict[tuple[str, str], dict[str, Scores]] = {}
-    fine_tuning = fine_tuning_runs(runs)
-    for (task, metric), scores in cells(fine_tuning).items():
-        if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
-            bars[task, metric] = scores
+    tuned, first = fine_tuning_runs(runs), dict[str, list[tuple[str, Scores]]]()
+    for (task, metric), scores in cells(tuned).items():  # only the first metric of a task is drawn
+        labels = [label for label in start_labels_of(tuned) if label in scores]
+        first.setdefault(task, [(f"{task}, {metric}: {label}", scores[label]) for label in labels])
+    bars = [bar for of_task in first.values() for bar in of_task]
     pretrained = next((run for run in runs if run.task is None), None)
     if not bars and not pretrained:
         return False
-    figure, axes = new_figure("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
+    figure, axes = new_figure("Runs", bool(bars) + bool(pretrained))
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
         entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
         train, held_out = training_losses(events), curve_of(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
-        names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
-        draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
-        # Room for long labels, without which constrained_layout leaves nothing of the axes.
-        lines = [label.get_text().split("\n") for label in axes[-1].get_yticklabels()]
-        longest, most = max(len(line) for label in lines for line in label), max(map(len, lines))
-        bars_high = sum(len(scores) + 0.7 for scores in bars.values())
+        names, axis = [textwrap.fill(name, WRAPPED) for name, _ in bars], axes[-1]
+        means = [statistics.mean(score or 0.0 for score in scores) for _, scores in bars]  # as in the table
+        axis.bar_label(axis.barh(range(len(bars)), means), [cell_text(scores) for _, scores in bars], padding=4)
+        style_axis(axis, "Fine-tuned: held-out score, per cent", "")
+        axis.set_yticks(range(len(bars)), names)
+        axis.invert_yaxis()
+        axis.set_xlim(min(0, *means, 0), 160)  # room for the numbers beside the bars
+        axis.set_xticks(range(0, 101, 25))
         wide, high = figure.get_size_inches()
-        wide += len(axes) * LETTER[0] * max(0, longest - USUAL)
-        figure.set_size_inches(wide, max(high, 1.2 + LETTER[1] * (most + 1) * bars_high / 1.7))
+        figure.set_size_inches(wide + 3, max(high, 1 + LINE * sum(name.count("\n") + 2 for name in names)))
     save_figure(figure, path)
     return True
-
-
-def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
-    """Draw horizontal bars of the mean scores, grouped by task.
-
-    Args:
-        bars: (task, metric) -> label of a start -> the scores of its runs.
-        names: label of a start -> its name in the picture.
-    """
-    colours = dict(zip(names, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
-    centres, rows, place = [], [], 0.0
-    for (task, metric), scores in bars.items():
-        first = place
-        for label in (label for label in names if label in scores):
-            known = [score for score in scores[label] if score is not None]
-            mean = statistics.mean(score or 0.0 for score in scores[label])  # undefined counts as 0, as in the table
-            axis.barh(place, mean, height=0.8, color=colours.get(label, GREY))
-            undefined = len(scores[label]) - len(known)
-            text = f"{mean:.1f}" + (f", {undefined} undefined" if undefined else "") if known else "undefined"
-            axis.annotate(
-                textwrap.fill(f"{text}  {names[label]}", WRAPPED),
-                (max(mean, 0), place),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=10,
-                color=INK,
-            )
-            place += 1
-        centres.append((first + place - 1) / 2)
-        rows.append("\n".join([textwrap.fill(task, WRAPPED), *metric.split(", ", 1)]))
-        place += 0.7
-    style_axis(axis, "Fine-tuned: held-out score, per cent")
-    axis.set_xlabel("")
-    axis.grid(visible=False)
-    axis.set_yticks(centres, rows)
-    axis.invert_yaxis()
-    lowest = min(0, *axis.get_xlim())
-    axis.set_xlim(lowest, 140)  # room for the words beside the bars
-    axis.spines["bottom"].set_bounds(lowest, 100)
-    axis.set_xticks([0, 25, 50, 75, 100])
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -436,9 +331,7 @@ def main(argv: list[str] | None = None) -> None:
     text = tables(runs, args.by_class)
     write_text(output / "report.md", text)
     print(text)
-    if not importlib.util.find_spec("matplotlib"):
-        print(f"table: {output / 'report.md'} (for the picture: pip install matplotlib)")
-    elif draw(runs, output / "report.png"):
+    if importlib.util.find_spec("matplotlib") and draw(runs, output / "report.png"):
         print(f"table and picture: {output / 'report.md'}, {output / 'report.png'}")
     else:
-        print(f"table: {output / 'report.md'} (no picture: no run has scores)")
+        print(f"table: {output / 'report.md'} (no picture: no run has scores, or matplotlib is not installed)")

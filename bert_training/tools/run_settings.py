@@ -15,20 +15,12 @@ DATA = ("task_name", "data_dir", "dataset_name", "dataset_config_name", "train_f
 CHOICE = ("eval_steps", "metric_for_best_model")  # flags that count only if the best evaluation is chosen
 # The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
 WORDS: dict[str, Callable[[Any], str]] = {
-    "learning_rate": lambda value: f"learning rate {short(value)}",
     "num_train_epochs": lambda value: f"{value:g} epoch{'s' * (value != 1)}" if value else "",
     "max_steps": lambda value: f"{value:,} steps" if value > 0 else "",  # otherwise the epochs are named
-    "mixed_precision": lambda value: f"mixed precision {value}",
     "processes": lambda value: f"{value} process{'es' * (value != 1)}",
     "initial_weights": lambda value: f"weights {value}" if value else "weights without a recorded hash",
     "model_name_or_path": lambda value: f"folder {value}" if value else "",
     "config_name": lambda value: f"size {value}" if value else "",
-    "tokenizer_name": lambda value: f"tokenizer {value}" if value else "",
-    "teacher": lambda value: f"teacher {value}" if value else "no teacher",
-    "teacher_weight": lambda value: f"teacher's weight {short(value)}" if value else "",
-    "keep_layers": lambda value: f"layers {value}" if value else "all layers",
-    "training data": lambda value: f"training data {value}",
-    "evaluation data": lambda value: f"evaluation data {value}",
 }
 
 

@@ -26,14 +26,7 @@ from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
 from bert_training.record import Record
 from bert_training.tasks.classification.by_class import value_of
-from bert_training.tools.findings import (
-    Finding,
-    compare_values,
-    differs,
-    short_text,
-    unknown,
-    verified,
-)
+from bert_training.tools.findings import Finding, compare_values, differs, short_text, unknown, verified
 from tokenization.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -95,11 +88,13 @@ def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequen
     return {name: located(run["flags"][name]) for name in files if run["flags"].get(name)}
 
 
-def evaluate(folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], given: Sequence[Path], out: Path) -> str:
-    """Let the script of the run evaluate the weights of the folder; return what it refuses, or "".
+def evaluate(
+    folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], given: Sequence[Path], out: Path
+) -> None:
+    """Let the script of the run evaluate the weights of the folder.
 
     Raises:
-        ValueError: the data is not at hand.
+        ValueError: the data is not at hand, or the script stopped.
     """
     flags = evaluation_flags(run) | data_flags(run, results, given) | ONE_STEP
     if SCRIPTS[run["script"]].pretrains:
@@ -112,8 +107,9 @@ def evaluate(folder: Path, run: Mapping[str, Any], results: Mapping[str, Any], g
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"}
     done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=out.parent)
-    lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
-    return f"the evaluation stopped: {lines[-1]}" if done.returncode or not (out / RESULTS).is_file() else ""
+    if done.returncode or not (out / RESULTS).is_file():
+        lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
+        raise UserError(f"the evaluation stopped: {lines[-1]}")
 
 
 def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) -> Iterator[Finding]:
@@ -122,11 +118,9 @@ def check_scores(folder: Path, run: dict, results: dict, given: Sequence[Path]) 
     with tempfile.TemporaryDirectory() as place:
         out = Path(place, "run")
         try:
-            problem = evaluate(folder, run, results, given, out)
+            evaluate(folder, run, results, given, out)
         except UserError as error:
-            problem = str(error)
-        if problem:
-            yield unknown(", ".join(claimed) or "scores", problem)
+            yield unknown(", ".join(claimed) or "scores", str(error))
             return
         facts, again, config = Record.read(out).facts, Record.read(out).results or {}, settings_in(out)
     if set(checksums(facts["data"])) - set(checksums(run["data"])):

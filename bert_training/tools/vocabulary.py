@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import make_folder
-from bert_training.files.compressed_files import kind_of
 from bert_training.files.cores import usable_cores
 from bert_training.files.locks import held
 from bert_training.inputs.flags.parsing import command_parser
@@ -146,8 +145,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     add_task_flags(parser)
     args = parser.parse_args(argv)
     check_task_flags(parser, args)
-    if args.num_workers is not None and args.num_workers < 1:
-        parser.error(f"--num_workers must be at least 1; got {args.num_workers}")
     of_others = () if os.path.exists(Path(args.output_dir) / DRAFT) else (TOKENIZER, TOKENIZER_CONFIG)
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
@@ -164,8 +161,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     for name in ("train_file", "vocab_size"):
         if getattr(args, name) is None:
             parser.error(f"the following arguments are required: --{name}")
-    if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
-        parser.error("--text_column has no effect without a .jsonl, .parquet or .arrow file; leave it out")
     return parser, args
 
 

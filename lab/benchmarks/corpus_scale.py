@@ -5,9 +5,8 @@
 
 The text is made up: words with the frequencies of Zipf's law, so that longer texts have more distinct words. The rates
 are measured on a sample of it, as the command measures them on the built-in corpus. Then each part is done by a process
-of its own: counting words for a vocabulary, building the corpus with one process, and planning an epoch. The prediction
-of a time is the model's (bert_training/tools/corpus_costs.py). That of the memory is what the smallest text took, with
-Python and its packages, and what the model adds for the larger one.
+of its own: counting words for a vocabulary, building the corpus with one process, and planning an epoch, for which
+there is no prediction. Predictions of time and disk are those of the formula (bert_training/tools/corpus_costs.py).
 """
 
 import argparse
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from bert_training.inputs.texts import read_documents
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.tools.corpus_costs import LENGTH, PIECES, SAMPLE_WORDS, Costs, costs_of, measured_rates
+from bert_training.tools.corpus_costs import PIECES, SAMPLE_WORDS, costs_of, measured_rates
 from lab.benchmarks import idle
 from lab.benchmarks.peak import peak_bytes
 from lab.benchmarks.provenance import provenance
@@ -41,6 +39,7 @@ from tokenization.train_wordpiece import count_words, train_wordpiece
 RECORD = Path(__file__).parents[1] / "records" / "corpus_scale.json"
 SCALES = (1, 10, 100)
 PARTS = ("vocabulary", "corpus", "epoch")
+LENGTH = 128
 SENTENCES = 20_000  # that are made at once
 _LETTERS = np.array([*"etaoinshrdlucmfwypvbgkjqxz"])
 
@@ -99,13 +98,6 @@ def done(part: str, folder: Path) -> dict[str, Any]:
     return {"seconds": round(seconds, 3), "bytes": peak_bytes()}
 
 
-def predicted(part: str, costs: Costs) -> tuple[float, int]:
-    """(seconds, bytes of memory that grow with the text) of the model."""
-    if part == "vocabulary":
-        return costs.vocabulary_seconds, costs.vocabulary_memory
-    return (costs.corpus_seconds, 0) if part == "corpus" else (costs.epoch_seconds, costs.epoch_memory)
-
-
 def main() -> None:
     """Measure, print the table and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -133,16 +125,12 @@ def main() -> None:
             for part in PARTS:
                 command = [sys.executable, __file__, "--part", part, str(folder)]
                 took = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-                seconds, grown = predicted(part, costs)
-                smallest = next((row for row in rows if row["part"] == part), None)
-                base = smallest["bytes"] - smallest["grown"] if smallest else took["bytes"] - grown
-                rows.append(
-                    {"part": part, "scale": scale, "words": words, **took, "grown": grown}
-                    | {"predicted_seconds": round(seconds, 6), "predicted_bytes": base + grown}
-                )
+                rows.append({"part": part, "scale": scale, "words": words, **took})
+                if part != "epoch":
+                    rows[-1]["predicted_seconds"] = round(getattr(costs, f"{part}_seconds"), 6)
             disk = sum(file.stat().st_size for file in (folder / "corpus").glob("*.bin"))
-            rows[-2] |= {"disk": disk, "predicted_disk": costs.corpus_bytes}
-    record |= {"rates": asdict(rates), "results": rows}
+            rows[-2] |= {"disk": disk, "predicted_disk": round(costs.corpus_bytes)}
+    record |= {"rates": rates._asdict(), "results": rows}
     print(corpus_scale(record))
     if not args.smoke:
         write_json(RECORD, record)

@@ -101,11 +101,10 @@ def measured(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
 
 
 def _ways(model: str) -> dict[str, Ask]:
-    from transformers import pipeline
+    from transformers import BertForSequenceClassification, pipeline
 
     from bert_training.networks.number_types import compute_in_bfloat16
     from bert_training.tools import ask as command
-    from bert_training.tools.ask_labels import judge
 
     classify = pipeline("text-classification", model)
 
@@ -113,14 +112,14 @@ def _ways(model: str) -> dict[str, Ask]:
         return [{one["label"]: one["score"] for one in found} for found in classify(texts, top_k=None, **options)]
 
     def own(opened: tuple[Any, Any]) -> Ask:
-        return lambda texts: [record["probabilities"] for record in judge(*opened, texts)]
+        return lambda texts: [record["probabilities"] for record in command.verdicts(*opened, texts)]
 
-    rounded = command.load(model, command.TEXTS)
+    rounded = command.load(model, BertForSequenceClassification)
     compute_in_bfloat16(rounded[0])
     return {
         "pipeline()": piped,
         "pipeline(), batches of 32": lambda texts: piped(texts, batch_size=32),
-        "ours": own(command.load(model, command.TEXTS)),
+        "ours": own(command.load(model, BertForSequenceClassification)),
         "ours, bfloat16": own(rounded),
     }
 

@@ -88,14 +88,14 @@ def test_what_cannot_be_served_is_refused(folder, monkeypatch):
 def test_a_file_of_onnxruntime_is_served(folder):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from bert_training.tools.onnx_files import FIRST_OPSET, write_onnx
+    from bert_training.tools.onnx_files import write_onnx
 
     opened = open_folder(str(folder))
     expected = readings.verdict(opened, TEXT)
     (folder / "onnx").mkdir()
     names = ("input_ids", "attention_mask", "token_type_ids")
     example = {name: np.ones((2, 5), dtype=np.int64) for name in names}
-    write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx", FIRST_OPSET)
+    write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx")
     (folder / "model.safetensors").unlink()
     assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
 
@@ -111,14 +111,14 @@ def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
 def test_a_file_of_openvino_is_served_to_several_threads(folder):
     pytest.importorskip("openvino")
     pytest.importorskip("onnxscript")
-    from bert_training.tools.onnx_files import FIRST_OPSET, INPUTS, write_onnx
+    from bert_training.tools.onnx_files import INPUTS, write_onnx
     from bert_training.tools.openvino_files import write_openvino
 
     opened = open_folder(str(folder))
     expected = readings.verdict(opened, TEXT).shares
     (folder / "openvino").mkdir()
     example = {name: np.ones((2, 5), dtype=np.int64) for name in INPUTS}
-    write_onnx(opened.model, ["logits"], example, folder / "model.onnx", FIRST_OPSET)
+    write_onnx(opened.model, ["logits"], example, folder / "model.onnx")
     write_openvino(folder / "model.onnx", folder / OPENVINO_FILES[0])
     served = open_folder(str(folder), OPENVINO)
     with ThreadPoolExecutor(4) as threads:  # each with a tokenizer of its own, as in the service

@@ -23,7 +23,7 @@ def modules(code):
 
 @pytest.mark.slow
 def test_ask_and_serve_import_nothing_of_the_training():
-    found = modules(f"import bert_training.tools.ask, bert_training.tools.ask_labels\n{SERVE}")
+    found = modules(f"import bert_training.tools.ask\n{SERVE}")
     assert "bert_training.app.batches" in found and "torch" in found
     assert not found & {*TRAINING}
     assert not [name for name in found if name.startswith(("lab", "run_", "bert_training.builtin_data"))]

@@ -224,7 +224,6 @@ def test_networks_are_loaded_in_one_place_only():
     # These run what users of transformers alone would write, so they load networks as those do.
     names = ("speedrun", "fixed_time", "whole_run_programs", "students")
     peers = tuple(f"lab/benchmarks/{name}.py: " for name in names)
-    peers += ("bert_training/tools/export_memory.py: ",)  # a program that imports nothing of this project
     assert [one for one in found if not one.startswith(peers)] == [
         "bert_training/inputs/models.py: opened",  # AutoConfig or BertConfig
         "bert_training/networks/initial_weights.py: cls",

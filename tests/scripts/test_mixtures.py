@@ -78,9 +78,6 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypa
     command(["inspect", str(whole), "--step", "5", "--limit", "10"])
     shown = capsys.readouterr().out
     assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
-    command(["report", str(whole), "--output_dir", str(tmp_path / "report")])
-    row = f"| whole | wiki_held | {evaluated[0]['eval_wiki_held_nats_per_word']:.3f} | "
-    assert f"{row}{results['eval_wiki_held_nats_per_word']:.3f} |" in capsys.readouterr().out
 
     again = shutil.copytree(whole, tmp_path / "again")
     for name in ("checkpoint-8", "checkpoint-6"):

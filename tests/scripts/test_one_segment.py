@@ -121,7 +121,7 @@ def test_an_exported_file_takes_the_segments_of_any_tokenizer(classifier, tmp_pa
     pytest.importorskip("onnxscript")
     export.main([str(classifier), "--output_dir", str(tmp_path / "exported")])
     record = json.loads((tmp_path / "exported" / "export.json").read_text())
-    assert record["torch"]["peak_memory_bytes"] and record["files"]["onnx/model.onnx"]["drop"] == 0
+    assert record["files"]["onnx/model.onnx"]["drop"] == 0
     batch = AutoTokenizer.from_pretrained(classifier)(*PAIRS[0], return_tensors="np", return_token_type_ids=True)
     assert batch["token_type_ids"].any()
     session = onnxruntime.InferenceSession(str(tmp_path / "exported" / "onnx" / "model.onnx"))

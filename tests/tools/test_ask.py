@@ -5,7 +5,14 @@ import re
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForQuestionAnswering
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    TextClassificationPipeline,
+)
 
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.fine_tuning import SquadArguments
@@ -14,7 +21,7 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
 from bert_training.tools import ask
-from bert_training.tools.ask import answer_records, read_contexts
+from bert_training.tools.ask import answers, read_contexts, verdicts
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 
@@ -64,19 +71,18 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
     question = Question("q", "who ?", CONTEXT)
     model = network(tokenizer, null=30.0)
     assert ask.ask(model, tokenizer, [question]).predictions["q"]
-    answers = ask.ask(model, tokenizer, [question], threshold=0.0)
-    assert answers.predictions == {"q": ""}
-    (record,) = answer_records([question], answers)
+    whole = ask.ask(model, tokenizer, [question], threshold=0.0)
+    assert whole.predictions == {"q": ""}
+    (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], 0.0)
     assert record["answer"] == "" and (record["start"], record["end"]) == (0, 0) and record["score"] > 0.9
-    odds = record["null_odds"]
+    odds = whole.null_odds["q"]
     for stored, answered in ((odds + 1, True), (odds - 1, False)):
         model.config.null_score_diff_threshold = stored
-        answers = ask.ask(model, tokenizer, [question])
-        assert bool(answers.predictions["q"]) == answered
-        (record,) = answer_records(
-            [question], answers
-        )  # It describes the answer, even if another entry has a higher score.
-        assert record["answer"] == answers.predictions["q"] == CONTEXT[record["start"] : record["end"]]
+        prediction = ask.ask(model, tokenizer, [question]).predictions["q"]
+        assert bool(prediction) == answered
+        # It describes the answer, even if another entry has a higher score.
+        (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], None)
+        assert record["answer"] == prediction == CONTEXT[record["start"] : record["end"]]
         assert (record["score"] < 0.1) == answered
         assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
 
@@ -106,8 +112,7 @@ def test_settings_are_stored_and_read(tmp_path):
 
 
 def test_no_answer_from_a_context_without_text(tokenizer):
-    question = Question("q", "who ?", "\u200b")
-    (record,) = answer_records([question], ask.ask(network(tokenizer), tokenizer, [question]))
+    (record,) = answers(network(tokenizer), tokenizer, [("who ?", "\u200b")], None)
     assert record == {"question": "who ?", "answer": "", "score": 0.0, "start": 0, "end": 0}
 
 
@@ -144,23 +149,14 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 2
     unknown, accents = [line for line in captured.err.splitlines() if line.startswith("warning: ")]
-    assert unknown.startswith("warning: the contexts: [UNK] is ") and "(Devanagari: में becomes म)" in accents
+    assert unknown.startswith("warning: the texts: [UNK] is ") and "(Devanagari: में becomes म)" in accents
 
 
-def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
+def test_a_question_that_is_cut_is_warned_of(tokenizer, caplog):
     model = network(tokenizer)
     model.config.question_answering = {"max_query_length": 3}
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    (tmp_path / "contexts.txt").write_text("a small garden\n\nthe old house")
-    ask.main(["--model", str(tmp_path), "--question", "the house", "the old red house", "--context_file",
-              str(tmp_path / "contexts.txt")])  # fmt: skip
-    out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 4
-    assert [line for line in err.splitlines() if line.startswith("warning: ")] == [
-        "warning: the question 'the old red house' has 4 pieces and is cut after the 3 that the model was "
-        "fine-tuned with (max_query_length)"
-    ]
+    assert len([*answers(model, tokenizer, [("the house", CONTEXT), ("the old red house", CONTEXT)], None)]) == 2
+    assert "a question of 4 tokens is cut after 3 of them" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -183,11 +179,8 @@ def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_pa
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
-        (
-            BertForMaskedLM,
-            r"has no weights for bert\.pooler\..*, classifier\.weight, so it is not fine-tuned for texts",
-        ),
-        (BertForQuestionAnswering, r"with a head for texts, got a BertForQuestionAnswering, of run_squad\.py; give a"),
+        (BertForMaskedLM, r"4 are missing or have another shape, such as bert\.pooler\..*Give a checkpoint that holds"),
+        (BertForQuestionAnswering, r"expected a BertForSequenceClassification, got a BertForQuestionAnswering"),
     ],
 )
 def test_texts_need_a_head_for_texts(tokenizer, tmp_path, cls, message):
@@ -195,6 +188,23 @@ def test_texts_need_a_head_for_texts(tokenizer, tmp_path, cls, message):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=message):
         ask.main(["--model", str(tmp_path), "--text", "the old house"])
+
+
+def test_classes_are_those_of_transformers_pipeline_at_the_stored_temperature(tokenizer):
+    torch.manual_seed(0)
+    config = small_config(vocab_size=len(tokenizer), num_hidden_layers=1, initializer_range=0.5, num_labels=3)
+    config.fine_tuning = {"temperature": 2.0, "texts_per_example": 1}
+    model = BertForSequenceClassification(config).eval()
+    texts = ["the old house", "a small garden by the river"]
+    plain = TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    for record, scores in zip(verdicts(model, tokenizer, texts), plain(texts, top_k=None, function_to_apply="none")):
+        shares = torch.tensor([one["score"] for one in scores]).div(2).softmax(0).tolist()
+        assert record["probabilities"] == pytest.approx(
+            {one["label"]: share for one, share in zip(scores, shares)}, abs=2e-6
+        )
+        assert record["label"] == scores[0]["label"]
+    with pytest.raises(ValueError, match="--second_text is for models of pairs"):
+        next(verdicts(model, tokenizer, texts, "the river"))
 
 
 def test_what_the_network_returns_is_not_for_the_config_to_say(tokenizer, tmp_path, capsys):
@@ -209,10 +219,7 @@ def test_what_the_network_returns_is_not_for_the_config_to_say(tokenizer, tmp_pa
     ("more", "message"),
     [
         (["--context_file", "none.txt"], "none.txt"),
-        (
-            ["--model", "NOT_TUNED", "--context", "x"],
-            r"not_tuned: has no weights for qa_outputs\.bias, .*not fine-tuned",
-        ),
+        (["--model", "NOT_TUNED", "--context", "x"], r"not_tuned: .*2 are missing .*, such as qa_outputs\.bias"),
         (
             ["--model", "nothing/here", "--context", "x"],
             "nothing/here: there is no such folder, and as a name",

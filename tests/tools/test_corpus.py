@@ -236,7 +236,6 @@ def test_a_full_disk_in_the_join_loses_nothing(text, tmp_path, monkeypatch):
         ("--task 0", "--tasks and --task belong together"),
         ("--tasks 3", "--tasks and --task belong together"),
         ("--join --tasks 3 --task 0", "--join belongs to no task"),
-        ("--num_workers 0", "--num_workers must be at least 1"),
     ],
 )
 def test_flags_that_cannot_be_are_refused(text, tmp_path, capsys, wrong, message):

@@ -15,12 +15,11 @@ from bert_training.__main__ import COMMANDS
 from bert_training.__main__ import main as command
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
-from bert_training.files.hashing import HASHES, digest, hashed_files
+from bert_training.files.hashing import HASHES, hashed_files
 from bert_training.files.hub_upload import write_published
 from bert_training.tools import verify, verify_scores
 from bert_training.tools.findings import ADDED, DIFFERS, UNKNOWN, VERIFIED, run_check
 from bert_training.tools.verify_scores import data_flags, evaluation_flags, is_close
-from modeling_bert_repro.pretrained import AUTO_MAP
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 
@@ -59,10 +58,11 @@ def test_every_score_is_computed_again_and_a_changed_or_an_invented_one_differs(
     place, evaluate, made = copy_of_run(script), verify_scores.evaluate, []
 
     def evaluate_once(folder, run, results, given, out):
-        if not made:
-            assert not evaluate(folder, run, results, given, out)
-            made.append(shutil.copytree(out, out.parents[1] / f"{out.parent.name}-kept"))
-        return "" if out.exists() else str(shutil.copytree(made[0], out))[:0]
+        if made:
+            shutil.copytree(made[0], out)
+            return
+        evaluate(folder, run, results, given, out)
+        made.append(shutil.copytree(out, out.parents[1] / f"{out.parent.name}-kept"))
 
     monkeypatch.setattr(verify_scores, "evaluate", evaluate_once)
     results = json.loads((place / "all_results.json").read_text())
@@ -202,56 +202,6 @@ def test_every_file_is_in_the_record_or_is_named(copy_of_run):
     assert {"config.json", "model.safetensors", "run.json"} <= named(place, ADDED).keys()
 
 
-FOREIGN = [
-    ("config.json", {"auto_map": {"AutoModel": "a/evil--net.Net"}}, "a/evil--net.Net"),
-    ("config.json", {"auto_map": AUTO_MAP | {"AutoConfig": "sub/mod.Net"}}, "sub/mod.Net"),
-    ("config.json", {"custom_pipelines": {"x": {"impl": "pipe.Evil"}}}, "pipe.Evil"),
-    ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a/b--t.T", None]}}, "a/b--t.T"),
-    ("tokenizer_config.json", {"auto_map": ["t.T", None]}, "t.T"),
-    ("processor_config.json", {"image_processor": {"auto_map": {"A": "p.P"}}}, "p.P"),
-]
-
-
-@pytest.mark.parametrize(("name", "fields", "code"), FOREIGN)
-def test_code_from_elsewhere_is_found_also_behind_new_hashes(copy_of_run, name, fields, code):
-    place = copy_of_run("run_glue")
-    if not (place / name).exists():
-        (place / name).write_text("{}")
-    change_json(place / name, **fields)
-    forge(place)
-    assert f"{name}, {code}" in named(place, DIFFERS)
-
-
-@pytest.mark.parametrize("name", ["net.py", "sub/deep/net.py", "sub/heads.py", ".hidden/net.py", "heads.py"])
-@pytest.mark.parametrize("how", ["added", "forged"])
-def test_code_that_no_run_writes_is_a_difference(copy_of_run, monkeypatch, name, how):
-    place = copy_of_run("run_glue")
-    monkeypatch.setattr(verify, "commit", lambda: "unknown")
-    (place / name).parent.mkdir(parents=True, exist_ok=True)
-    (place / name).write_text("import os")
-    if how == "forged":
-        forge(place)
-        if name == "heads.py":  # perhaps that of another version, which this one cannot know
-            assert "read it before you execute it" in named(place, UNKNOWN)[name]
-            return
-    assert named(place, DIFFERS)[name].startswith(("code that is not", "the file has changed"))
-
-
-def test_code_of_the_commit_of_the_run_is_known(copy_of_run, monkeypatch):
-    place = copy_of_run("run_glue")
-    (place / "heads.py").write_text("import os")
-    for then, here, verdict in (
-        ("0123456789ab", "0123456789ab", DIFFERS),
-        ("0123456789ab", "ba9876543210", UNKNOWN),
-        ("0123456789ab+", "0123456789ab+", UNKNOWN),  # a checkout with changes
-        ("unknown", "unknown", UNKNOWN),
-    ):
-        monkeypatch.setattr(verify, "commit", lambda here=here: here)
-        change_json(place / "run.json", commit=then)
-        forge(place)
-        assert "heads.py" in named(place, verdict)
-
-
 @pytest.mark.usefixtures("no_pictures")
 def test_checkpoints_have_a_record_of_their_own(pretrained, run_data, tmp_path):
     flags = short_runs.flags("run_glue", run_data, tmp_path / "run", pretrained, "--save_steps", "1")
@@ -262,18 +212,19 @@ def test_checkpoints_have_a_record_of_their_own(pretrained, run_data, tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     (run / "checkpoint-1" / "optimizer.bin").write_text("")
     change_json(run / "checkpoint-1" / "config.json", auto_map={"AutoModel": "a/evil--net.Net"})
-    assert named(run, DIFFERS).keys() == {
-        "checkpoint-2/training_state.pt", "checkpoint-1/config.json", "checkpoint-1/config.json, a/evil--net.Net",
-    }  # fmt: skip
+    assert named(run, DIFFERS).keys() == {"checkpoint-2/training_state.pt", "checkpoint-1/config.json"}
     assert named(run, ADDED).keys() == {"checkpoint-1/optimizer.bin"}
 
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}}, "and the run was trained with x, y"),
-        ({"label2id": {"x": 1, "y": 0}}, "id2label and label2id contradict each other"),
-        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}, "has the labels a, b"),
+        (
+            {"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}},
+            "in its order, ['x', 'y']; got id2label with ['y', 'x']",
+        ),
+        ({"label2id": {"x": 1, "y": 0}}, "got id2label with ['x', 'y'] and label2id with {'x': 1, 'y': 0}"),
+        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}, "got id2label with ['a', 'b']"),
     ],
 )
 def test_labels_are_those_of_the_run(copy_of_run, fields, problem):
@@ -338,8 +289,8 @@ def test_nothing_of_the_folder_is_executed_or_written(copy_of_run, tmp_path, mon
     fields = {"tokenizer_class": "Harm", "auto_map": {"AutoTokenizer": ["modeling_bert.Harm", None]}}
     change_json(place / "tokenizer_config.json", **fields)
     before = content(place)
-    told = named(place, DIFFERS, evaluate=True)
-    assert {"modeling_bert.py", "run_glue.py", "sitecustomize.py"} <= told.keys()
+    told = {one.claim for one in findings_of(place, evaluate=True) if one.verdict in (ADDED, DIFFERS)}
+    assert {"modeling_bert.py", "run_glue.py", "sitecustomize.py"} <= told
     assert not (tmp_path / "executed").exists() and content(place) == before
     for script in ("../run_glue.py", "antigravity.py", ["run_glue.py"], None):
         change_json(place / "run.json", script=script)
@@ -400,7 +351,6 @@ def test_the_exit_status(copy_of_run, capsys):
         (lambda place: shutil.rmtree(place), "with runs below it; found no folder"),
         (lambda place: [shutil.rmtree(place), place.mkdir()], "with runs below it; found nothing"),
         (lambda place: [(place / n).unlink() for n in ("run.json", HASHES)], "with runs below it; found README.md,"),
-        (lambda place: (place / "all_results.json").unlink(), "expected a finished run, found no all_results.json"),
         (lambda place: [shutil.rmtree(place), place.write_text("x")], "with runs below it; found no folder"),
     ],
 )
@@ -419,30 +369,7 @@ def test_a_series_and_its_summary(pretrained, run_data, tmp_path, capsys):
     words = (series, "--skip_evaluation", "--brief")
     assert status(*words) == 0 and not named(series, ADDED)
     assert f"{series}/seed-43\n" in capsys.readouterr().out
-    summary = json.loads((series / "summary.json").read_text())
-
-    def forged(**fields) -> dict[str, str]:
-        changed = {name: value for name, value in (summary | fields).items() if name != "checksum"}
-        write_json(series / "summary.json", changed | {"checksum": digest(changed)})
-        return named(series, DIFFERS)
-
-    assert not forged() and forged(test_accuracy=0.99).keys() == {"summary.json, test_accuracy"}
-    assert forged(best=summary["best"] | {"eval_accuracy": 1.0}).keys() == {"summary.json, best"}
     edit(series / "summary.json", '"std": ', '"std": 1')
-    assert status(*words) == 1 and "summary.json: " in capsys.readouterr().out
-    forged()
-    edit(series / "seed-43" / "all_results.json", '"eval_loss": 0', '"eval_loss": 1')
-    assert "summary.json, runs" in named(series, DIFFERS)
-    shutil.rmtree(series / "seed-42")
-    assert "summary.json, seed-42" in named(series, UNKNOWN)
-
-
-def test_a_summary_leads_to_no_other_folder(copy_of_run, tmp_path):
-    place = copy_of_run("run_glue")
-    results = json.loads((place / "all_results.json").read_text()) | {"eval_accuracy": 0.123}
-    (series := place / "series").mkdir()
-    summary = {"task": "custom", "metric": "eval_accuracy", "baselines": {}}
-    summary["runs"] = [{"folder": name, "seed": 42, "learning_rate": 1, "results": results} for name in ("..", "x/y")]
-    write_json(series / "summary.json", summary)
-    assert {"summary.json, ..", "summary.json, x/y"} <= named(series, UNKNOWN).keys()
-    assert "summary.json, runs" not in named(series, DIFFERS)
+    assert status(*words) == 1 and "summary.json: damaged or edited" in capsys.readouterr().out.replace(
+        f"{series}/", ""
+    )

@@ -6,7 +6,6 @@ from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.tools.budget import main as plan
 
 FILES = "--train_file a.txt b.txt"
 
@@ -46,8 +45,3 @@ def test_a_mixture_that_does_not_fit_is_refused_in_one_line(flags, message, caps
     with pytest.raises(SystemExit):
         parsed(flags)
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def test_a_plan_takes_no_mixture():
-    with pytest.raises(ValueError, match="no mixture changes the time of a step"):
-        plan(["--hours", "1", "--phases", "128:1@1:1"])
