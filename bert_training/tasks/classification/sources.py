@@ -220,30 +220,23 @@ def _examples(
     stored = TrainedFor() if training else trained
     columns = own_columns(args, stored, labelled, split == "train")
     rows = read(columns, Layout(delimiter=args.delimiter or stored.delimiter or ","))
-    separator = args.label_separator or stored.label_separator
-    several = bool(args.label_separator) or args.problem_type == "multi_label" or stored.several_labels
-    return _made(None, rows, labelled, separator, several)
+    return _made(None, rows, labelled, args.label_separator or stored.label_separator)
 
 
 def _layout(task: Task) -> Layout:
     return Layout(header=task.header, broken_share=task.ragged_share)
 
 
-def _made(
-    task: Task | None, rows: Rows, labelled: bool, separator: str | None = None, several: bool = False
-) -> Examples:
+def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None = None) -> Examples:
     """The examples of what was read, after the checks of all cells."""
     data, names, source = rows.data, rows.names, rows.facts["source"]
     texts = _texts(rows)
     hot = {role.removeprefix(HOT): data[role][:] for role in names if role.startswith(HOT)}
     labels = None
-    try:
-        if hot:
-            labels = names_of_columns(hot, labelled)
-        elif "label" in names:
-            labels = names_of_cells(data["label"][:], separator, several, labelled)
-    except UserError as error:
-        raise UserError(f"{source}, {error}") from None
+    if hot:
+        labels = names_of_columns(hot, labelled, source)
+    elif "label" in names:
+        labels = names_of_cells(data["label"][:], separator, labelled, source)
     categories = tuple(name for name in names if task and name in task.categories)
     columns = Columns(
         tuple(texts),

@@ -88,28 +88,29 @@ def test_lists_of_one_label_each_are_one_label_a_text(tmp_path):
 
 LISTS = [["a"], ["b"], ["a"], ["b"]]
 SEVERAL = {"label_separator": "|"}
+NO_LABEL = "expected a word or a number as label, without spaces around it, tabs and line ends, or several of them"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "flags", "expected"),
     [
-        ("x.jsonl", listed([["a"], ["b", None]] * 2), {}, "row 2: expected labels, got an empty one among"),
-        ("x.jsonl", listed([["a"], ["b", "a", "b"]] * 2), {}, "row 2: the label 'b' is there twice; delete one"),
-        ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "row 1: the label '0' is there twice; delete one (0 and 1 belong int"),
-        ("x.jsonl", listed([[]] * 4), {}, "expected at least two labels, got none in any row"),
+        ("x.jsonl", listed([["a"], ["b", None]] * 2), {}, f"row 2: {NO_LABEL}, each once; got ['b', '']"),
+        ("x.jsonl", listed([["a"], ["b", "a", "b"]] * 2), {}, f"row 2: {NO_LABEL}, each once; got ['b', 'a', 'b']"),
+        ("x.jsonl", listed([[0, 1, 0]] * 4), {}, "or columns of 0 and 1, all of them named with --label_column"),
+        ("x.jsonl", listed([["a", "b"], [" b"]] * 2), {}, f"row 2: {NO_LABEL}, each once; got [' b']"),
+        ("x.jsonl", listed([[]] * 4), {}, "expected at least two labels and"),
         ("x.jsonl", listed([["a"], ["b"], "a", ["b"]]), {}, "row 3: expected a list in 'label', as in other rows, got"),
-        ("x.jsonl", listed([["a", "b"], ["nan"]] * 2), {}, "row 2: expected labels, got 'nan', which programs write"),
-        ("x.jsonl", listed([["a", "b"], [" b"]] * 2), {}, "row 2: expected a label without spaces around it, tabs and"),
-        ("x.jsonl", listed([["a"]] * 4), {}, "expected at least two labels, got only 'a'"),
+        ("x.jsonl", listed([["a", "b"], ["nan"]] * 2), {}, "row 2: expected a label, got 'nan'; fill it in, or leave"),
+        ("x.jsonl", listed([["a"]] * 4), {}, "this and all other training examples (4) have the label 'a'"),
         ("x.jsonl", listed([["a", "b"]] * 4), {}, "this and all other training examples (4) have the label 'a, b'"),
         ("x.jsonl", listed([["a|b", "d"], ["c"]] * 2), {"test_file": "x.jsonl"}, "the label 'a|b' has '|', which st"),
-        ("x.jsonl", listed(LISTS), SEVERAL, "expected '|' (--label_separator) between the labels of some cell"),
+        ("x.jsonl", listed(LISTS), SEVERAL, "with --label_separator '|', some cell with several; got one at most"),
         ("x.jsonl", listed([["a", "b"], ["b"]] * 2), {"problem_type": "single_label"}, "row 1: expected one label, as"),
-        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, "row 3: expected labels, got an empty one among 'b, '"),
-        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, "row 3: the label 'b' is there twice; delete"),
-        ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "of some cell, found it in none, but 'a;b'; name what"),
-        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "row 1: expected a list of labels, got 'a'; if a ce"),
-        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "the label 'a|b' may be one class or the labels 'a' and 'b'"),
+        ("x.csv", piped(["a|b", "a", "b|", "c"]), SEVERAL, f"row 3: {NO_LABEL}, each once; got ['b', '']"),
+        ("x.csv", piped(["a|b", "a", "b|b", "c"]), SEVERAL, f"row 3: {NO_LABEL}, each once; got ['b', 'b']"),
+        ("x.csv", piped(["a;b", "a", "b", "c"]), SEVERAL, "got one at most in each cell, such as 'a;b'; name what"),
+        ("x.csv", piped("abab"), {"problem_type": "multi_label"}, "row 1: expected a list of labels, as the training"),
+        ("x.csv", piped(["a|b", "a", "c", "c"]), {}, "the label 'a|b' may be one class or the labels 'a and b'"),
         ("x.csv", piped(["甲、乙", "甲", "丙", "丙"]), {}, "give --label_separator '、' for several labels a text, or"),
         ("x.csv", piped(['"a, b"', "a", "c", "c"]), {}, "give --label_separator ',' for several labels a text, or"),
         ("x.csv", HOT.replace("1,1,0", "1,2,0"), {"label_column": ["a", "b"]}, "row 1: expected 0 or 1, or false or"),
