@@ -42,7 +42,7 @@ MISTAKES = [
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "row 2: expected Unicode text as te"),
     ("own.jsonl", '{"text": "a"}\n', "expected a column 'label' or 'labels' (name another with --label_column); got '"),
     ("own.jsonl", '{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "row 1: expected a label, got nothing"),
-    ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', "row 2: the label 'x' may be a class or"),
+    ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', "row 2: the label 'x' may be a class"),
     ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "row 2: expected a label, got nothing"),
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', "row 1: expected a list in 'label', as "),
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, "got: line 2: maximum recursi"),
