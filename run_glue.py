@@ -54,7 +54,7 @@ from bert_training.engine.run import Run
 from bert_training.networks.configuration import config_labels
 from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
-from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
@@ -102,12 +102,10 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     trained = trained_for(config, args.model_name_or_path, network_class(args).__name__)
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
-    check_classes(args, data.task)
     parts = divided(data, args)
     for part in parts.values():
+        labelled_texts.check_flags(args, part)
         labelled_texts.weigh(args, part)
-        labelled_texts.check_deciding_class(args.metric_for_best_model, part)
-        calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
     series = series_of(args, *parts.values())
     teacher = find_teacher(args, network_class(args), tokenizer, data.label_names, data.problem_type)
 

@@ -34,32 +34,31 @@ def check_ids(ids: list[str], where: Callable[[int], str], column: str | None, i
     if column is None:
         return
     name = f"the column {column!r}" if column else "the column without a name"
-    remedy = f"correct it, or remove {name}, so that predictions are numbered by row"
     first: dict[str, int] = {}
     for row, id_ in enumerate(ids):
-        if not id_.strip():
-            raise UserError(f"{where(row)}: expected an id in {name}, got {id_!r}; {remedy}")
-        if in_columns and (SEPARATORS.search(id_) or OTHER_LINE_ENDS.search(id_)):
-            raise UserError(
-                f"{where(row)}: expected an id in {name} without tabs and line ends, because predictions are "
-                f"written in columns; got {id_[:60]!r}; {remedy}"
-            )
         same = re.sub(r"^(-?[0-9]+)\.0+$", r"\1", id_)
-        if same in first:
+        odd = in_columns and (SEPARATORS.search(id_) or OTHER_LINE_ENDS.search(id_))
+        if odd or not id_.strip() or same in first:
+            too = f", which {where(first[same])} has as well" if same in first else ""
             raise UserError(
-                f"{where(row)}: expected an id of its own in {name}, got {id_[:60]!r}, which {where(first[same])} "
-                f"has as well; predictions are told apart by it; {remedy}"
+                f"{where(row)}: expected an id of its own in {name}{', without tabs and line ends' if odd else ''}, by "
+                f"which predictions are told apart; got {id_[:60]!r}{too}; correct it, or remove {name}, so that "
+                "predictions are numbered by row"
             )
         first[same] = row
 
 
-def check_cell(text: str, where: str, what: str) -> None:
-    """Refuse a word or a label that would change the columns of a file. Raises ValueError that names it and its place.
+def check_cell(text: str, where: str, what: str, mark: str = "") -> None:
+    """Refuse a word or a label that would change the columns of a file. Raises UserError that names it and its place.
 
     U+2028 and the like are allowed, because files are read line by line at \\n, and words of real texts have them.
+
+    Args:
+        mark: what stands between the labels of a cell.
     """
-    if SEPARATORS.search(text):
+    if SEPARATORS.search(text) or (mark and mark in text):
         raise UserError(
-            f"{where}: expected {what} without tabs and line ends, because predictions are written in columns; got "
-            f"{text[:60]!r}; correct it"
+            f"{where}: expected {what} without tabs and line ends{f' and {mark!r}' if mark else ''}, because "
+            f"predictions are written in columns; got {text[:60]!r}; correct it"
+            + (", or name another mark with --label_separator" if mark else "")
         )

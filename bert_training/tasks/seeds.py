@@ -69,12 +69,9 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
     """The series of the runs that the flags ask for on this data, or on that of each fold.
 
     Raises:
-        ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
+        ValueError: as in ``deciding_metric``.
     """
     first = data[0]
-    for name in ("teacher", "keep_layers") if "train" not in first.splits else ():
-        if getattr(args, name, None):  # not every script has a teacher
-            raise UserError(f"--{name} has no effect without training data; leave it out")
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:

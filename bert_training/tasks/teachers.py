@@ -179,7 +179,7 @@ def give_lesson(
 ) -> Lesson | None:
     """Let a network learn from the teacher, and obtain what the teacher says of the training data.
 
-    All processes call it. Without a teacher it does nothing and returns None.
+    All processes call it. Without a teacher or training data it does nothing and returns None.
 
     Args:
         model: the student, not yet prepared by Accelerate.
@@ -190,10 +190,10 @@ def give_lesson(
         ValueError: the teacher's weights cannot be used.
         FloatingPointError: its outputs are not finite.
     """
-    if teacher is None:
+    if teacher is None or train is None:
         return None
     args = run.args
-    assert train is not None and args.teacher_weight is not None
+    assert args.teacher_weight is not None
     learn_from(model, teacher.kind, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=teacher.weights)
     temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"

@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
-from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
@@ -32,7 +32,6 @@ from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
 from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
-    check_flags,
     class_weights_of,
     count_labels,
     facts_of,
@@ -133,7 +132,7 @@ class ClassificationData:
     def to_predict(self) -> list[str]:
         """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
-        only_evaluates = self.task.files and "train" not in self.task.files
+        only_evaluates = self.task.files and "train" not in {*self.task.files, *self.splits}
         return tests or ([*self.splits] if only_evaluates else [])
 
     @property
@@ -231,34 +230,36 @@ class ClassificationData:
                 yield f"second look: {some}; {remedy} --class_weights balanced"
 
 
-def check_deciding_class(asked: str | None, data: ClassificationData) -> None:
-    """Refuse to choose the best by a class that the validation data lacks: every evaluation would score 0.
-
-    Args:
-        asked: --metric_for_best_model. Names that there are not are refused elsewhere.
-    """
-    name = (asked or "").partition(by_class.SEPARATOR)[2]
-    if data.task.labels is None or name not in data.label_names:
-        return
-    number, several = data.label_names.index(name), data.task.several_labels
-    for split, examples in data.splits.items():
-        if split.startswith("validation") and not any(
-            row[number] > 0 if several else row == number for row in examples.labels or []
-        ):
-            raise UserError(
-                f"--metric_for_best_model {asked}: expected examples of {name!r} in the {split} data, found none, so "
-                "every evaluation would score the same; choose another metric, or other validation data"
-            )
+def check_flags(args: GlueArguments, data: ClassificationData) -> None:
+    """Refuse flags that cannot be followed on these labels, all of them in one error."""
+    task, validation = data.task, [part for split, part in data.splits.items() if split.startswith("validation")]
+    kind = "several labels a text" if task.several_labels else "" if task.labels else "scores (a regression)"
+    of_class = (args.metric_for_best_model or "").partition(by_class.SEPARATOR)[2]
+    number = data.label_names.index(of_class) if task.labels and of_class in task.labels else None
+    has_class = [
+        any(row[number] > 0 if task.several_labels else row == number for row in part.labels or [])
+        for part in validation
+        if number is not None
+    ]
+    problems = {
+        f"--label_token {args.label_token}: expected classes, got {kind}; leave the flag out or, if it comes from the "
+        "model, give --label_token cls": args.label_token in LAST_TOKEN and kind,
+        f"--calibrate is for one class a text, and these labels are {kind}; leave it out": args.calibrate and kind,
+        "--calibrate needs labelled data on which the temperature is found; give --validation_file, or leave it out: a "
+        "temperature that the model has is used without it": args.calibrate and not validation,
+        "--class_weights is for classes, and these labels are scores; leave it out": args.class_weights
+        and task.labels is None,
+        f"--metric_for_best_model {args.metric_for_best_model}: expected examples of {of_class!r} in the validation "
+        "data, found none, so every evaluation would score the same; choose another metric, or other validation "
+        "data": not all(has_class),
+    }
+    if told := [problem for problem, there in problems.items() if there]:
+        raise UserError("\n".join(told))
 
 
 def weigh(args: GlueArguments, data: ClassificationData) -> None:
-    """Fill in the class weights that the flags ask for.
-
-    Raises:
-        ValueError: as in ``check_flags`` and ``class_weights_of``.
-    """
-    check_flags(args, "train" in data.splits, data.problem_type)
-    if args.class_weights is None:
+    """Fill in the class weights that the flags ask for. Raises UserError as ``class_weights_of`` does."""
+    if args.class_weights is None or "train" not in data.splits:
         return
     labels, names = data.splits["train"].labels or [], data.label_names
     if data.problem_type == "multi_label_classification":
