@@ -30,9 +30,7 @@ their names, and test_answers.jsonl. docs/answer-questions.md explains the
 scores, the files of answers, the thresholds, and how to ask a finished model.
 """
 
-import dataclasses
 import sys
-from pathlib import Path
 
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
@@ -63,8 +61,7 @@ from bert_training.tasks.squad.lost_answers import report_lost
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
-from bert_training.tasks.squad.window_cache import shared_windows
-from bert_training.tasks.squad.windows import Windows, check_lengths
+from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
@@ -81,7 +78,6 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -90,8 +86,9 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     teacher = find_teacher(args, network_class(args), tokenizer)
-    args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, teacher, tune))
+    lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
+    windows = {split: build_windows(part, tokenizer, *lengths, split == "train") for split, part in data.splits.items()}
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, windows, series.metric, teacher, tune))
 
 
 def run_one(
@@ -99,6 +96,7 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: SquadData,
+    windows: dict[str, Windows],
     metric: str,
     teacher: Teacher | None = None,
     tune: Tune = fine_tune,
@@ -107,11 +105,10 @@ def run_one(
     run = start_run(args)
     training = "train" in data.splits
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, training)
-    # Not in main: `start_run` sets up the processes, which share the windows through files.
-    windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(windows={split: len(rows) for split, rows in features.items()})
+    run.say(", ".join(f"{len(rows):,} {split} windows" for split, rows in features.items()))
     run.only_main(lambda: report_lost(run, data.splits, windows, config.max_position_embeddings))
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:

@@ -2,16 +2,13 @@
 
 A teacher never changes, and reads the rows that the student reads, so its outputs for the training data are computed
 once, before the first step: in float32 whatever ``--mixed_precision`` says, by all processes together, rows of like
-length in one batch. They become columns of the data (``PREFIX``), and are kept in a file for later runs and for a run
-that is resumed (``teacher_cache.py``). If they would take more than LARGEST bytes, or more than the disk has free, the
+length in one batch. They become columns of the data (``PREFIX``). If they would take more than LARGEST bytes, the
 teacher reads every batch anew instead; only rounding differs.
 """
 
 import copy
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +17,8 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
-from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
-from bert_training.files.array_files import DAMAGE
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.teachers import TEMPERATURE, StudentArguments
 from bert_training.networks.configuration import config_labels
@@ -32,7 +27,6 @@ from bert_training.networks.distillation import PREFIX, Kind, check_inputs, lear
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
 from bert_training.networks.pretrained import checkpoint_config
 from bert_training.tasks.task_data import ProblemType
-from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError
 
 LARGEST = 4 * 2**30  # bytes of the outputs, which every process has in memory
@@ -54,7 +48,6 @@ class Teacher(NamedTuple):
         head: the class of its network.
         weights: file -> SHA-256.
         order: the numbers of its outputs in the order of the data's classes.
-        folder: where its outputs are kept; the runs of a series share it.
     """
 
     name: str
@@ -63,7 +56,6 @@ class Teacher(NamedTuple):
     weights: dict[str, str]
     kind: Kind
     order: list[int]
-    folder: Path
 
 
 class Lesson(NamedTuple):
@@ -119,8 +111,7 @@ def find_teacher(
         _check_head(args.teacher, config, head)
         check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
         order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
-        folder = Path(args.output_dir) / "features"
-        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order, folder)
+        return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order)
 
 
 def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
@@ -198,61 +189,20 @@ def give_lesson(
     run.add_facts(teacher_weights=teacher.weights)
     temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
+    network = _load(run, teacher, prepare)
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
-    size = _estimated_bytes(teacher, rows, per_token)
-    key = _fingerprint(args, teacher, rows, per_token)
-    path = teacher.folder / f"teacher-{key[:32]}.npz"
-    found, origin, fits = _found_by_main(run, path, key, len(rows), size)
-    if not found and not fits:
-        network = _load(run, teacher, prepare)
+    # Float32: two numbers a token for spans, one a class otherwise.
+    size = 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
+    if size > LARGEST:
         run.say(
             f"teacher {teacher.name}: its outputs for {len(rows):,} rows would take {size / 1e9:.1f} GB, more than the "
-            "memory or the disk should give, so it reads every batch anew, which is slower"
+            "memory should give, so it reads every batch anew, which is slower"
         )
         return Lesson(train, teacher.weights, lambda batch: _answer(run, network, teacher, batch))
-    if found:
-        outputs: Outputs = read_outputs(path, key, len(rows))
-    else:
-        outputs = predict(run, _load(run, teacher, prepare), rows, BATCH, per_token)
-        run.only_main(lambda: write_outputs(path, key, outputs))
-    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB, {origin}")
+    outputs = predict(run, network, rows, BATCH, per_token)
+    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB")
     columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
     return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights, None)
-
-
-def _found_by_main(run: Run[StudentArguments], path: Path, key: str, rows: int, size: int) -> tuple[bool, str, bool]:
-    """Whether the main process can read the file, how the outputs are obtained, and whether they fit where it is.
-
-    All processes must do the same, because they compute the outputs together.
-    """
-    answer: list[Any] = [None]
-    if run.is_main:
-        found, origin = False, "computed"
-        if path.exists():
-            try:
-                read_outputs(path, key, rows)
-                found, origin = True, f"read from {path}"
-            except DAMAGE as error:
-                origin = f"computed again, as {path} was damaged ({error})"
-        answer = [(found, origin, size <= LARGEST and 2 * size <= _free_bytes(path))]
-    broadcast_object_list(answer)
-    return answer[0]
-
-
-def _free_bytes(path: Path) -> int:
-    there = next(folder for folder in path.absolute().parents if folder.is_dir())
-    return shutil.disk_usage(there).free
-
-
-def _estimated_bytes(teacher: Teacher, rows: Features, per_token: bool) -> int:
-    """The size of the outputs, float32: two numbers a token for spans, one a class otherwise."""
-    return 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
-
-
-def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -> str:
-    in_windows = getattr(args, "long_texts", None) == "windows"
-    how = (teacher.head.__name__, args.model_impl, per_token, in_windows)
-    return fingerprint(teacher.weights, teacher.config, how, rows)
 
 
 def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:

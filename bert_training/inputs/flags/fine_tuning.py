@@ -7,7 +7,7 @@ from typing import Any, Literal
 from unicodedata import normalize
 
 from bert_training.inputs.flags.long_texts import MOST_WINDOWS
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, STORED, flag
+from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, STORED, flag
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.inputs.flags.teachers import StudentArguments
 
@@ -269,7 +269,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
             --test_file is answered with the best threshold of the validation data.
         bilstm_on_top: Put a new BiLSTM on top of BERT, and train both (paper, 5.1).
         answer_alignment: How tokens are mapped back to text: by character offsets, or as google-research/bert does it.
-        cache_dir: Folder for tokenised windows. Default: OUTPUT_DIR/features.
         num_train_epochs: Passes over the training windows.
     """
 
@@ -283,7 +282,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
     null_score_diff_threshold: float | None = flag(None, EVALUATION)
     bilstm_on_top: bool = flag(False, READING)
     answer_alignment: Literal["offsets", "google"] = flag("offsets", EVALUATION | STORED)
-    cache_dir: str | None = flag(None, FREE)
     num_train_epochs: float = flag(2.0)
 
     def problems(self) -> Iterator[str]:
