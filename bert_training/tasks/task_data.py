@@ -18,10 +18,10 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.harmless_output import say
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.rows import own_files
 from tokenization.coverage import coverage
-from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 # What the user can do about [UNK] and about stripped accents.
@@ -151,23 +151,31 @@ def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
 # --- the flags that name the data --------------------------------------------------------------------------
 
 
-def files_or_hub(args: FineTuningArguments, give_files: str, examples: str, divides: bool = False) -> dict[str, str]:
+def files_or_hub(
+    args: FineTuningArguments, give_files: str, examples: str, divides: bool = False, needed: bool = False
+) -> dict[str, str]:
     """The user's own files by split; {} if --dataset_name, or nothing, is given.
 
     Args:
         give_files: "give --train_file and --validation_file", with the form that the files must have.
         examples: what one evaluates on, such as "questions".
         divides: whether the script can hold a part of the training data out, as --validation_split says.
+        needed: whether there is no built-in data.
 
     Raises:
-        ValueError: files and --dataset_name are both given, or there is nothing to evaluate on.
+        UserError: files and --dataset_name are both given, or there is nothing to evaluate on.
     """
     files = own_files(args)
-    if args.dataset_name and files:
-        raise UserError(f"{give_files}, or --dataset_name, not both")
-    if "train" in files and "validation" not in files and not (divides and asks_to_divide(args)):
-        instead = ", or --validation_split 0.1" if divides else ""
-        raise UserError(f"--train_file needs --validation_file, the {examples} to evaluate on{instead}")
+    instead = ", or --validation_split 0.1" if divides else ""
+    held_out = divides and asks_to_divide(args)
+    problems = {
+        f"{give_files}, or --dataset_name, not both": args.dataset_name and files,
+        f"{give_files}, or --dataset_name": needed and not args.dataset_name and not files,
+        f"--train_file needs --validation_file, the {examples} to evaluate on{instead}": "train" in files
+        and "validation" not in files
+        and not held_out,
+    }
+    refuse(problems)
     return files
 
 

@@ -115,13 +115,12 @@ def find_teacher(
 
 
 def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
-    if not hasattr(transformers, head.__name__):
-        raise UserError(f"--teacher is for networks of transformers, and a {head.__name__} is none; leave it out")
-    if config.architectures and class_in(config) != head.__name__:
-        found = class_in(config) or ", ".join(map(str, config.architectures))
+    found = class_in(config) or ", ".join(map(str, config.architectures or []))
+    if not hasattr(transformers, head.__name__) or (found and found != head.__name__):
         raise UserError(
-            f"--teacher {name}: expected a finished {head.__name__}, as this command trains one, got a {found} by its "
-            "config.json; fine-tune it on this task first, with this command and without --teacher"
+            f"--teacher {name}: expected a finished model as this command trains one, a network of transformers; this "
+            f"command trains a {head.__name__}, got a {found or 'model'} by its config.json; fine-tune it on this task "
+            "first, with this command and without --teacher"
         )
 
 
@@ -130,22 +129,21 @@ def _order_of_labels(name: str, config: BertConfig, labels: tuple[str, ...], kin
     several = config.problem_type == "multi_label_classification"
     found = "several labels a text" if several else "a score" if config.num_labels == 1 else "one class a text"
     wanted = {"labels": "several labels a text", "score": "a score", "classes": "one class a text"}[kind]
-    if found != wanted and not (kind == "classes" and config.num_labels == len(labels) == 1):
-        raise UserError(f"--teacher {name}: it gives {found}, and this data has {wanted}; give a teacher for this data")
+    fits = found == wanted or (kind == "classes" and config.num_labels == len(labels) == 1)
     theirs = config_labels(config)
-    if kind == "score":
+    if fits and kind == "score":
         return [0]
-    if theirs is None and config.num_labels == len(labels):
+    if fits and theirs is None and config.num_labels == len(labels):
         say(
             f"warning: --teacher {name} does not name its classes, so they are taken in the order of their numbers: "
             f"{_list(labels)}"
         )
         return [*range(len(labels))]
-    if theirs is None or {*theirs} != {*labels}:
+    if not fits or theirs is None or {*theirs} != {*labels}:
         known = f"{config.num_labels} classes without names" if theirs is None else _list(theirs)
         raise UserError(
-            f"--teacher {name}: it knows {known}, and this data has {_list(labels)}; give a teacher that was trained "
-            "on the same classes"
+            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {_list(labels)}; give a "
+            "teacher that was trained on the same classes"
         )
     if theirs != labels:
         say(f"--teacher {name} has its classes in another order; they are matched by their names")

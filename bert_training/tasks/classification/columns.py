@@ -10,6 +10,7 @@ Nothing here imports torch, so that a column that is missing is said before torc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, check_files, chosen, header_of, own_files
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
@@ -98,8 +99,7 @@ def name_of_task(args: GlueArguments) -> str | None:
         f"--task_name {name} takes no data; leave out {' and '.join(given)}": name in BUILTIN_TASKS and given,
         "--data_dir needs --task_name: official files differ from task to task": args.data_dir and not name,
     }
-    if told := [problem for problem, there in problems.items() if there]:
-        raise UserError("\n".join(told))
+    refuse(problems)
     return name
 
 

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
@@ -39,7 +40,6 @@ from bert_training.tasks.loss_weights import (
     with_loss_weights,
 )
 from bert_training.tasks.task_data import ProblemType
-from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 
@@ -253,8 +253,7 @@ def check_flags(args: GlueArguments, data: ClassificationData) -> None:
         "data, found none, so every evaluation would score the same; choose another metric, or other validation "
         "data": not all(has_class),
     }
-    if told := [problem for problem, there in problems.items() if there]:
-        raise UserError("\n".join(told))
+    refuse(problems)
 
 
 def weigh(args: GlueArguments, data: ClassificationData) -> None:

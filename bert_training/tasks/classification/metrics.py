@@ -3,7 +3,7 @@
 Where these libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
 denominator is 0, and a correlation with a constant is NaN.
 
-Every function raises ValueError unless both arguments are one-dimensional, equally long, non-empty and finite.
+Every function raises UserError unless both arguments, one-dimensional and equally long, are finite.
 """
 
 import math
@@ -63,11 +63,7 @@ def _has_constant(*sides: np.ndarray) -> bool:
 
 def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     predictions, references = np.asarray(predictions), np.asarray(references)
-    if predictions.shape != references.shape or predictions.ndim != 1 or not len(predictions):
-        raise UserError(
-            "expected two equally long, non-empty lists of numbers, "
-            f"got shapes {predictions.shape} and {references.shape}"
-        )
+    assert predictions.shape == references.shape == (predictions.size,) and predictions.size
     for name, side in (("predictions", predictions), ("references", references)):
         if not np.isfinite(side).all():
             raise UserError(f"{name} hold NaN or infinite values; the model has diverged")

@@ -17,6 +17,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.files.unchanged import unchanged
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
 from bert_training.tasks.classification.columns import (
@@ -160,8 +161,7 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         f"--id_column {args.id_column}: no file has such a column; correct the name": args.id_column
         and not any(part.columns.index for part in data.splits.values()),
     }
-    if told := [problem for problem, there in problems.items() if there]:
-        raise UserError("\n".join(told))
+    refuse(problems)
     check_divided(args, [*data.splits])
     for split, examples in data.splits.items():
         if examples.labels is not None:

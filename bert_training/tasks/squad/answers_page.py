@@ -113,10 +113,12 @@ def _window_of(windows: Windows, rows: range, character: int) -> tuple[int, int]
     spans = windows.offsets[windows.question[rows[0]]]
     token = int(np.searchsorted(spans[:, 0], character))
     firsts, counts = windows.first_token[rows], windows.num_tokens[rows]
-    for first, count, counted in zip(firsts, counts, max_context(firsts, counts)):
-        if 0 <= token - first < count and counted[token - first]:
-            return int(spans[first, 0]), int(spans[first + count - 1, 1])
-    raise AssertionError(f"no window has the token at character {character}")
+    first, count = next(
+        (first, count)
+        for first, count, counted in zip(firsts, counts, max_context(firsts, counts))
+        if 0 <= token - first < count and counted[token - first]
+    )
+    return int(spans[first, 0]), int(spans[first + count - 1, 1])
 
 
 # --- scores ----------------------------------------------------------------------------------------------
