@@ -55,7 +55,7 @@ from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.squad.answers import Answers, aligner, find_answers
+from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.answers_page import write_page
 from bert_training.tasks.squad.lost_answers import report_lost
 from bert_training.tasks.squad.questions import Question
@@ -119,7 +119,7 @@ def run_one(
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers | None]:
         if not questions:
             return {}, None
-        answers = answer(run, model, tokenizer, questions, windows["validation"], features["validation"], threshold)
+        answers = answer(run, model, questions, windows["validation"], features["validation"], threshold)
         return scores(run, answers, questions, step), answers
 
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
@@ -127,12 +127,12 @@ def run_one(
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_rows(run.output_dir, "validation", tuned.outcome.scored_rows(questions))
-        write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
+        write_page(run.output_dir / "answers.html", questions, tuned.outcome, tuned.results)
     if new := data.splits.get("test"):
         if training and args.version_2_with_negative and not threshold:
             threshold = tuned.results["eval_null_score_diff_threshold"]
             run.say(f"test: no-answer threshold {threshold:g}, the best one for the validation data")
-        answers = answer(run, tuned.model, tokenizer, new, windows["test"], features["test"], threshold)
+        answers = answer(run, tuned.model, new, windows["test"], features["test"], threshold)
         tested = answers.test_scores(new) if data.scored_test else {}
         tuned.results.update(tested)
         shown = "exact match {test_exact_match:.2f}, F1 {test_f1:.2f}" if tested else "no gold answers, so no scores"
@@ -173,7 +173,6 @@ def network_class(args: SquadArguments) -> type[PreTrainedModel]:
 def answer(
     run: Run[SquadArguments],
     model: torch.nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
     questions: list[Question],
     windows: Windows,
     features: Features,
@@ -191,7 +190,6 @@ def answer(
         max_answer_length=args.max_answer_length,
         version_2_with_negative=args.version_2_with_negative,
         null_score_diff_threshold=threshold,
-        realign=aligner(args.answer_alignment, tokenizer),
     )
 
 

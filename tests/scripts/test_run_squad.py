@@ -209,34 +209,6 @@ def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_p
     modeling_bert_repro.BertForQuestionAnswering.from_pretrained(tmp_path / "run")
 
 
-def test_alignment_is_googles_where_asked_for(finished_squad, tmp_path):
-    """Accents that are characters of their own disturb Google's count of letters, so that its answers become whole
-    words with their commas.
-    """
-    content = squad_content(5)
-    for article in content["data"]:
-        for paragraph in article["paragraphs"]:
-            paragraph["context"] = paragraph["context"].replace(" ", "\u0301, ") + "\u0301,"
-            paragraph["qas"][0]["answers"] = [{"text": paragraph["context"].split(",")[0], "answer_start": 0}]
-    (tmp_path / "accents.json").write_text(json.dumps(content))
-    contexts = {q["id"]: p["context"] for a in content["data"] for p in a["paragraphs"] for q in p["qas"]}
-    found = {}
-    for name in ("offsets", "google"):
-        argv = ["--model_name_or_path", str(finished_squad), "--output_dir", str(tmp_path / name), *LENGTHS]
-        argv += ["--validation_file", str(tmp_path / "accents.json"), "--answer_alignment", name]
-        run_squad.main(argv)
-        found[name] = read(tmp_path / name, "nbest_predictions.json")
-        assert read(tmp_path / name, "predictions.json") == {id_: rows[0]["text"] for id_, rows in found[name].items()}
-    for id_, context in contexts.items():
-        for name in found:
-            for row in found[name][id_]:
-                begin = context.rfind(" ", 0, row["start"] + 1) + 1
-                end = context.find(" ", row["end"])
-                words = context[begin : end if end >= 0 else None]
-                assert row["text"] == (words if name == "google" else context[row["start"] : row["end"]])
-    assert found["google"] != found["offsets"]
-
-
 def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tmp_path, monkeypatch):
     asked = []
 

@@ -210,9 +210,9 @@ def test_the_page_reads_no_more_than_the_model_was_trained_with(models):
 
 def test_answers_of_version_2_are_the_default_of_an_evaluation_only(models, short_data, tmp_path, capsys):
     """With its threshold, as `ask` and the pipeline answer. Of a training, the flag says what the data is."""
-    model = models("run_squad", "--version_2_with_negative", "--answer_alignment=google")
+    model = models("run_squad", "--version_2_with_negative")
     facts = evaluate("run_squad", model, short_data, tmp_path / "again")
-    assert facts["flags"]["version_2_with_negative"] and facts["flags"]["answer_alignment"] == "google"
+    assert facts["flags"]["version_2_with_negative"]
     assert facts["null_score_diff_threshold"] == read(model, "config.json")["null_score_diff_threshold"]
     (file,) = short_data.glob("run_squad.*")
     run_squad.main(["--model_name_or_path", str(model), "--train_file", str(file), "--validation_file", str(file),

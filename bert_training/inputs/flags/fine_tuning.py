@@ -268,7 +268,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
             this. Default: 0, or without training data the threshold that is stored with the model. If a training has 0,
             --test_file is answered with the best threshold of the validation data.
         bilstm_on_top: Put a new BiLSTM on top of BERT, and train both (paper, 5.1).
-        answer_alignment: How tokens are mapped back to text: by character offsets, or as google-research/bert does it.
         num_train_epochs: Passes over the training windows.
     """
 
@@ -281,7 +280,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
     n_best_size: int = flag(20, EVALUATION | STORED, at_least=1)
     null_score_diff_threshold: float | None = flag(None, EVALUATION)
     bilstm_on_top: bool = flag(False, READING)
-    answer_alignment: Literal["offsets", "google"] = flag("offsets", EVALUATION | STORED)
     num_train_epochs: float = flag(2.0)
 
     def problems(self) -> Iterator[str]:
