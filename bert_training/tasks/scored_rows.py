@@ -17,7 +17,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.json_files import parse_json
 from bert_training.files.records import check_unchanged
-from bert_training.tasks.classification.metrics import METRICS
+from bert_training.tasks.classification.scores import METRICS
 from bert_training.tasks.seeds import LEVEL, sign_test
 
 RESAMPLES = 1000  # of the bootstrap

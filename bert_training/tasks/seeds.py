@@ -31,7 +31,7 @@ from bert_training.files.records import read_record
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.record import Record, is_finished
-from bert_training.tasks.classification.by_class import with_chosen
+from bert_training.tasks.classification.scores import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
 

@@ -27,10 +27,9 @@ from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
-from bert_training.tasks.classification.metrics import accuracy
+from bert_training.tasks.classification.scores import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
-from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.task_data import files_or_hub, in_chunks, sample_limit
+from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 

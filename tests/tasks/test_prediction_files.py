@@ -12,8 +12,8 @@ from bert_training.tasks.classification import labelled_texts
 from bert_training.tasks.classification.sources import load_data as load_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import load_data as load_sentences
-from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.squad.sources import read_hub
+from bert_training.tasks.task_data import as_ids, check_cell, check_ids
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
 

@@ -26,11 +26,19 @@ from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
 from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
-from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
+from bert_training.tasks.classification import calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
-from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
+from bert_training.tasks.classification.scores import (
+    BY_CLASS,
+    SEPARATOR,
+    confusion,
+    metric_names,
+    metric_prefix,
+    score_of_constant,
+    scores_by_class,
+)
 from bert_training.tasks.cut_texts import CutTexts, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
     class_weights_of,
@@ -184,7 +192,7 @@ class ClassificationData:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
         metrics: Sequence[str] = self.task.metrics
-        seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
+        seen = metric_names(self.task.labels) if self.own and self.task.labels else []
         if self.task.several_labels:
             metrics, seen = multi_label_scores.metric_names(self.label_names), []
         names = [split + metric for split in splits for metric in (*metrics, "loss", *seen)]
@@ -222,9 +230,9 @@ class ClassificationData:
             if (results[metric] or 0) <= baselines[metric] < 1:
                 known = f"{metric} is no higher than {baselines[metric]:.4f}, which one answer to every text reaches"
                 yield f"second look: {known}; {remedy} more epochs or rows"
-            classes = results.get(prefix + by_class.BY_CLASS, {})
+            classes = results.get(prefix + BY_CLASS, {})
             if self.task.labels and not classes:
-                classes = by_class.scores_by_class(found.argmax(axis=1), labels, self.task.labels)[by_class.BY_CLASS]
+                classes = scores_by_class(found.argmax(axis=1), labels, self.task.labels)[BY_CLASS]
             if lost := [name for name, one in classes.items() if one["support"] and not one["recall"]]:
                 some = f"{len(lost)} of {len(classes)} classes are never found in {split}, such as {lost[0]}"
                 yield f"second look: {some}; {remedy} --class_weights balanced"
@@ -234,7 +242,7 @@ def check_flags(args: GlueArguments, data: ClassificationData) -> None:
     """Refuse flags that cannot be followed on these labels, all of them in one error."""
     task, validation = data.task, [part for split, part in data.splits.items() if split.startswith("validation")]
     kind = "several labels a text" if task.several_labels else "" if task.labels else "scores (a regression)"
-    of_class = (args.metric_for_best_model or "").partition(by_class.SEPARATOR)[2]
+    of_class = (args.metric_for_best_model or "").partition(SEPARATOR)[2]
     number = data.label_names.index(of_class) if task.labels and of_class in task.labels else None
     has_class = [
         any(row[number] > 0 if task.several_labels else row == number for row in part.labels or [])
@@ -383,7 +391,7 @@ def write_own(
             shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
             labels = [names[number] for number in predicted]
             if examples.labels is not None:
-                confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+                confused[split] = counts_of(confusion(predicted, examples.labels, len(names)), names)
         paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels, lists))
     if confused:
         write_confusion(folder, confused)

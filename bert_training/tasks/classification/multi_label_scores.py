@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_training.tasks.classification.by_class import BY_CLASS, RATES, SEPARATOR
+from bert_training.tasks.classification.scores import BY_CLASS, RATES, SEPARATOR
 from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities
 
 # The last one decides which evaluation is the best; transformers' run_classification.py reports it, too.

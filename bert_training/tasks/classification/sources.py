@@ -44,8 +44,7 @@ from bert_training.tasks.classification.labels import (
 from bert_training.tasks.classification.multi_label_scores import MARK
 from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
 from bert_training.tasks.classification.trained_for import TrainedFor
-from bert_training.tasks.prediction_files import check_cell, check_ids
-from bert_training.tasks.task_data import sample_limit
+from bert_training.tasks.task_data import check_cell, check_ids, sample_limit
 from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"

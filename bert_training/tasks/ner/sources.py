@@ -20,8 +20,14 @@ from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, plain_labels, to_bio
 from bert_training.tasks.ner.tagged_text import PLAIN, Sentence, Split, one_document_each
-from bert_training.tasks.prediction_files import check_cell
-from bert_training.tasks.task_data import SPLIT_SEED, asks_to_divide, files_or_hub, rows_of_units, sample_limit
+from bert_training.tasks.task_data import (
+    SPLIT_SEED,
+    asks_to_divide,
+    check_cell,
+    files_or_hub,
+    rows_of_units,
+    sample_limit,
+)
 from tokenization.errors import UserError
 
 SCHEMES_IN_WORDS = {scheme: f"{scheme}, turned into BIO" for scheme in ("IOB1", "BIOES", "BMES", "IO")}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bert_training.tasks.classification.metrics import METRICS, accuracy, f1, matthews_correlation, pearson, spearmanr
+from bert_training.tasks.classification.scores import METRICS, accuracy, f1, matthews_correlation, pearson, spearmanr
 
 
 def test_two_classes_worked_by_hand():
