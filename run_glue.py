@@ -56,15 +56,16 @@ from bert_training.networks.pretrained import chosen_tokenizer, load_config
 from bert_training.tasks.classification import calibration, labelled_texts, scores, submission
 from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
-from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
-from bert_training.tasks.classification.sources import load_data
-from bert_training.tasks.classification.splits import divided
-from bert_training.tasks.classification.thresholds import (
+from bert_training.tasks.classification.multi_label_scores import (
     Thresholds,
     chosen_thresholds,
     origin_of_thresholds,
+    say_thresholds,
+    score_several,
     store_thresholds,
 )
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import (

@@ -28,7 +28,7 @@ from bert_training.networks.other_formats import check_holds_weights, found_inst
 from bert_training.networks.pretrained import checkpoint_config, exported_config, load_tokenizer
 from bert_training.networks.tokenizer_files import fields_of, is_vocabulary_alone, open_tokenizer
 from bert_training.tasks.classification.long_texts import Reading
-from bert_training.tasks.classification.thresholds import stored_thresholds
+from bert_training.tasks.classification.multi_label_scores import stored_thresholds
 from bert_training.tasks.classification.trained_for import stored_facts, stored_temperature
 from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.settings import stored_settings

@@ -178,8 +178,6 @@ def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], sour
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
     if not len(found):
         raise UserError(f"{source}: expected rows, got none")
-    if composed := [nfc(name) for name in names.values() if nfc(name) != name]:
-        facts["columns_in_nfc"] = composed
     return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 

@@ -1,7 +1,7 @@
 """Ask a model that run_glue.py has fine-tuned what a text is: its class, its labels or its score.
 
 ``bert-repro ask --text`` prints an object a line. A model that gives a text several labels gives those whose
-probability reaches the threshold that is stored with the model (``tasks/classification/thresholds.py``).
+probability reaches the threshold that is stored with the model (``tasks/classification/multi_label_scores.py``).
 """
 
 import argparse

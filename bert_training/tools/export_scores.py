@@ -29,8 +29,8 @@ from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
+from bert_training.tasks.classification.multi_label_scores import gives, probabilities, stored_thresholds
 from bert_training.tasks.classification.scores import value_of
-from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
 from bert_training.tasks.squad.threshold import FIELD
 from bert_training.tools.onnx_files import INPUTS, Batch, OnnxFile
 from bert_training.tools.openvino_files import OpenVinoFile

@@ -211,17 +211,18 @@ def shown(results: Mapping[str, Any]) -> str:
     )
 
 
-def table(classes: Mapping[str, Mapping[str, float]], most: int = 30) -> str:
-    """The scores by class as a text table; of more than ``most`` classes those with the lowest F1."""
-    listed = list(classes.items())
-    if len(listed) > most:
-        listed = sorted(listed, key=lambda one: one[1]["f1"])[:most]
-    width = max(len("class"), *(len(name) for name, _ in listed))
-    lines = [f"{'class':{width}}  precision  recall     F1  support"]
-    lines += [
-        f"{name:{width}}  {one['precision']:9.3f}  {one['recall']:6.3f}  {one['f1']:5.3f}  {one['support']:7,}"
-        for name, one in listed
-    ]
+def table(classes: Mapping[str, Mapping[str, Any]], most: int = 30) -> str:
+    """The scores by class, or by label with its threshold, as a text table; of many the ``most`` with the lowest F1."""
+    listed = sorted(classes.items(), key=lambda one: one[1]["f1"])[:most] if len(classes) > most else [*classes.items()]
+    columns = [*next(iter(classes.values()))]
+    width = max(5, *(len(name) for name, _ in listed))
+    lines = [f"{'class':{width}}  " + "  ".join(f"{column.replace('_', ' '):>9}" for column in columns)]
+    for name, one in listed:
+        cells = ("-" if one[column] is None else f"{one[column]:,}" if column == "support" else f"{one[column]:.3f}"
+                 for column in columns)  # fmt: skip
+        lines.append(
+            f"{name:{width}}  " + "  ".join(f"{cell:>{max(9, len(column))}}" for cell, column in zip(cells, columns))
+        )
     if len(classes) > len(listed):
         lines.append(f"({most} of {len(classes)} classes, those with the lowest F1)")
     return "\n".join(lines)

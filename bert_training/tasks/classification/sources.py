@@ -250,18 +250,7 @@ def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None =
         groups=[*map(nfc, data["group"][:])] if "group" in names else None,
     )
     _note_empty_texts(examples, bool(task))
-    _note_unicode(examples, data["label"][:] if "label" in names else [])
     return examples
-
-
-def _note_unicode(examples: Examples, cells: list) -> None:
-    """Say that names are not in the Unicode form in which they are compared."""
-    changed = examples.facts.get("columns_in_nfc", []) + [cell for cell in cells if str(cell) != nfc(str(cell))]
-    if changed:
-        examples.notes.append(
-            f"Unicode: {len(changed):,} names of columns and labels, such as {nfc(str(changed[0]))!r:.60}, are read in "
-            "the form NFC"
-        )
 
 
 def _texts(rows: Rows) -> dict[str, list[str]]:

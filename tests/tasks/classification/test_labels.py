@@ -218,9 +218,6 @@ def test_one_class_in_two_unicode_forms_is_one(tmp_path):
     data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=test))
     assert data.task.labels == (NFC[1], NFC[0])
     assert [part.labels for part in data.splits.values()] == [[1, 0, 1, 0], [1, 0], [1, 0]]
-    said = [note for part in data.splits.values() for note in part.notes if "Unicode" in note]
-    names = f"names of columns and labels, such as '{NFC[0]}', are read in the form NFC"
-    assert said == [f"Unicode: 2 {names}"] * 2
     several = json_lines(tmp_path, [NFD[0], NFD[1]], [NFC[0]], name="several.jsonl")
     assert read(several).splits["train"].labels == [(1, 1), (0, 1)]
     assert read(table(tmp_path, "|".join(NFD), *NFC), label_separator="|").task.labels == (NFC[1], NFC[0])

@@ -12,15 +12,16 @@ from transformers import BertConfig
 
 from bert_training.engine.batches import Features
 from bert_training.engine.loop import labelled_items
-from bert_training.tasks.classification.multi_label_scores import score_of_constants, score_several
-from bert_training.tasks.classification.sources import load_data
-from bert_training.tasks.classification.thresholds import (
+from bert_training.tasks.classification.multi_label_scores import (
     find_threshold,
     find_thresholds,
     probabilities,
+    score_of_constants,
+    score_several,
     store_thresholds,
     stored_thresholds,
 )
+from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor
 from modeling_bert_repro.losses import classification_loss
 from tests.helpers.official_files import glue_arguments, glue_error, own
