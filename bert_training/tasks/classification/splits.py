@@ -162,7 +162,7 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
         held_out = rows_of_units(train.groups, share, seed)
         parts = (sorted({*range(len(train))}.difference(held_out)), held_out)
     else:
-        most = max(2, min(MOST_PARTS, len(set(train.groups)), *Counter(classes).values()))
+        most = max(2, min(MOST_PARTS, len(set(train.groups)), max(Counter(classes).values())))
         part = Fraction(share).limit_denominator(most)
         part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
         size = len(train) / part.denominator

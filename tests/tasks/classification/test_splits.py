@@ -85,6 +85,11 @@ def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
     assert len(parts[None].splits["validation"]) == held_out
 
 
+def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
+    parts = parts_of(sheet(tmp_path, "a" * 58 + "bb"), validation_split=0.3, group_column="who")
+    assert len(parts[None].splits["validation"]) == 18
+
+
 @pytest.mark.parametrize(
     ("classes", "groups", "given", "expected"),
     [
