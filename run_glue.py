@@ -52,19 +52,19 @@ from bert_training.engine.output_folder import check_output_dir
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.models import config_labels, open_model
-from bert_training.tasks.classification import by_class, calibration, labelled_texts, submission
-from bert_training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification import calibration, labelled_texts, scores, submission
+from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
-from bert_training.tasks.classification.multi_label_scores import say_thresholds, score_several
-from bert_training.tasks.classification.scores import detailed_scores, metric_prefix, score, score_by_category
-from bert_training.tasks.classification.sources import load_data
-from bert_training.tasks.classification.splits import divided
-from bert_training.tasks.classification.thresholds import (
+from bert_training.tasks.classification.multi_label_scores import (
     Thresholds,
     chosen_thresholds,
     origin_of_thresholds,
+    say_thresholds,
+    score_several,
     store_thresholds,
 )
+from bert_training.tasks.classification.sources import load_data
+from bert_training.tasks.classification.splits import divided
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
 from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import (
@@ -100,12 +100,10 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     trained = trained_for(config, args.model_name_or_path, network_class(args).__name__)
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
-    check_classes(args, data.task)
     parts = divided(data, args)
     for part in parts.values():
+        labelled_texts.check_flags(args, part)
         labelled_texts.weigh(args, part)
-        labelled_texts.check_deciding_class(args.metric_for_best_model, part)
-        calibration.check_calibrate(args.calibrate, [*part.splits], part.task.labels, part.task.several_labels)
     series = series_of(args, *parts.values())
     teacher = find_teacher(args, network_class(args), tokenizer, data.label_names, data.problem_type)
 
@@ -152,7 +150,7 @@ def run_one(
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, dict[str, np.ndarray]]:
         results, logits = evaluate(run, model, data, features, step, stored)
-        return by_class.with_chosen(results, metric), logits
+        return scores.with_chosen(results, metric), logits
 
     train = labelled_texts.weighted_features(data, features)
     if train and args.label_token in LAST_TOKEN:
@@ -244,7 +242,7 @@ def evaluate(
         results |= scores_of(data, split, found, temperature, thresholds)
     if results:
         results |= {} if temperature is None else {f"eval_{TEMPERATURE}": temperature}
-        run.say(f"step {step}: {by_class.shown(results)}")
+        run.say(f"step {step}: {scores.shown(results)}")
     return results, logits
 
 
@@ -262,12 +260,12 @@ def scores_of(
     if thresholds:
         values = score_several(logits, examples.labels, thresholds, data.label_names)
     else:
-        values = score(data.task, logits, examples.labels)
-    values |= score_by_category(data.task, logits, examples.labels, examples.categories)
+        values = scores.score(data.task, logits, examples.labels)
+    values |= scores.score_by_category(data.task, logits, examples.labels, examples.categories)
     if data.task.labels and not thresholds and (data.own or temperature is not None):
-        values |= detailed_scores(data.task.labels, logits, examples.labels, temperature)
+        values |= scores.detailed_scores(data.task.labels, logits, examples.labels, temperature)
     values |= {"loss": outputs["loss"]}
-    return {metric_prefix(split) + name: value for name, value in values.items()}
+    return {scores.metric_prefix(split) + name: value for name, value in values.items()}
 
 
 def write_predictions(
@@ -297,19 +295,19 @@ def write_predictions(
             wrong = submission.problem_of_file(path) if path.name in submission.TEST_ROWS else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
-        run.say(by_class.shown(results))
+        run.say(scores.shown(results))
     if data.own and run.is_main:
         for path in labelled_texts.write_own(run.output_dir, data, logits, temperature, thresholds):
             run.say(f"predictions with {'probabilities' if data.task.labels else 'scores'}: {path} and .jsonl")
-    for split, scores in logits.items():
+    for split, found in logits.items():
         if run.is_main and data.splits[split].labels is not None:
-            write_rows(run.output_dir, split, labelled_texts.scored_rows(data, split, scores, thresholds))
+            write_rows(run.output_dir, split, labelled_texts.scored_rows(data, split, found, thresholds))
     if thresholds:
         say_thresholds(run.say, tuned.results | results, run.facts["thresholds"])
         return results
     for name, classes in (tuned.results | results).items():
-        if name.endswith(by_class.BY_CLASS):
-            run.say(f"{name}:\n{by_class.table(classes)}")
+        if name.endswith(scores.BY_CLASS):
+            run.say(f"{name}:\n{scores.table(classes)}")
     return results
 
 

@@ -104,11 +104,10 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config), stored_cutting(config))
     check_vocabulary(data, tokenizer)
-    loss_weights.check_flags(args, "train" in data.splits)
     head = modeling_bert_repro.BertForTokenClassification
     teacher = find_teacher(args, head, tokenizer, data.label_names, "single_label_classification")
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
-    if args.class_weights is not None:
+    if args.class_weights is not None and "train" in data.splits:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)

@@ -30,9 +30,7 @@ their names, and test_answers.jsonl. docs/answer-questions.md explains the
 scores, the files of answers, the thresholds, and how to ask a finished model.
 """
 
-import dataclasses
 import sys
-from pathlib import Path
 
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
@@ -57,14 +55,13 @@ from bert_training.engine.run import Run
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.squad.answers import Answers, aligner, find_answers
+from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.answers_page import write_page
 from bert_training.tasks.squad.lost_answers import report_lost
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
-from bert_training.tasks.squad.window_cache import shared_windows
-from bert_training.tasks.squad.windows import Windows, check_lengths
+from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
@@ -81,7 +78,6 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     config, tokenizer = open_model(args)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
@@ -89,8 +85,9 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     teacher = find_teacher(args, network_class(args), tokenizer)
-    args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, teacher, tune))
+    lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
+    windows = {split: build_windows(part, tokenizer, *lengths, split == "train") for split, part in data.splits.items()}
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, windows, series.metric, teacher, tune))
 
 
 def run_one(
@@ -98,6 +95,7 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: SquadData,
+    windows: dict[str, Windows],
     metric: str,
     teacher: Teacher | None = None,
     tune: Tune = fine_tune,
@@ -106,11 +104,10 @@ def run_one(
     run = start_run(args)
     training = "train" in data.splits
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, training)
-    # Not in main: `start_run` sets up the processes, which share the windows through files.
-    windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(windows={split: len(rows) for split, rows in features.items()})
+    run.say(", ".join(f"{len(rows):,} {split} windows" for split, rows in features.items()))
     run.only_main(lambda: report_lost(run, data.splits, windows, config.max_position_embeddings))
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
@@ -121,7 +118,7 @@ def run_one(
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers | None]:
         if not questions:
             return {}, None
-        answers = answer(run, model, tokenizer, questions, windows["validation"], features["validation"], threshold)
+        answers = answer(run, model, questions, windows["validation"], features["validation"], threshold)
         return scores(run, answers, questions, step), answers
 
     lesson = give_lesson(run, teacher, model, features.get("train"), per_token=True)
@@ -129,12 +126,12 @@ def run_one(
     if run.is_main and tuned.outcome:
         tuned.outcome.write(run.output_dir)
         write_rows(run.output_dir, "validation", tuned.outcome.scored_rows(questions))
-        write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
+        write_page(run.output_dir / "answers.html", questions, tuned.outcome, tuned.results)
     if new := data.splits.get("test"):
         if training and args.version_2_with_negative and not threshold:
             threshold = tuned.results["eval_null_score_diff_threshold"]
             run.say(f"test: no-answer threshold {threshold:g}, the best one for the validation data")
-        answers = answer(run, tuned.model, tokenizer, new, windows["test"], features["test"], threshold)
+        answers = answer(run, tuned.model, new, windows["test"], features["test"], threshold)
         tested = answers.test_scores(new) if data.scored_test else {}
         tuned.results.update(tested)
         shown = "exact match {test_exact_match:.2f}, F1 {test_f1:.2f}" if tested else "no gold answers, so no scores"
@@ -175,7 +172,6 @@ def network_class(args: SquadArguments) -> type[PreTrainedModel]:
 def answer(
     run: Run[SquadArguments],
     model: torch.nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
     questions: list[Question],
     windows: Windows,
     features: Features,
@@ -193,7 +189,6 @@ def answer(
         max_answer_length=args.max_answer_length,
         version_2_with_negative=args.version_2_with_negative,
         null_score_diff_threshold=threshold,
-        realign=aligner(args.answer_alignment, tokenizer),
     )
 
 

@@ -169,7 +169,7 @@ def _told_by_the_run(opened: OpenedModel) -> OpenedModel:
 def _check_stored(opened: OpenedModel) -> None:
     """Refuse what is stored with the model and contradicts itself, before anything is asked."""
     if ANSWERS in opened.abilities:
-        lengths = stored_settings(opened.model.config, str(opened.folder / "config.json"))
+        lengths = stored_settings(opened.model.config)
         check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
     if CLASSES in opened.abilities:
         _ = opened.reading, opened.judge

@@ -50,6 +50,7 @@ class Column(NamedTuple):
         needed: whether it must be there, with a value in every row. Otherwise a cell may be null.
         lists: whether a cell may be a list.
         answers: whether a cell has answers as SQuAD has them, {"text": [...], "answer_start": [...]}.
+        filled: whether every row has a value where the column is there.
     """
 
     role: str
@@ -58,6 +59,7 @@ class Column(NamedTuple):
     needed: bool = True
     lists: bool = False
     answers: bool = False
+    filled: bool = False
 
 
 class Layout(NamedTuple):
@@ -176,8 +178,6 @@ def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], sour
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
     if not len(found):
         raise UserError(f"{source}: expected rows, got none")
-    if composed := [nfc(name) for name in names.values() if nfc(name) != name]:
-        facts["columns_in_nfc"] = composed
     return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 
@@ -199,7 +199,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
         except UnicodeEncodeError as error:
             row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
             raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
-    if column.needed and values.null_count:
+    if (column.needed or column.filled) and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
     return values

@@ -54,25 +54,27 @@ class CutTexts:
         return facts
 
 
-def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int) -> None:
-    """Raise ValueError unless an input of ``max_length`` tokens holds at least one piece of each of its texts."""
-    needed = tokenizer.num_special_tokens_to_add(pair=texts == 2) + texts
+def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int, least: int = 1) -> None:
+    """Raise UserError unless an input of ``max_length`` tokens holds at least so many pieces of each of its texts."""
+    needed = tokenizer.num_special_tokens_to_add(pair=texts == 2) + least * texts
     if max_length < needed:
-        raise UserError(f"--max_seq_length {max_length} leaves no room for the text; give {needed} or more")
+        ends = " for the beginning and the end of" if least > 1 else " for"
+        raise UserError(f"--max_seq_length {max_length} leaves no room{ends} the text; give {needed} or more")
 
 
 def refuse_alike(split: str, found: CutTexts, limit: str, instead: str = "") -> None:
-    """Raise ValueError if the cut has left nothing that a training could learn from.
+    """Raise UserError if all training examples are the same for the tokenizer.
 
     Args:
         limit: the flag that says where they are cut, with its value.
         instead: another way to read them, as words of a command.
     """
-    if split == "train" and found.cut and found.alike == found.examples > 1:
+    if split == "train" and found.alike == found.examples > 1:
+        remedy = f"raise {limit.split()[0]}{f', give {instead}' if instead else ''}, or shorten or split the texts"
+        cut = f"{found.cut:,} of them are longer than {limit} and were cut; {remedy}"
         raise UserError(
-            f"{found.first}: this and other training examples ({found.cut:,} of {found.examples:,}) are longer than "
-            f"{limit} and were cut, after which nothing that differs is left to learn from; raise "
-            f"{limit.split()[0]}{f', give {instead}' if instead else ''}, or shorten or split the texts"
+            f"{found.first or split}: in this and all other training examples ({found.examples:,}) nothing differs for "
+            f"the tokenizer, so that there is nothing to learn; {cut if found.cut else 'is this the text?'}"
         )
 
 

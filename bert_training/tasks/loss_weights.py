@@ -25,20 +25,6 @@ FACT = "weights_of_classes"  # in the facts of the data
 LABELS_SHOWN = 10
 
 
-def check_flags(args: ClassArguments, trained: bool, problem: str = "single_label_classification") -> None:
-    """Raise ValueError if --class_weights has no effect on these labels, or no training follows.
-
-    Args:
-        problem: the ``problem_type`` of the labels.
-    """
-    if args.class_weights is None:
-        return
-    if not trained:
-        raise UserError("--class_weights has no effect without training data; leave it out")
-    if problem == "regression":
-        raise UserError("--class_weights is for classes, and these labels are scores (a regression); leave it out")
-
-
 def class_weights_of(
     args: ClassArguments,
     names: Sequence[str],
@@ -68,17 +54,13 @@ def class_weights_of(
     if args.class_weights != "balanced":
         return _read_weights(Path(args.class_weights), names)
     absent = [name for name, count in zip(names, counts, strict=True) if not count]
-    if absent and not may_be_absent:
+    everywhere = [name for name, count in zip(names, counts, strict=True) if count == several_of]
+    if wrong := everywhere + absent * (not may_be_absent):
         raise UserError(
-            f"--class_weights balanced: no training {things} has the label {_list(absent)}, so there is no number of "
-            f"{things}s to balance; add some, or give the weights in a JSON file"
+            f"--class_weights balanced: {'every' if wrong == everywhere else 'no'} training {things} has the label "
+            f"{_list(wrong)}, so there is nothing to balance; add {things}s, or give the weights in a JSON file"
         )
     if several_of is not None:
-        if everywhere := [name for name, count in zip(names, counts, strict=True) if count == several_of]:
-            raise UserError(
-                f"--class_weights balanced: every training {things} has the label {_list(everywhere)}, so there is "
-                f"nothing to balance; add {things}s without it, or give the weights in a JSON file"
-            )
         return {name: (several_of - n) / n for name, n in zip(names, counts, strict=True)}
     present = len(names) - len(absent)
     return {name: sum(counts) / (present * n) if n else 1.0 for name, n in zip(names, counts, strict=True)}
@@ -86,19 +68,14 @@ def class_weights_of(
 
 def _read_weights(path: Path, names: Sequence[str]) -> dict[str, float]:
     """The weights in a JSON object ``{label: weight}``, in the order of ``names``."""
-    if not path.is_file():
-        raise UserError(f"--class_weights {path}: expected balanced, or a JSON file; there is no such file")
     given = {nfc(name): weight for name, weight in read_object(path).items()}
-    remedy = f'give {{"label": weight}} for exactly these: {_list(names)}'
-    if unknown := [name for name in given if name not in names]:
-        raise UserError(f"{path}: the data has no class {_list(unknown)}; {remedy}")
-    if missing := [name for name in names if name not in given]:
-        raise UserError(f"{path}: the weight of {_list(missing)} is missing; {remedy}")
-    for name, weight in given.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise UserError(
-                f"{path}: the weight of {name!r} must be a number above 0, got {str(weight)[:40]!r}; correct it"
-            )
+    fits = {name for name, weight in given.items() if type(weight) in (int, float) and 0 < weight < math.inf}
+    if wrong := [name for name in {**given, **dict.fromkeys(names)} if name not in fits & {*names}]:
+        raise UserError(
+            f'{path}: expected {{"label": weight}}, a number above 0 for each of {_list(names)} and no others; got '
+            + ", ".join(f"{name!r}: {given.get(name, 'no weight')}" for name in wrong)[:400]
+            + "; correct it"
+        )
     return {name: float(given[name]) for name in names}
 
 

@@ -16,7 +16,7 @@ import scipy  # scipy.stats is loaded when it is first used, which takes half a 
 from bert_training.files.atomic import whole_file
 from bert_training.files.compressed_files import numbered_lines
 from bert_training.files.json_files import parse_json
-from bert_training.tasks.classification.metrics import METRICS
+from bert_training.tasks.classification.scores import METRICS
 from bert_training.tasks.seeds import LEVEL, sign_test
 
 RESAMPLES = 1000  # of the bootstrap

@@ -25,12 +25,13 @@ from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import is_main_process, lock_output_dir
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
+from bert_training.files.harmless_output import say
 from bert_training.files.hashing import digest
 from bert_training.files.records import read_record
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.record import Record, is_finished
-from bert_training.tasks.classification.by_class import with_chosen
+from bert_training.tasks.classification.scores import with_chosen
 from bert_training.tasks.task_data import TaskData
 from tokenization.errors import UserError
 
@@ -69,12 +70,9 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
     """The series of the runs that the flags ask for on this data, or on that of each fold.
 
     Raises:
-        ValueError: as in ``deciding_metric``; or a flag has no effect without training data.
+        ValueError: as in ``deciding_metric``.
     """
     first = data[0]
-    for name in ("teacher", "keep_layers") if "train" not in first.splits else ():
-        if getattr(args, name, None):  # not every script has a teacher
-            raise UserError(f"--{name} has no effect without training data; leave it out")
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:
@@ -94,13 +92,9 @@ def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None
     """
     if args.many_runs:
         run_series(args, series, run_one)
-        return
-    if (Path(args.output_dir) / "summary.json").exists():
-        raise UserError(
-            f"--output_dir {args.output_dir} already holds a series of runs (summary.json); `bert-repro "
-            "report` would hide the new run; give another folder"
-        )
-    run_one(args)
+    else:
+        _check_summary(Path(args.output_dir), [args])
+        run_one(args)
 
 
 def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> dict:
@@ -111,10 +105,11 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
             work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
+    chosen: dict[str, Any] = {}
     if settled := settled_precision(args, [plan.output_dir for plan in plans]):  # the same for all runs
-        _say(settled.said())
+        say(settled.said())
         plans = planned_runs(dataclasses.replace(args, mixed_precision=settled.precision))
-    chosen = (_earlier_choice(folder) or settled.facts()) if settled else {}
+        chosen = _earlier_choice(folder) or settled.facts()
     weights = {
         fact: weights_sha256(name) if (name := getattr(args, flag, None)) else None
         for fact, flag in (("initial_weights", "model_name_or_path"), ("teacher_weights", "teacher"))
@@ -127,7 +122,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
-        _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
+        say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
         if results is not None and is_main_process():
             remove_rest(Path(plan.output_dir))
         if results is None:
@@ -144,23 +139,23 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
         if not target.is_file() or target.read_bytes() != json_text(content).encode():
             write_json(target, content)
-        print(table(summary), flush=True)
+        say(table(summary))
         remove_rest(folder)
     return summary
 
 
 def _check_summary(folder: Path, plans: Sequence[FineTuningArguments]) -> None:
-    """Raise ValueError if the folder has the summary of a series with other runs, which would be overwritten."""
+    """Refuse to overwrite, or to hide a run beneath, the summary of a series with other runs."""
     if not (folder / "summary.json").is_file():
         return
     try:
-        runs = [run["folder"] for run in read_summary(folder)["runs"]]
+        runs = [str(run["folder"]) for run in read_summary(folder)["runs"]]
     except (ValueError, KeyError, TypeError):
         return  # it is damaged, and is made again from the records of the runs
-    if lost := sorted({*map(str, runs)} - {Path(plan.output_dir).name for plan in plans}):
+    if lost := sorted({*runs} - {Path(plan.output_dir).name for plan in plans}):
         raise UserError(
-            f"--output_dir {folder} holds a series to which {lost[0]} belongs, and its summary would be overwritten by "
-            "one without that run; give another folder, or flags that include all of its runs"
+            f"--output_dir {folder} holds a series to which {lost[0]} belongs, whose summary would be overwritten, or "
+            "hide the new run; give another folder, or flags that include all of its runs"
         )
 
 
@@ -175,21 +170,16 @@ def _earlier_choice(folder: Path) -> dict[str, Any]:
 
 def planned_runs(args: Args) -> list[Args]:
     """The flags of every run, in order."""
-    plans = []
     # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
     chosen = args.metric_for_best_model if args.load_best_model_at_end else None
-    folds = getattr(args, "num_folds", 0)
-    for fold in range(1, folds + 1):
-        places: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"fold-{fold}"), "folds": f"{fold}/{folds}"}
-        places |= {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
-        plans.append(dataclasses.replace(args, **places))
-    if plans:
-        return plans
-    for seed in range(args.seed, args.seed + (args.seeds or 1)):
-        plan: dict[str, Any] = {"output_dir": str(Path(args.output_dir) / f"seed-{seed}"), "seed": seed}
-        plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None, "metric_for_best_model": chosen}
-        plans.append(dataclasses.replace(args, **plan))
-    return plans
+    alone: dict[str, Any] = {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
+    if folds := getattr(args, "num_folds", 0):
+        ones: dict[str, dict[str, Any]] = {f"fold-{fold}": {"folds": f"{fold}/{folds}"} for fold in range(1, folds + 1)}
+    else:
+        numbers = range(args.seed, args.seed + (args.seeds or 1))
+        ones = {f"seed-{seed}": {"seed": seed, "seeds": None} for seed in numbers}
+    folder = Path(args.output_dir)
+    return [dataclasses.replace(args, output_dir=str(folder / name), **alone, **one) for name, one in ones.items()]
 
 
 def _fold(plan: FineTuningArguments) -> int | None:
@@ -197,7 +187,7 @@ def _fold(plan: FineTuningArguments) -> int | None:
 
 
 def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict[str, dict | None]) -> dict | None:
-    """The results of a finished run; None if it was not started or not finished.
+    """The results of a finished run; None if it was not started, or is continued from its checkpoint.
 
     Args:
         weights: the hashes of the weights that it began with, and of its teacher's, with the keys of run.json.
@@ -206,35 +196,21 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
         ValueError: the folder holds a run with other flags, processes, precision or weights, or on other data.
     """
     folder = Path(plan.output_dir)
-    if not (folder / "run.json").is_file():
+    if not is_finished(folder):
         return None
-    try:
-        run = Record.read(folder)
-    except ValueError:
-        if is_finished(folder):
-            raise
-        return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
+    run = Record.read(folder)
     # The type that the run had is compared below: its flag may have been left to the machine or to a launcher.
     changed = [one for one in changed_flags(run.flags, plan) if not one.startswith("mixed_precision ")]
-    changed += [name for name, value in _circumstances(plan, weights).items() if run.facts.get(name) != value]
+    precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    circumstances: dict[str, Any] = {"mixed_precision": precision, **weights}
+    if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
+        circumstances["processes"] = int(os.environ.get("WORLD_SIZE", 1))
+    changed += [name for name, value in circumstances.items() if run.facts.get(name) != value]
     if not changed and run.facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
         raise UserError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
     return run.results
-
-
-def _circumstances(plan: FineTuningArguments, weights: dict[str, dict | None]) -> dict:
-    """What a run depends on besides its flags and data, with the keys of run.json."""
-    precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    circumstances: dict[str, Any] = {"mixed_precision": precision, **weights}
-    if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
-        circumstances["processes"] = _processes()
-    return circumstances
-
-
-def _processes() -> int:
-    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 # --- statistics ------------------------------------------------------------------------------------------
@@ -344,22 +320,18 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
 
 
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
-    path = Path(folder) / "summary.json"
-    if not path.is_file():
-        raise UserError(f"--compare_to {folder}: expected summary.json there, which --seeds and --folds write")
     other = read_summary(Path(folder))
-    if other["validation"] != _validation(series):
-        raise UserError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
-    if not set(series.baselines) & set(other["baselines"]):
-        names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
-        raise UserError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs: list[dict] = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if series.folds:
         runs = [run | {"fold": _fold(plan)} for run, plan in zip(runs, plans)]
-    if not _pairs(runs, other["runs"]):
-        raise UserError(
-            f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
-        )
+    ours, theirs = ({*baselines} for baselines in (series.baselines, other["baselines"]))
+    problems = {
+        "it was evaluated on other data": other["validation"] != _validation(series),
+        f"it has {', '.join(theirs)}, these runs {', '.join(ours)}, and no metric in common": not ours & theirs,
+        "it has no run with the same seed and learning rate, or fold": not _pairs(runs, other["runs"]),
+    }
+    if told := [problem for problem, there in problems.items() if there]:
+        raise UserError(f"--compare_to {folder}: {'; '.join(told)}; give a series that can be compared")
     return other
 
 
@@ -438,8 +410,3 @@ def _number(value: float | None) -> str:
 
 def _interval(bounds: list[float] | None, sign: str = "") -> str:
     return "-" if bounds is None else " to ".join(f"{bound:{sign}.4f}" for bound in bounds)
-
-
-def _say(text: str) -> None:
-    if is_main_process():
-        print(text, flush=True)

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.inputs.flags.long_texts import without_idle
-from bert_training.inputs.flags.natures import STORED, Dataclass, Kind, kinds, natures
+from bert_training.inputs.flags.natures import STORED, Dataclass, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, script_of
 from bert_training.record import Record
 from bert_training.tasks.squad import settings
 from bert_training.tasks.squad.settings import THRESHOLD
-from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # the command line is read before torch and transformers are loaded
     from transformers import BertConfig, PretrainedConfig
@@ -58,16 +57,12 @@ def store_flags(config: "PretrainedConfig", args: FineTuningArguments) -> None:
     setattr(config, FIELD, {"script": script_of(cls)} | named)
 
 
-def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) -> dict[str, Any]:
+def stored_flags(cls: type[Dataclass], config: Mapping[str, Any]) -> dict[str, Any]:
     """The flags that a model was fine-tuned with by the script of ``cls``; {} if it has no head of this script.
 
     Args:
         cls: the flags of the script, such as ``GlueArguments``.
         config: the content of config.json.
-        place: the file, for error messages.
-
-    Raises:
-        ValueError: a value cannot be one of its flag; the file may come from somebody else.
     """
     script = script_of(cls)
     architectures = config.get("architectures")
@@ -75,31 +70,17 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
         return {}
     found: dict[str, Any] = {}
     if cls is SquadArguments and settings.FIELD in config:
-        found |= settings.checked_settings(config, place)
+        found |= config[settings.FIELD]
         found["version_2_with_negative"] = config.get(THRESHOLD) is not None  # unless FIELD says more, see below
     own = config.get(FIELD) or {}
-    if not isinstance(own, dict):
-        raise UserError(f"{place}: {FIELD!r} must be an object, got {str(own)[:60]!r}; correct it, or delete the field")
-    if own.get("script") == script:
-        found |= {name: own[name] for name in stored_names(cls) if name in own}
-    for name, value in found.items():
-        if problem := _problem(value, kinds(cls)[name]):
-            raise UserError(
-                f"{place}: {FIELD}.{name} must be {problem}, got {str(value)[:60]!r}; correct it, or delete the field"
-            )
-    longest = config.get("max_position_embeddings") or settings.POSITIONS
-    if found.get("max_seq_length", 1) > longest:
-        raise UserError(
-            f"{place}: the stored max_seq_length is {found['max_seq_length']}, over the {longest} positions of the "
-            "network; correct it, or delete the field"
-        )
+    if isinstance(own, dict) and own.get("script") == script:
+        found |= own
     return {name: found[name] for name in stored_names(cls) if name in found}
 
 
 def stored_length(config: "PretrainedConfig") -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
-    own = getattr(config, FIELD, None)
-    own = own if isinstance(own, dict) else {}
+    own = getattr(config, FIELD, None) or {}
     length, script = own.get("max_seq_length"), SCRIPTS.get(str(own.get("script")))
     known = script and type(length) is int and length > 0 and {*(config.architectures or ())} & {*script.heads}
     return length if known else None
@@ -115,15 +96,6 @@ def _stored_names(cls: Any) -> tuple[str, ...]:
     return tuple(name for name, found in natures(cls).items() if found & STORED)
 
 
-def _problem(value: object, kind: Kind) -> str | None:
-    """What a flag of this kind must be, in words; None if the value is that."""
-    if kind.type is bool:
-        return None if isinstance(value, bool) else "true or false"
-    if kind.type is int:
-        return None if type(value) is int and value > 0 else "a positive whole number"
-    return None if value in kind.choices else f"one of {', '.join(kind.choices)}"
-
-
 # --- in a command -------------------------------------------------------------------------------------------
 
 
@@ -134,9 +106,6 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
 
     Args:
         given: the flags on the command line.
-
-    Raises:
-        ValueError: as in ``stored_flags``.
     """
     found = _begun_with(given)
     if found is None:
@@ -179,8 +148,8 @@ def _read_stored(cls: type[Dataclass], name: str | None) -> dict[str, Any]:
         return {}
     path = Path(name) / "config.json"
     if path.is_file():
-        return stored_flags(cls, read_object(path), str(path))
-    return {} if Path(name).exists() else stored_flags(cls, hub_config(name), f"{name}, config.json")
+        return stored_flags(cls, read_object(path))
+    return {} if Path(name).exists() else stored_flags(cls, hub_config(name))
 
 
 def report_stored(run: "Run[FineTuningArguments]", config: "BertConfig") -> None:
@@ -190,7 +159,7 @@ def report_stored(run: "Run[FineTuningArguments]", config: "BertConfig") -> None
         config: the config of the checkpoint.
     """
     cls = type(run.args)
-    stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
+    stored = stored_flags(cls, config.to_dict())
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:

@@ -27,10 +27,9 @@ from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
-from bert_training.tasks.classification.metrics import accuracy
+from bert_training.tasks.classification.scores import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
-from bert_training.tasks.prediction_files import as_ids, check_ids
-from bert_training.tasks.task_data import files_or_hub, in_chunks, sample_limit
+from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -139,27 +138,24 @@ def load_data(args: SwagArguments) -> SwagData:
     Raises:
         UserError: data that is missing or malformed, with file and row.
     """
-    files = files_or_hub(args, GIVE_FILES, "examples")
+    files = files_or_hub(args, GIVE_FILES, "examples", needed=True)
     if files:
         with unchanged(*files.values()):
             splits = {
                 split: read_swag(path, labelled=split != "test", delimiter=args.delimiter)
                 for split, path in files.items()
             }
-    elif args.dataset_name:
+    else:
+        assert args.dataset_name is not None
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {
             split: _examples(hub_rows(rows, columns(split != "test"), f"{args.dataset_name} {split}"), split != "test")
             for split, rows in from_hub.items()
         }
-    else:
-        raise UserError(f"{GIVE_FILES}, or --dataset_name")
     splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
     for split, examples in splits.items():
         if split != "train":  # the others have a file of predictions
             check_ids(examples.index, examples.where, examples.index_column, in_columns=False)
-    if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
-        raise UserError(f"expected the same number of endings in every split, got {sorted(counts)}")
     return SwagData(args.dataset_name or "custom", splits)
 
 

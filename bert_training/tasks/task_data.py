@@ -8,7 +8,8 @@ what is recorded, what is printed, which results exist, and what a model without
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence, Sized
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.harmless_output import say
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.rows import own_files
 from tokenization.coverage import coverage
@@ -151,23 +153,31 @@ def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
 # --- the flags that name the data --------------------------------------------------------------------------
 
 
-def files_or_hub(args: FineTuningArguments, give_files: str, examples: str, divides: bool = False) -> dict[str, str]:
+def files_or_hub(
+    args: FineTuningArguments, give_files: str, examples: str, divides: bool = False, needed: bool = False
+) -> dict[str, str]:
     """The user's own files by split; {} if --dataset_name, or nothing, is given.
 
     Args:
         give_files: "give --train_file and --validation_file", with the form that the files must have.
         examples: what one evaluates on, such as "questions".
         divides: whether the script can hold a part of the training data out, as --validation_split says.
+        needed: whether there is no built-in data.
 
     Raises:
-        ValueError: files and --dataset_name are both given, or there is nothing to evaluate on.
+        UserError: files and --dataset_name are both given, or there is nothing to evaluate on.
     """
     files = own_files(args)
-    if args.dataset_name and files:
-        raise UserError(f"{give_files}, or --dataset_name, not both")
-    if "train" in files and "validation" not in files and not (divides and asks_to_divide(args)):
-        instead = ", or --validation_split 0.1" if divides else ""
-        raise UserError(f"--train_file needs --validation_file, the {examples} to evaluate on{instead}")
+    instead = ", or --validation_split 0.1" if divides else ""
+    held_out = divides and asks_to_divide(args)
+    problems = {
+        f"{give_files}, or --dataset_name, not both": args.dataset_name and files,
+        f"{give_files}, or --dataset_name": needed and not args.dataset_name and not files,
+        f"--train_file needs --validation_file, the {examples} to evaluate on{instead}": "train" in files
+        and "validation" not in files
+        and not held_out,
+    }
+    refuse(problems)
     return files
 
 
@@ -195,3 +205,62 @@ def rows_of_units(units: Sequence[Any], share: float, seed: int) -> list[int]:
             count += int(sizes[number])
     held_out = held_out or {names[sizes.argmin()].item()}
     return [row for row, unit in enumerate(units) if unit in held_out]
+
+
+# --- what a file of predictions can hold ---------------------------------------------------------------------
+# A line has an id or a word, and what was predicted for it, separated by tabs. An id with a tab or a line end would
+# change the columns or the number of lines, and two rows with one id could not be told apart.
+
+SEPARATORS = re.compile("[\t\n\r\0]")
+# What else ends a line in some readers, such as str.splitlines. An id has no use for them; a word may have one.
+OTHER_LINE_ENDS = re.compile("[\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def as_ids(values: Iterable[object]) -> list[str]:
+    """The ids of a table as text; "" for null and NaN."""
+    return ["" if value is None or value != value else str(value) for value in values]
+
+
+def check_ids(ids: list[str], where: Callable[[int], str], column: str | None, in_columns: bool = True) -> None:
+    """Refuse ids that would make a file of predictions ambiguous.
+
+    Args:
+        where: the place of a row, counted from 0.
+        column: the name of the column of the ids; None if rows are numbered, so that nothing can be wrong.
+        in_columns: whether the file is split at tabs and line ends. Quoted CSV and JSON are not.
+
+    Raises:
+        ValueError: with the place of the row: an id is empty, has a tab or a line end, or occurs twice; 1 and 1.0 are
+            the same, because readers of tables take both for a number.
+    """
+    if column is None:
+        return
+    name = f"the column {column!r}" if column else "the column without a name"
+    first: dict[str, int] = {}
+    for row, id_ in enumerate(ids):
+        same = re.sub(r"^(-?[0-9]+)\.0+$", r"\1", id_)
+        odd = in_columns and (SEPARATORS.search(id_) or OTHER_LINE_ENDS.search(id_))
+        if odd or not id_.strip() or same in first:
+            too = f", which {where(first[same])} has as well" if same in first else ""
+            raise UserError(
+                f"{where(row)}: expected an id of its own in {name}{', without tabs and line ends' if odd else ''}, by "
+                f"which predictions are told apart; got {id_[:60]!r}{too}; correct it, or remove {name}, so that "
+                "predictions are numbered by row"
+            )
+        first[same] = row
+
+
+def check_cell(text: str, where: str, what: str, mark: str = "") -> None:
+    """Refuse a word or a label that would change the columns of a file. Raises UserError that names it and its place.
+
+    U+2028 and the like are allowed, because files are read line by line at \\n, and words of real texts have them.
+
+    Args:
+        mark: what stands between the labels of a cell.
+    """
+    if SEPARATORS.search(text) or (mark and mark in text):
+        raise UserError(
+            f"{where}: expected {what} without tabs and line ends{f' and {mark!r}' if mark else ''}, because "
+            f"predictions are written in columns; got {text[:60]!r}; correct it"
+            + (", or name another mark with --label_separator" if mark else "")
+        )

@@ -2,16 +2,13 @@
 
 A teacher never changes, and reads the rows that the student reads, so its outputs for the training data are computed
 once, before the first step: in float32 whatever ``--mixed_precision`` says, by all processes together, rows of like
-length in one batch. They become columns of the data (``PREFIX``), and are kept in a file for later runs and for a run
-that is resumed (``teacher_cache.py``). If they would take more than LARGEST bytes, or more than the disk has free, the
+length in one batch. They become columns of the data (``PREFIX``). If they would take more than LARGEST bytes, the
 teacher reads every batch anew instead; only rounding differs.
 """
 
 import copy
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +17,8 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
-from bert_training.engine.objects import broadcast_object_list
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
-from bert_training.files.array_files import DAMAGE
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.teachers import TEMPERATURE, StudentArguments
 from bert_training.inputs.models import checkpoint_config, config_labels
@@ -31,7 +26,6 @@ from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from
 from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
 from bert_training.tasks.task_data import ProblemType
-from bert_training.tasks.teacher_cache import Outputs, fingerprint, read_outputs, write_outputs
 from tokenization.errors import UserError
 
 LARGEST = 4 * 2**30  # bytes of the outputs, which every process has in memory
@@ -53,7 +47,6 @@ class Teacher(NamedTuple):
         head: the class of its network.
         weights: file -> SHA-256.
         order: the numbers of its outputs in the order of the data's classes.
-        folder: where its outputs are kept; the runs of a series share it.
     """
 
     name: str
@@ -62,7 +55,6 @@ class Teacher(NamedTuple):
     weights: dict[str, str]
     kind: Kind
     order: list[int]
-    folder: Path
 
 
 class Lesson(NamedTuple):
@@ -117,18 +109,16 @@ def find_teacher(
     _check_head(args.teacher, config, head)
     check_inputs(args.teacher, config, tokenizer, getattr(args, "max_seq_length", 1))
     order = _order_of_labels(args.teacher, config, labels, kind) if labels else []
-    folder = Path(args.output_dir) / "features"
-    return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order, folder)
+    return Teacher(args.teacher, head, config, weights_sha256(args.teacher), kind, order)
 
 
 def _check_head(name: str, config: BertConfig, head: type[PreTrainedModel]) -> None:
-    if not hasattr(transformers, head.__name__):
-        raise UserError(f"--teacher is for networks of transformers, and a {head.__name__} is none; leave it out")
-    if config.architectures and class_in(config) != head.__name__:
-        found = class_in(config) or ", ".join(map(str, config.architectures))
+    found = class_in(config) or ", ".join(map(str, config.architectures or []))
+    if not hasattr(transformers, head.__name__) or (found and found != head.__name__):
         raise UserError(
-            f"--teacher {name}: expected a finished {head.__name__}, as this command trains one, got a {found} by its "
-            "config.json; fine-tune it on this task first, with this command and without --teacher"
+            f"--teacher {name}: expected a finished model as this command trains one, a network of transformers; this "
+            f"command trains a {head.__name__}, got a {found or 'model'} by its config.json; fine-tune it on this task "
+            "first, with this command and without --teacher"
         )
 
 
@@ -137,22 +127,21 @@ def _order_of_labels(name: str, config: BertConfig, labels: tuple[str, ...], kin
     several = config.problem_type == "multi_label_classification"
     found = "several labels a text" if several else "a score" if config.num_labels == 1 else "one class a text"
     wanted = {"labels": "several labels a text", "score": "a score", "classes": "one class a text"}[kind]
-    if found != wanted and not (kind == "classes" and config.num_labels == len(labels) == 1):
-        raise UserError(f"--teacher {name}: it gives {found}, and this data has {wanted}; give a teacher for this data")
+    fits = found == wanted or (kind == "classes" and config.num_labels == len(labels) == 1)
     theirs = config_labels(config)
-    if kind == "score":
+    if fits and kind == "score":
         return [0]
-    if theirs is None and config.num_labels == len(labels):
+    if fits and theirs is None and config.num_labels == len(labels):
         say(
             f"warning: --teacher {name} does not name its classes, so they are taken in the order of their numbers: "
             f"{_list(labels)}"
         )
         return [*range(len(labels))]
-    if theirs is None or {*theirs} != {*labels}:
+    if not fits or theirs is None or {*theirs} != {*labels}:
         known = f"{config.num_labels} classes without names" if theirs is None else _list(theirs)
         raise UserError(
-            f"--teacher {name}: it knows {known}, and this data has {_list(labels)}; give a teacher that was trained "
-            "on the same classes"
+            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {_list(labels)}; give a "
+            "teacher that was trained on the same classes"
         )
     if theirs != labels:
         say(f"--teacher {name} has its classes in another order; they are matched by their names")
@@ -177,7 +166,7 @@ def give_lesson(
 ) -> Lesson | None:
     """Let a network learn from the teacher, and obtain what the teacher says of the training data.
 
-    All processes call it. Without a teacher it does nothing and returns None.
+    All processes call it. Without a teacher or training data it does nothing and returns None.
 
     Args:
         model: the student, not yet prepared by Accelerate.
@@ -188,69 +177,28 @@ def give_lesson(
         ValueError: the teacher's weights cannot be used.
         FloatingPointError: its outputs are not finite.
     """
-    if teacher is None:
+    if teacher is None or train is None:
         return None
     args = run.args
-    assert train is not None and args.teacher_weight is not None
+    assert args.teacher_weight is not None
     learn_from(model, teacher.kind, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=teacher.weights)
     temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
+    network = _load(run, teacher, prepare)
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
-    size = _estimated_bytes(teacher, rows, per_token)
-    key = _fingerprint(args, teacher, rows, per_token)
-    path = teacher.folder / f"teacher-{key[:32]}.npz"
-    found, origin, fits = _found_by_main(run, path, key, len(rows), size)
-    if not found and not fits:
-        network = _load(run, teacher, prepare)
+    # Float32: two numbers a token for spans, one a class otherwise.
+    size = 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
+    if size > LARGEST:
         run.say(
             f"teacher {teacher.name}: its outputs for {len(rows):,} rows would take {size / 1e9:.1f} GB, more than the "
-            "memory or the disk should give, so it reads every batch anew, which is slower"
+            "memory should give, so it reads every batch anew, which is slower"
         )
         return Lesson(train, teacher.weights, lambda batch: _answer(run, network, teacher, batch))
-    if found:
-        outputs: Outputs = read_outputs(path, key, len(rows))
-    else:
-        outputs = predict(run, _load(run, teacher, prepare), rows, BATCH, per_token)
-        run.only_main(lambda: write_outputs(path, key, outputs))
-    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB, {origin}")
+    outputs = predict(run, network, rows, BATCH, per_token)
+    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB")
     columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
     return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights, None)
-
-
-def _found_by_main(run: Run[StudentArguments], path: Path, key: str, rows: int, size: int) -> tuple[bool, str, bool]:
-    """Whether the main process can read the file, how the outputs are obtained, and whether they fit where it is.
-
-    All processes must do the same, because they compute the outputs together.
-    """
-    answer: list[Any] = [None]
-    if run.is_main:
-        found, origin = False, "computed"
-        if path.exists():
-            try:
-                read_outputs(path, key, rows)
-                found, origin = True, f"read from {path}"
-            except DAMAGE as error:
-                origin = f"computed again, as {path} was damaged ({error})"
-        answer = [(found, origin, size <= LARGEST and 2 * size <= _free_bytes(path))]
-    broadcast_object_list(answer)
-    return answer[0]
-
-
-def _free_bytes(path: Path) -> int:
-    there = next(folder for folder in path.absolute().parents if folder.is_dir())
-    return shutil.disk_usage(there).free
-
-
-def _estimated_bytes(teacher: Teacher, rows: Features, per_token: bool) -> int:
-    """The size of the outputs, float32: two numbers a token for spans, one a class otherwise."""
-    return 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
-
-
-def _fingerprint(args: Any, teacher: Teacher, rows: Features, per_token: bool) -> str:
-    in_windows = getattr(args, "long_texts", None) == "windows"
-    how = (teacher.head.__name__, args.model_impl, per_token, in_windows)
-    return fingerprint(teacher.weights, teacher.config, how, rows)
 
 
 def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:

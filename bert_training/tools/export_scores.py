@@ -24,9 +24,9 @@ from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
-from bert_training.tasks.classification.by_class import value_of
 from bert_training.tasks.classification.long_texts import pooled
-from bert_training.tasks.classification.thresholds import gives, probabilities, stored_thresholds
+from bert_training.tasks.classification.multi_label_scores import gives, probabilities, stored_thresholds
+from bert_training.tasks.classification.scores import value_of
 from bert_training.tasks.squad.threshold import FIELD
 from bert_training.tools.onnx_files import INPUTS, Batch, Compute, quiet
 from bert_training.tools.verify_scores import OF_ROWS, data_flags, evaluation_flags

@@ -25,7 +25,7 @@ from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
 from bert_training.record import Record
-from bert_training.tasks.classification.by_class import value_of
+from bert_training.tasks.classification.scores import value_of
 from bert_training.tools.findings import Finding, compare_values, differs, short_text, unknown, verified
 from tokenization.errors import UserError
 

@@ -12,8 +12,8 @@ from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.word_loss import WordSums
 from bert_training.tasks import swag
-from bert_training.tasks.classification import metrics as classification
 from bert_training.tasks.classification import multi_label_scores
+from bert_training.tasks.classification import scores as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
 from bert_training.tasks.classification.scores import detailed_scores, metric_prefix
 from bert_training.tasks.ner.metrics import span_scores, word_scores

@@ -8,7 +8,6 @@ from tests.helpers.planting import Fault
 DISTILLATION = "bert_training/networks/distillation.py"
 LAYERS = "bert_training/networks/initial_weights.py"
 PRETRAINING = "bert_training/pretraining/teacher.py"
-CACHE = "bert_training/tasks/teacher_cache.py"
 OF_THE_LOSS = ("tests/networks/test_distillation.py",)
 OF_PRETRAINING = ("tests/pretraining/test_teacher.py",)
 
@@ -89,19 +88,5 @@ FAULTS = {
         correct="enumerate(kept)",
         faulty="enumerate(reversed(kept))",
         tests=OF_PRETRAINING,
-    ),
-    "a cache for any rows": Fault(
-        file=CACHE,
-        places="fingerprint",
-        correct='found.update(len(part).to_bytes(8, "little") + np.asarray(part, dtype=np.int64).tobytes())',
-        faulty="None",
-        tests=("tests/tasks/test_teacher_cache.py",),
-    ),
-    "a cache for any teacher": Fault(
-        file=CACHE,
-        places="fingerprint",
-        correct="dict(weights)",
-        faulty="len(weights)",
-        tests=("tests/tasks/test_teacher_cache.py",),
     ),
 }  # fmt: skip

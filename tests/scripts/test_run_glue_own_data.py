@@ -85,7 +85,7 @@ def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, caps
     assert lines(tmp_path / "new")[:3] == ["index\tprediction", "0\tred", "1\tblue"]
     pairs = write(tmp_path, "pairs.csv", "text_a,text_b", "the {word} house,{word}")
     told = refused(capsys, tmp_path / "no", model, f"--test_file={pairs}", "--text_column", "text_a", "text_b")
-    assert "the model was trained on single texts, got pairs of texts" in told
+    assert "It was trained on single texts, got pairs of texts" in told
 
 
 def test_labels_with_a_decimal_point_are_what_the_flag_says(tmp_path, pretrained, capsys):
@@ -137,7 +137,7 @@ def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys
     path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
     for flag in ("--validation_file", "--test_file"):
         told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", f"{flag}={path}")
-        assert f"{model}: the model is a {name}, which has no trained head for texts (--label_token cls); give" in told
+        assert f"for labels of texts (--label_token cls), and the model was trained for {name}; leave" in told
 
 
 # --- Flags ---------------------------------------------------------------------------------------------------

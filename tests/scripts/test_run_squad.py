@@ -18,7 +18,6 @@ from bert_training.files.hub_upload import files_to_upload
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.squad import squad_rows
 from bert_training.tasks import fine_tuning
-from bert_training.tasks.squad import window_cache
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import read_squad, with_answers
 from tests.helpers.records import events, read
@@ -126,23 +125,23 @@ def test_a_model_that_only_answers_is_saved_as_it_was(finished_squad, squad_file
 @pytest.mark.slow
 def test_a_series_of_runs_is_what_each_would_be_alone(squad_checkpoint, squad_files, tmp_path, monkeypatch, capsys):
     """The windows are made once for all runs."""
+    build, calls = run_squad.build_windows, []
+    monkeypatch.setattr(run_squad, "build_windows", lambda *given: calls.append(1) or build(*given))
     more = ["--learning_rate", "1e-3", "--null_score_diff_threshold", "-9"]
     run_squad.main(
         squad_flags(
             squad_checkpoint, squad_files, tmp_path / "all", *more, "--seeds", "2", "--seed", "7", negative=True
         )
     )
-    assert [path.name for path in sorted((tmp_path / "all").iterdir())] == [
-        *("features", "seed-7", "seed-8", "summary.json")
-    ]
+    assert [path.name for path in sorted((tmp_path / "all").iterdir())] == [*("seed-7", "seed-8", "summary.json")]
     summary = read(tmp_path / "all", "summary.json")
     assert summary["baselines"] == pytest.approx({"eval_exact_match": 500 / 13, "eval_f1": 500 / 13})
     assert summary["settings"][0]["metrics"]["eval_f1"]["n"] == 2
     assert summary["settings"][0]["metrics"]["eval_f1"]["degenerate"] == 1.0  # The threshold makes all answers empty.
     assert "best on eval_f1: seed-7" in capsys.readouterr().out
-    monkeypatch.setattr(window_cache, "build_windows", None)
-    cache = ["--cache_dir", str(tmp_path / "all" / "features"), "--seed", "8"]
-    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "alone", *more, *cache, negative=True))
+    assert calls == [1, 1]  # of two splits
+    alone = [*more, "--seed", "8"]
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "alone", *alone, negative=True))
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-8", "all/seed-7")]
     assert weights[0] == weights[1] != weights[2]
 
@@ -208,34 +207,6 @@ def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_p
     saved = BertConfig.from_pretrained(tmp_path / "run")
     assert (saved.id2label, saved.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
     modeling_bert_repro.BertForQuestionAnswering.from_pretrained(tmp_path / "run")
-
-
-def test_alignment_is_googles_where_asked_for(finished_squad, tmp_path):
-    """Accents that are characters of their own disturb Google's count of letters, so that its answers become whole
-    words with their commas.
-    """
-    content = squad_content(5)
-    for article in content["data"]:
-        for paragraph in article["paragraphs"]:
-            paragraph["context"] = paragraph["context"].replace(" ", "\u0301, ") + "\u0301,"
-            paragraph["qas"][0]["answers"] = [{"text": paragraph["context"].split(",")[0], "answer_start": 0}]
-    (tmp_path / "accents.json").write_text(json.dumps(content))
-    contexts = {q["id"]: p["context"] for a in content["data"] for p in a["paragraphs"] for q in p["qas"]}
-    found = {}
-    for name in ("offsets", "google"):
-        argv = ["--model_name_or_path", str(finished_squad), "--output_dir", str(tmp_path / name), *LENGTHS]
-        argv += ["--validation_file", str(tmp_path / "accents.json"), "--answer_alignment", name]
-        run_squad.main(argv)
-        found[name] = read(tmp_path / name, "nbest_predictions.json")
-        assert read(tmp_path / name, "predictions.json") == {id_: rows[0]["text"] for id_, rows in found[name].items()}
-    for id_, context in contexts.items():
-        for name in found:
-            for row in found[name][id_]:
-                begin = context.rfind(" ", 0, row["start"] + 1) + 1
-                end = context.find(" ", row["end"])
-                words = context[begin : end if end >= 0 else None]
-                assert row["text"] == (words if name == "google" else context[row["start"] : row["end"]])
-    assert found["google"] != found["offsets"]
 
 
 def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tmp_path, monkeypatch):

@@ -117,7 +117,8 @@ def test_a_training_of_texts_that_the_cut_makes_the_same_is_refused(pretrained, 
     train = write(tmp_path / "train.csv", [(PREFIX + "king", "x"), (PREFIX + "queen", "y")] * 3)
     error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, train, "--max_seq_length=12"))
     assert (
-        f"{train}, row 1: this and other training examples (6 of 6) are longer than --max_seq_length 12 and were"
+        f"{train}, row 1: in this and all other training examples (6) nothing differs for the tokenizer, so that there "
+        "is nothing to learn; 6 of them are longer than --max_seq_length 12 and were cut; raise --max_seq_length"
         in error
     )
     assert not (tmp_path / "run").exists()
@@ -128,11 +129,8 @@ def test_texts_that_are_the_same_uncut_are_refused_with_another_remedy(pretraine
     train = write(tmp_path / "train.csv", [("the king", "x"), ("the king", "y")])
     dev = write(tmp_path / "dev.csv", [("the king", "x"), ("the queen", "y")])
     error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, dev, "--max_seq_length=12"))
-    assert (
-        f"{train}, row 1: this and all other training examples (2) are the same for the tokenizer, so that there"
-        in error
-    )
-    assert error.strip().endswith("nothing to learn; is 'text' the text?")
+    assert "train: in this and all other training examples (2) nothing differs for the tokenizer, so that" in error
+    assert error.strip().endswith("nothing to learn; is this the text?")
     run_glue.main(flags(pretrained, tmp_path, dev, train, "--max_seq_length=12"))
 
 
@@ -175,5 +173,5 @@ def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys)
 def test_endings_that_the_cut_makes_the_same_are_refused(pretrained, tmp_path, capsys):
     path = swag_rows(tmp_path / "a.csv", "the king", [(PREFIX + "king", PREFIX + "queen")] * 2)
     argv = flags(pretrained, tmp_path, path, path, "--max_seq_length=14")
-    assert f"{path}, row 1: this and other training examples (2 of 2)" in refused(capsys, run_swag.main, argv)
+    assert f"{path}, row 1: in this and all other training examples (2)" in refused(capsys, run_swag.main, argv)
     assert not (tmp_path / "run").exists()

@@ -12,8 +12,8 @@ from bert_training.tasks.classification import labelled_texts
 from bert_training.tasks.classification.sources import load_data as load_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import load_data as load_sentences
-from bert_training.tasks.prediction_files import as_ids, check_cell, check_ids
 from bert_training.tasks.squad.sources import read_hub
+from bert_training.tasks.task_data import as_ids, check_cell, check_ids
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
 
@@ -32,20 +32,22 @@ def test_every_line_end_of_unicode_and_tabs_are_refused_in_an_id():
     assert len(LINE_ENDS) == 10  # those of the table at str.splitlines; \r\n is the eleventh
     for character in [*LINE_ENDS, "\t"]:
         told = refusal(["a", f"b{character}c"])
-        assert told.startswith("file:3: expected an id in the column 'id' without tabs and line ends")
+        assert told.startswith("file:3: expected an id of its own in the column 'id', without tabs and line ends")
         check_ids([f"b{character}c"], str, "id", in_columns=False)
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\u00a0", None, float("nan")])
 def test_an_empty_id_is_refused(empty):
-    assert refusal(["a", empty]).startswith("file:3: expected an id in the column 'id', got ")
+    expected = "file:3: expected an id of its own in the column 'id', by which predictions are told apart; got "
+    assert refusal(["a", empty]).startswith(expected)
     assert refusal([empty, "a"], in_columns=False).startswith("file:2: expected an id")
 
 
 @pytest.mark.parametrize("pair", [("a", "a"), (1, "1"), (1, 1.0), ("1", "1.0"), (-2, "-2.00"), (True, "True")])
 def test_two_rows_with_one_id_are_refused(pair):
     told = refusal([pair[0], "x", pair[1]])
-    assert told.startswith(f"file:4: expected an id of its own in the column 'id', got '{pair[1]}', which file:2 has")
+    assert told.startswith("file:4: expected an id of its own in the column 'id', by which predictions are told apart")
+    assert f"; got '{pair[1]}', which file:2 has as well; correct it" in told
 
 
 def test_ids_that_differ_and_rows_without_ids_are_accepted():
@@ -90,7 +92,8 @@ def test_ids_and_labels_of_the_hub_are_checked(monkeypatch, ids):
     for split in ("train", "validation"):
         made[split] = datasets.Dataset.from_dict(columns | {"label": ["x", "y\tz"]})
     with pytest.raises(
-        ValueError, match="my/data  train, row 2: expected a label without spaces around it, tabs and line ends"
+        ValueError,
+        match="my/data  train, row 2: expected a word or a number as label, without spaces",
     ):
         load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
 

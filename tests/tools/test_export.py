@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
-from bert_training.tasks.classification.by_class import value_of
+from bert_training.tasks.classification.scores import value_of
 from bert_training.tools import export, export_scores, exported, onnx_files, onnx_int8, openvino_files, verify
 from tests.helpers import short_runs
 from tests.helpers.clean_process import run_in_a_fork

@@ -42,8 +42,13 @@ def check(args: Flags) -> None:
     limits, found = declared(type(args)), list[str]()
     for name, value in _given(args).items():
         found += [*problems_of_value(type(args), name, value), *_problems_beside(args, name, limits[name])]
-    if found := [*found, *args.problems()]:
-        raise UserError("\n".join(dict.fromkeys(found)))
+    refuse(dict.fromkeys([*found, *args.problems()], True))
+
+
+def refuse(problems: Mapping[str, object]) -> None:
+    """Raise one UserError with a line for each sentence whose value is true, unless there is none."""
+    if told := [problem for problem, there in problems.items() if there]:
+        raise UserError("\n".join(told))
 
 
 def problems_of_value(cls: type[Flags], name: str, value: Any) -> Iterator[str]:

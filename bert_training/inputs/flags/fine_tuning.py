@@ -7,7 +7,7 @@ from typing import Any, Literal
 from unicodedata import normalize
 
 from bert_training.inputs.flags.long_texts import MOST_WINDOWS
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, STORED, flag
+from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, STORED, flag
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.inputs.flags.teachers import StudentArguments
 
@@ -84,12 +84,16 @@ class FineTuningArguments(SharedArguments):
                 setattr(self, name, normalize("NFC", given))
 
     def problems(self) -> Iterator[str]:
-        """No weights, and a checkpoint for a series, whose runs have their own."""
+        """No weights, a checkpoint for a series, whose runs have their own, and what needs a training."""
         yield from super().problems()
         if not self.model_name_or_path and not self.config_name and not getattr(self, "keep_layers", None):
             yield "give --model_name_or_path MODEL or, for random weights, --config_name SIZE and --tokenizer_name DIR"
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             yield "a series of runs resumes by itself; leave --resume_from_checkpoint out"
+        if (self.validation_file or getattr(self, "test_file", None)) and not self.train_file:
+            for name in ("teacher", "keep_layers", "class_weights"):
+                if getattr(self, name, None):
+                    yield f"--{name} has no effect without training data; leave it out"
 
 
 @dataclass
@@ -264,8 +268,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
             this. Default: 0, or without training data the threshold that is stored with the model. If a training has 0,
             --test_file is answered with the best threshold of the validation data.
         bilstm_on_top: Put a new BiLSTM on top of BERT, and train both (paper, 5.1).
-        answer_alignment: How tokens are mapped back to text: by character offsets, or as google-research/bert does it.
-        cache_dir: Folder for tokenised windows. Default: OUTPUT_DIR/features.
         num_train_epochs: Passes over the training windows.
     """
 
@@ -278,8 +280,6 @@ class SquadArguments(StudentArguments, FineTuningArguments):
     n_best_size: int = flag(20, EVALUATION | STORED, at_least=1)
     null_score_diff_threshold: float | None = flag(None, EVALUATION)
     bilstm_on_top: bool = flag(False, READING)
-    answer_alignment: Literal["offsets", "google"] = flag("offsets", EVALUATION | STORED)
-    cache_dir: str | None = flag(None, FREE)
     num_train_epochs: float = flag(2.0)
 
     def problems(self) -> Iterator[str]:

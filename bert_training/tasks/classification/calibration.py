@@ -13,11 +13,9 @@ minimising the mean negative log-likelihood of the labels. It changes no predict
 stays the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-
-from tokenization.errors import UserError
 
 BINS = 15
 LOWEST, HIGHEST = 0.05, 20.0
@@ -64,19 +62,6 @@ def calibration_scores(
     if temperature is not None:
         values["ece_uncalibrated"] = expected_calibration_error(probabilities(logits), labels)
     return values
-
-
-def check_calibrate(asked: bool, splits: Iterable[str], labels: Sequence[str] | None, several: bool = False) -> None:
-    """Raise ValueError if --calibrate is given without validation data, or for data without classes."""
-    if asked and several:
-        raise UserError("--calibrate is for one class a text, and these texts may have several labels; leave it out")
-    if asked and labels is None:
-        raise UserError("--calibrate: the labels are scores (a regression), which have no probabilities; leave it out")
-    if asked and not any(split.startswith("validation") for split in splits):
-        raise UserError(
-            "--calibrate needs labelled data on which the temperature is found; give --validation_file, or leave it "
-            "out: a temperature that the model has is used without it"
-        )
 
 
 def remark(temperature: float) -> str:

@@ -10,6 +10,7 @@ Nothing here imports torch, so that a column that is missing is said before torc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, check_files, chosen, header_of, own_files
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
@@ -66,8 +67,8 @@ def own_columns(args: GlueArguments, stored: TrainedFor, labelled: bool, trainin
         for role, name, usual in zip(TEXTS, names, PAIR if len(names) == 2 else ("text",))
     ]
     if not args.text_column and not stored.text_columns:
-        texts = [Column("text", ("text",), needed=False)] * (stored.texts != 2)
-        texts += [Column(name, (name,), needed=stored.texts == 2) for name in PAIR if stored.texts != 1]
+        texts = [Column("text", ("text",), needed=False, filled=True)] * (stored.texts != 2)
+        texts += [Column(name, (name,), needed=stored.texts == 2, filled=True) for name in PAIR if stored.texts != 1]
     named = names_in(args.label_column)
     hot = named if len(named) > 1 else stored.hot_columns if not named and not args.label_separator else ()
     labels = [Column(HOT + name, (name,), "--label_column", needed=labelled) for name in hot]
@@ -91,15 +92,14 @@ def name_of_task(args: GlueArguments) -> str | None:
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
                                       ("--train_file, --validation_file or --test_file", own_files(args)))
              if there]  # fmt: skip
-    if len(given) > 1:
-        raise UserError(f"give only one of {' and '.join(given)}")
     name, tasks = args.task_name or (None if given else "builtin_pair"), GLUE_TASKS | BUILTIN_TASKS
-    if name and name not in tasks:
-        raise UserError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in BUILTIN_TASKS and given:
-        raise UserError(f"--task_name {name} takes no data; drop {given[0]}")
-    if args.data_dir and not name:
-        raise UserError("--data_dir needs --task_name: official files differ from task to task")
+    problems = {
+        f"give only one of {' and '.join(given)}": len(given) > 1,
+        f"--task_name: expected one of {', '.join(tasks)}; got {name!r}": name and name not in tasks,
+        f"--task_name {name} takes no data; leave out {' and '.join(given)}": name in BUILTIN_TASKS and given,
+        "--data_dir needs --task_name: official files differ from task to task": args.data_dir and not name,
+    }
+    refuse(problems)
     return name
 
 

@@ -24,6 +24,9 @@ PAIR = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
 ENTAILMENT = ("entailment", "not_entailment")
 THREE_WAY = ("entailment", "neutral", "contradiction")
+NUMBERS = ("0", "1")  # how most files spell two classes
+ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
+MATTHEWS = ("matthews_correlation",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +52,10 @@ class Task:
     """
 
     folder: str
-    text_columns: tuple[tuple[str, ...], ...]
-    label_columns: tuple[str, ...]
     labels: tuple[str, ...] | None
-    metrics: tuple[str, ...]
+    text_columns: tuple[tuple[str, ...], ...] = (PAIR,)
+    label_columns: tuple[str, ...] = ("label",)
+    metrics: tuple[str, ...] = ACCURACY
     spellings: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     header: tuple[str, ...] = ()
@@ -70,121 +73,33 @@ class Task:
         return self.metrics[-1]
 
 
-NUMBERS = ("0", "1")  # how most files spell two classes
-ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
 # Label names and their order are those of nyu-mll/glue. Old copies of QQP contain questions with line breaks.
 GLUE_TASKS: dict[str, Task] = {
-    "cola": Task(
-        folder="CoLA",
-        text_columns=(("sentence",),),
-        label_columns=("label",),
-        labels=("unacceptable", "acceptable"),
-        spellings=NUMBERS,
-        metrics=("matthews_correlation",),
-        files=PLAIN_FILES,
-        header=COLA_HEADER,
-    ),
-    "sst2": Task(
-        folder="SST-2",
-        text_columns=(("sentence",),),
-        label_columns=("label",),
-        labels=("negative", "positive"),
-        spellings=NUMBERS,
-        metrics=ACCURACY,
-        files=PLAIN_FILES,
-    ),
-    "mrpc": Task(
-        folder="MRPC",
-        text_columns=(("#1 String", "#2 String"), PAIR),
-        label_columns=("Quality", "label"),
-        labels=("not_equivalent", "equivalent"),
-        spellings=NUMBERS,
-        metrics=WITH_F1,
-        files=PLAIN_FILES,
-    ),
-    "stsb": Task(
-        folder="STS-B",
-        text_columns=(PAIR,),
-        label_columns=("score", "label"),
-        labels=None,
-        metrics=CORRELATIONS,
-        files=PLAIN_FILES,
-        score_range=(0, 5),
-    ),
-    "qqp": Task(
-        folder="QQP",
-        text_columns=(("question1", "question2"),),
-        label_columns=("is_duplicate", "label"),
-        labels=("not_duplicate", "duplicate"),
-        spellings=NUMBERS,
-        metrics=WITH_F1,
-        files=PLAIN_FILES,
-        ragged_share=1e-3,
-    ),
-    "mnli": Task(
-        folder="MNLI",
-        text_columns=(PAIR, PREMISE),
-        label_columns=("gold_label", "label"),
-        labels=THREE_WAY,
-        metrics=ACCURACY,
-        files=MNLI_FILES,
-    ),
-    "qnli": Task(
-        folder="QNLI",
-        text_columns=(("question", "sentence"),),
-        label_columns=("label",),
-        labels=ENTAILMENT,
-        metrics=ACCURACY,
-        files=PLAIN_FILES,
-    ),
-    "rte": Task(
-        folder="RTE",
-        text_columns=(PAIR,),
-        label_columns=("label",),
-        labels=ENTAILMENT,
-        metrics=ACCURACY,
-        files=PLAIN_FILES,
-    ),
-    "wnli": Task(
-        folder="WNLI",
-        text_columns=(PAIR,),
-        label_columns=("label",),
-        labels=("not_entailment", "entailment"),
-        spellings=NUMBERS,
-        metrics=ACCURACY,
-        files=PLAIN_FILES,
-    ),
-    "ax": Task(
-        folder="AX",
-        text_columns=(PAIR, ("Premise", "Hypothesis"), PREMISE),
-        label_columns=("Label", "label"),
-        labels=THREE_WAY,
-        metrics=("matthews_correlation",),
-        files=AX_FILES,
-        categories=AX_CATEGORIES,
-    ),
-}
+    "cola": Task(folder="CoLA", text_columns=(("sentence",),), labels=("unacceptable", "acceptable"), spellings=NUMBERS,
+                 metrics=MATTHEWS, files=PLAIN_FILES, header=COLA_HEADER),
+    "sst2": Task(folder="SST-2", text_columns=(("sentence",),), labels=("negative", "positive"), spellings=NUMBERS,
+                 files=PLAIN_FILES),
+    "mrpc": Task(folder="MRPC", text_columns=(("#1 String", "#2 String"), PAIR), label_columns=("Quality", "label"),
+                 labels=("not_equivalent", "equivalent"), spellings=NUMBERS, metrics=WITH_F1, files=PLAIN_FILES),
+    "stsb": Task(folder="STS-B", label_columns=("score", "label"), labels=None, metrics=CORRELATIONS, files=PLAIN_FILES,
+                 score_range=(0, 5)),
+    "qqp": Task(folder="QQP", text_columns=(("question1", "question2"),), label_columns=("is_duplicate", "label"),
+                labels=("not_duplicate", "duplicate"), spellings=NUMBERS, metrics=WITH_F1, files=PLAIN_FILES,
+                ragged_share=1e-3),
+    "mnli": Task(folder="MNLI", text_columns=(PAIR, PREMISE), label_columns=("gold_label", "label"), labels=THREE_WAY,
+                 files=MNLI_FILES),
+    "qnli": Task(folder="QNLI", text_columns=(("question", "sentence"),), labels=ENTAILMENT, files=PLAIN_FILES),
+    "rte": Task(folder="RTE", labels=ENTAILMENT, files=PLAIN_FILES),
+    "wnli": Task(folder="WNLI", labels=("not_entailment", "entailment"), spellings=NUMBERS, files=PLAIN_FILES),
+    "ax": Task(folder="AX", text_columns=(PAIR, ("Premise", "Hypothesis"), PREMISE), label_columns=("Label", "label"),
+               labels=THREE_WAY, metrics=MATTHEWS, files=AX_FILES, categories=AX_CATEGORIES),
+}  # fmt: skip
 BUILTIN_TASKS: dict[str, Task] = {
-    "builtin_pair": Task(
-        folder="builtin_pair",
-        text_columns=(PAIR,),
-        label_columns=("label",),
-        labels=("other_body", "own_body"),
-        spellings=NUMBERS,
-        metrics=WITH_F1,
-        files=PLAIN_FILES,
-        title="pair task",
-    ),
-    "builtin_classification": Task(
-        folder="builtin_classification",
-        text_columns=(("text",),),
-        label_columns=("label",),
-        labels=("class", "function", "method"),
-        metrics=ACCURACY,
-        files=PLAIN_FILES,
-        title="class, function or method",
-    ),
-}
+    "builtin_pair": Task(folder="builtin_pair", labels=("other_body", "own_body"), spellings=NUMBERS, metrics=WITH_F1,
+                         files=PLAIN_FILES, title="pair task"),
+    "builtin_classification": Task(folder="builtin_classification", text_columns=(("text",),), files=PLAIN_FILES,
+                                   labels=("class", "function", "method"), title="class, function or method"),
+}  # fmt: skip
 
 
 def title_of(name: str) -> str:

@@ -24,15 +24,23 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
-from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.tasks.classification import by_class, calibration, multi_label_scores, predictions
+from bert_training.inputs.flags.checks import refuse
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
+from bert_training.tasks.classification import calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name
 from bert_training.tasks.classification.long_texts import Reading, read_texts
-from bert_training.tasks.classification.scores import metric_prefix, score_of_constant
-from bert_training.tasks.cut_texts import CutTexts, check_room, count_alike, refuse_alike, summarise_cut
+from bert_training.tasks.classification.scores import (
+    BY_CLASS,
+    SEPARATOR,
+    confusion,
+    metric_names,
+    metric_prefix,
+    score_of_constant,
+    scores_by_class,
+)
+from bert_training.tasks.cut_texts import CutTexts, count_alike, refuse_alike, summarise_cut
 from bert_training.tasks.loss_weights import (
-    check_flags,
     class_weights_of,
     count_labels,
     facts_of,
@@ -40,7 +48,6 @@ from bert_training.tasks.loss_weights import (
     with_loss_weights,
 )
 from bert_training.tasks.task_data import ProblemType
-from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
 
@@ -133,7 +140,7 @@ class ClassificationData:
     def to_predict(self) -> list[str]:
         """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
-        only_evaluates = self.task.files and "train" not in self.task.files
+        only_evaluates = self.task.files and "train" not in {*self.task.files, *self.splits}
         return tests or ([*self.splits] if only_evaluates else [])
 
     @property
@@ -185,7 +192,7 @@ class ClassificationData:
         """The results by which the best model may be chosen, and the one used by default."""
         splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
         metrics: Sequence[str] = self.task.metrics
-        seen = by_class.metric_names(self.task.labels) if self.own and self.task.labels else []
+        seen = metric_names(self.task.labels) if self.own and self.task.labels else []
         if self.task.several_labels:
             metrics, seen = multi_label_scores.metric_names(self.label_names), []
         names = [split + metric for split in splits for metric in (*metrics, "loss", *seen)]
@@ -223,42 +230,43 @@ class ClassificationData:
             if (results[metric] or 0) <= baselines[metric] < 1:
                 known = f"{metric} is no higher than {baselines[metric]:.4f}, which one answer to every text reaches"
                 yield f"second look: {known}; {remedy} more epochs or rows"
-            classes = results.get(prefix + by_class.BY_CLASS, {})
+            classes = results.get(prefix + BY_CLASS, {})
             if self.task.labels and not classes:
-                classes = by_class.scores_by_class(found.argmax(axis=1), labels, self.task.labels)[by_class.BY_CLASS]
+                classes = scores_by_class(found.argmax(axis=1), labels, self.task.labels)[BY_CLASS]
             if lost := [name for name, one in classes.items() if one["support"] and not one["recall"]]:
                 some = f"{len(lost)} of {len(classes)} classes are never found in {split}, such as {lost[0]}"
                 yield f"second look: {some}; {remedy} --class_weights balanced"
 
 
-def check_deciding_class(asked: str | None, data: ClassificationData) -> None:
-    """Refuse to choose the best by a class that the validation data lacks: every evaluation would score 0.
-
-    Args:
-        asked: --metric_for_best_model. Names that there are not are refused elsewhere.
-    """
-    name = (asked or "").partition(by_class.SEPARATOR)[2]
-    if data.task.labels is None or name not in data.label_names:
-        return
-    number, several = data.label_names.index(name), data.task.several_labels
-    for split, examples in data.splits.items():
-        if split.startswith("validation") and not any(
-            row[number] > 0 if several else row == number for row in examples.labels or []
-        ):
-            raise UserError(
-                f"--metric_for_best_model {asked}: expected examples of {name!r} in the {split} data, found none, so "
-                "every evaluation would score the same; choose another metric, or other validation data"
-            )
+def check_flags(args: GlueArguments, data: ClassificationData) -> None:
+    """Refuse flags that cannot be followed on these labels, all of them in one error."""
+    task, validation = data.task, [part for split, part in data.splits.items() if split.startswith("validation")]
+    kind = "several labels a text" if task.several_labels else "" if task.labels else "scores (a regression)"
+    of_class = (args.metric_for_best_model or "").partition(SEPARATOR)[2]
+    number = data.label_names.index(of_class) if task.labels and of_class in task.labels else None
+    has_class = [
+        any(row[number] > 0 if task.several_labels else row == number for row in part.labels or [])
+        for part in validation
+        if number is not None
+    ]
+    problems = {
+        f"--label_token {args.label_token}: expected classes, got {kind}; leave the flag out or, if it comes from the "
+        "model, give --label_token cls": args.label_token in LAST_TOKEN and kind,
+        f"--calibrate is for one class a text, and these labels are {kind}; leave it out": args.calibrate and kind,
+        "--calibrate needs labelled data on which the temperature is found; give --validation_file, or leave it out: a "
+        "temperature that the model has is used without it": args.calibrate and not validation,
+        "--class_weights is for classes, and these labels are scores; leave it out": args.class_weights
+        and task.labels is None,
+        f"--metric_for_best_model {args.metric_for_best_model}: expected examples of {of_class!r} in the validation "
+        "data, found none, so every evaluation would score the same; choose another metric, or other validation "
+        "data": not all(has_class),
+    }
+    refuse(problems)
 
 
 def weigh(args: GlueArguments, data: ClassificationData) -> None:
-    """Fill in the class weights that the flags ask for.
-
-    Raises:
-        ValueError: as in ``check_flags`` and ``class_weights_of``.
-    """
-    check_flags(args, "train" in data.splits, data.problem_type)
-    if args.class_weights is None:
+    """Fill in the class weights that the flags ask for. Raises UserError as ``class_weights_of`` does."""
+    if args.class_weights is None or "train" not in data.splits:
         return
     labels, names = data.splits["train"].labels or [], data.label_names
     if data.problem_type == "multi_label_classification":
@@ -283,16 +291,10 @@ def features(
         ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
     """
     tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
-    check_room(max_length, tokenizer, data.texts_per_example)
     reading.check(tokenizer, data.texts_per_example)
     found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
     for split, examples in data.splits.items():
         refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
-        if split == "train" and not examples.cut.cut and examples.cut.alike > 1:
-            raise UserError(
-                f"{examples.where(0)}: this and all other training examples ({len(examples)}) are the same for the "
-                f"tokenizer, so that there is nothing to learn; is {examples.columns.texts[0]!r} the text?"
-            )
     return found
 
 
@@ -389,7 +391,7 @@ def write_own(
             shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
             labels = [names[number] for number in predicted]
             if examples.labels is not None:
-                confused[split] = counts_of(by_class.confusion(predicted, examples.labels, len(names)), names)
+                confused[split] = counts_of(confusion(predicted, examples.labels, len(names)), names)
         paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels, lists))
     if confused:
         write_confusion(folder, confused)

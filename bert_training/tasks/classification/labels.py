@@ -15,16 +15,15 @@ The number form of a row with several labels has 1.0 for each label of the text,
 Unicode's form NFC, in which "é" is one character and not "e" and an accent.
 """
 
-import functools
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bert_training.inputs.rows import nfc
 from bert_training.tasks.classification import multi_label_scores
 from bert_training.tasks.classification.glue import ACCURACY, CORRELATIONS, Task
 from bert_training.tasks.classification.labelled_texts import Examples
@@ -41,8 +40,6 @@ OFF_ON = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.
 # As a program writes a list or an object; "[laughs]" is a word.
 JSON = re.compile(r"""\[\s*(['"0-9{\[-].*)?\]|\{\s*(['"].*)?\}""", re.DOTALL)
 JOINS = re.compile(r"[\s_.'’()\[\]\-‐-―]+")  # between the words of one name
-FEW_ROWS = 10  # of so few, each may well be the only one of its class
-ONE_CLASS = "or --problem_type single_label for one class"
 Labels = str | tuple[str, ...] | None
 """The label of a text, or its labels; None if they are hidden, in data to predict."""
 
@@ -55,8 +52,8 @@ def has_no_value(text: str) -> bool:
 # --- from cells to names ------------------------------------------------------------------------------------
 
 
-def names_of_cells(cells: Sequence[Any], separator: str | None, several: bool, labelled: bool) -> list[Labels]:
-    """The label of every cell; or its labels, as a tuple, if ``several``, and if lists or a separator say so.
+def names_of_cells(cells: Sequence[Any], separator: str | None, labelled: bool, source: str) -> list[Labels]:
+    """The label of every cell; or its labels, as a tuple, if it is a list or there is a separator.
 
     Args:
         cells: text, lists of texts, or None.
@@ -69,23 +66,29 @@ def names_of_cells(cells: Sequence[Any], separator: str | None, several: bool, l
         cells = [cell if isinstance(cell, list) else None for cell in cells]
     found: list[Labels] = []
     for row, cell in enumerate(cells, 1):
-        if cell is None:
-            found.append(None)
-        elif isinstance(cell, list):
-            found.append(_names(cell, row))
-        elif separator is not None:
-            found.append(_names([part.strip() for part in cell.split(separator)] if cell.strip() else [], row))
-        elif not several:
-            found.append(_name(cell, row))
-        else:
+        if isinstance(cell, str) and separator is not None:
+            cell = [part.strip() for part in cell.split(separator)] if cell.strip() else []
+        found.append(tuple(map(nfc, cell)) if isinstance(cell, list) else None if cell is None else nfc(cell))
+        if not _is_spelled(found[-1]):
             raise UserError(
-                f"row {row}: expected a list of labels, got {cell!r:.60}; if a cell has several, name what stands "
-                "between them with --label_separator, or name a column of 0 and 1 for each with --label_column"
+                f"{source}, row {row}: expected a word or a number as label, without spaces around it, tabs and line "
+                f"ends, or several of them, each once; got {cell!r:.60}; several labels are real lists (.jsonl), cells "
+                "such as a|b with --label_separator, or columns of 0 and 1, all of them named with --label_column"
             )
     return found
 
 
-def names_of_columns(columns: Mapping[str, Sequence[str | None]], labelled: bool) -> list[Labels]:
+def _is_spelled(label: Labels) -> bool:
+    """Whether predictions can be written with a label, or with each of several."""
+    names = (label,) if isinstance(label, str) else label or ()
+    plain = all(
+        name == name.strip() and not JSON.fullmatch(name) and "\t" not in name and len(name.splitlines()) < 2
+        for name in names
+    )
+    return plain and len({*names}) == len(names) and not (isinstance(label, tuple) and "" in label)
+
+
+def names_of_columns(columns: Mapping[str, Sequence[str | None]], labelled: bool, source: str) -> list[Labels]:
     """The labels of every row of columns that hold 0 or 1; None if a test file has only placeholders."""
     if not labelled and all(cell is None or cell in HIDDEN for cells in columns.values() for cell in cells):
         return [None] * len(next(iter(columns.values())))
@@ -93,34 +96,10 @@ def names_of_columns(columns: Mapping[str, Sequence[str | None]], labelled: bool
     for row, cells in enumerate(zip(*columns.values()), 1):
         if wrong := [cell for cell in cells if str(cell).lower() not in OFF_ON]:
             raise UserError(
-                f"row {row}: expected 0 or 1, or false or true, in a column of labels, got {wrong[0]!r:.60}"
+                f"{source}, row {row}: expected 0 or 1, or false or true, in a column of labels, got {wrong[0]!r:.60}"
             )
         found.append(tuple(name for name, cell in zip(columns, cells) if OFF_ON[str(cell).lower()]))
     return found
-
-
-def _names(labels: Sequence[str], row: int) -> tuple[str, ...]:
-    names = [_name(label, row) for label in labels]
-    if "" in names:
-        raise UserError(f"row {row}: expected labels, got an empty one among {', '.join(labels)!r:.60}; correct it")
-    if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        raise UserError(
-            f"row {row}: the label {doubled[0]!r:.60} is there twice; delete one (0 and 1 belong into a column for "
-            "each label, all of them named with --label_column)"
-        )
-    return tuple(names)
-
-
-def _name(label: str, row: int) -> str:
-    """The name of a label in NFC; UserError if predictions could not be written with it, or it is JSON."""
-    if JSON.fullmatch(label.strip()):
-        raise UserError(
-            f"row {row}: expected a word or a number as label, got {label!r:.60}; several labels are real lists "
-            "(.jsonl), or cells such as a|b with --label_separator"
-        )
-    if label != label.strip() or "\t" in label or len(label.splitlines()) > 1:
-        raise UserError(f"row {row}: expected a label without spaces around it, tabs and line ends, got {label!r:.60}")
-    return unicodedata.normalize("NFC", label)
 
 
 # --- classes, scores or several labels -----------------------------------------------------------------------
@@ -168,7 +147,7 @@ def _make_kind(part: Examples, several: bool, may_be_hidden: bool) -> None:
             raise UserError(
                 f"{part.where(row)}: expected {'a list of labels' if several else 'one label'}, as the training data, "
                 f"the model or --problem_type says; got {label!r:.60}; several labels are lists (.jsonl), or cells "
-                "such as a|b with --label_separator"
+                "such as a|b with --label_separator, or columns of 0 and 1, named with --label_column"
             )
 
 
@@ -177,19 +156,14 @@ def _declared(part: Examples) -> Sequence[str]:
     return part.facts.get("class_names", ())
 
 
-def _names_in(train: Examples) -> list[str]:
-    return list(train.labels or [])
-
-
 def _class_names(train: Examples, problem_type: str | None, trained: TrainedFor) -> Sequence[str]:
-    names = _declared(train) or names_in_order({_whole(label) for label in _names_in(train)})
+    labels = [*(train.labels or [])]
+    names = _declared(train) or names_in_order({_whole(label) for label in labels})
     if trained.names and set(names) == set(trained.names):
-        names = trained.names
-    elif problem_type is None and not _declared(train):
-        names = names_in_order({*_names_in(train)})
+        return trained.names
+    if problem_type is None and not _declared(train):
         _check_classes(train)
-    if len(names) < 2:
-        raise UserError(f"{train.facts['source']}: expected at least two labels, got only {names[0]!r}")
+        return names_in_order({*labels})
     return names
 
 
@@ -197,22 +171,14 @@ def _several_names(task: Task, train: Examples, problem_type: str | None, traine
     rows = train.labels or []
     known = _declared(train) or train.columns.hot
     names = known or names_in_order({name for row in rows for name in row})
-    if task.label_separator and all(len(row) < 2 for row in rows):
+    if len(names) < 2 or (task.label_separator and all(len(row) < 2 for row in rows)):
         raise UserError(
-            f"{train.facts['source']}: expected {task.label_separator!r} (--label_separator) between the labels of "
-            f"some cell, found it in none, but {max(names, key=len, default='')!r:.60}; name what stands there, or "
-            "leave the flag out if each text has one label"
+            f"{train.facts['source']}: expected at least two labels and, with --label_separator "
+            f"{task.label_separator or ''!r}, some cell with several; got one at most in each cell, such as "
+            f"{max(names, key=len, default='')!r:.60}; name what stands between labels, or leave the flag out if each "
+            "text has one"
         )
-    if len(names) < 2:
-        raise UserError(
-            f"{train.facts['source']}: expected at least two labels, got {', '.join(names) or 'none in any row'}"
-        )
-    if missing := [] if known or problem_type else [name for name in names if has_no_value(name)]:
-        row = next(row for row, labels in enumerate(rows) if missing[0] in labels)
-        raise UserError(
-            f"{train.where(row)}: expected labels, got {missing[0]!r}, which programs write for a missing value; leave "
-            "it out or, if it is a label, give --problem_type multi_label"
-        )
+    _refuse_no_value(train, known, problem_type)
     return trained.names if trained.names and set(names) == set(trained.names) else names
 
 
@@ -242,88 +208,70 @@ def in_known_case(label: Any, names: Collection[str]) -> Any:
 
 def _refuse_no_value(part: Examples, named: Sequence[str], problem_type: str | None) -> None:
     """Refuse a label that stands for a missing value, unless a class is called so, or the flag makes it one."""
+    kind = "multi_label" if part.labels and isinstance(part.labels[0], tuple) else "single_label"
     for row, label in enumerate(part.labels or []):
-        missing = label is None or (has_no_value(label) and label not in named)
-        if missing and (not label or problem_type != "single_label"):
-            raise UserError(
-                f"{part.where(row)}: expected a label, got {repr(label) if label else 'nothing'}; fill it in, or leave "
-                "out the row" + (", or, if it is a class, give --problem_type single_label" if label else "")
-            )
+        for name in label if isinstance(label, tuple) else (label,):
+            missing = name is None or (has_no_value(name) and name not in named)
+            if missing and (not name or problem_type != kind):
+                raise UserError(
+                    f"{part.where(row)}: expected a label, got {repr(name) if name else 'nothing'}; fill it in, or "
+                    f"leave out the row" + (f", or, if it is a class, give --problem_type {kind}" if name else "")
+                )
 
 
 def _are_scores(train: Examples) -> bool:
-    """Whether labels are scores: all are numbers, and one has decimals. UserError if they may be either."""
-    texts = _names_in(train)
-    decimal = [text for text in texts if not INTEGER.fullmatch(text)]
-    if not any(map(NUMBER.fullmatch, decimal)):
-        return False
-    if words := [row for row, text in enumerate(texts) if not NUMBER.fullmatch(text)]:
+    """Whether labels are scores: all are numbers, and one has decimals. UserError if only a flag can say it."""
+    texts: list[str] = [*(train.labels or [])]
+    decimal = [text for text in texts if NUMBER.fullmatch(text) and not INTEGER.fullmatch(text)]
+    words = [text for text in texts if not NUMBER.fullmatch(text)]
+    if decimal and (words or all(float(text).is_integer() for text in decimal)):
+        unclear = (words or decimal)[0]
         raise UserError(
-            f"{train.where(words[0])}: expected a number as label, as in other rows, got {texts[words[0]]!r:.60}; "
-            "correct it, or give --problem_type single_label for classes"
+            f"{train.where(texts.index(unclear))}: the label {unclear!r:.60} may be a class or, as {decimal[0]!r}, a "
+            "score (pandas writes whole numbers so if another row has none); correct it, or give --problem_type "
+            "single_label for classes, or --problem_type regression for scores"
         )
-    if all(float(text).is_integer() for text in decimal):
-        raise UserError(
-            f"{train.facts['source']}: the label {decimal[0]!r} may be a class (pandas writes whole numbers so if "
-            "another row has none) or a score; give --problem_type single_label for classes, or --problem_type "
-            "regression for scores"
-        )
-    return True
+    return bool(decimal)
 
 
 def _check_classes(train: Examples) -> None:
-    """Refuse classes that are probably none: several labels, dates or texts, or one class in two spellings."""
-    _refuse_look_alike(train)
-    counts = Counter(_names_in(train))
-    single = [name for name, count in counts.items() if count == 1]
-    if len(train) >= FEW_ROWS and len(single) > len(train) / 2:
-        raise UserError(
-            f"{train.facts['source']}: the label {single[0]!r:.60} is in no other row, as {len(single):,} of "
-            f"{len(train):,} labels, so these are probably no classes; name the label with --label_column, or give "
-            "--problem_type regression for scores, or --problem_type single_label for classes"
-        )
-    spelled: dict[str, str] = {}
-    for name in counts:
-        other = spelled.setdefault(str(int(name)) if INTEGER.fullmatch(name) else name.lower(), name)
-        if other != name:
+    """Refuse classes that are probably several labels each, or one class in two spellings."""
+    cells, spelled = {*(train.labels or [])}, dict[str, str]()
+    for cell in sorted(cells):
+        other = spelled.setdefault(str(int(cell)) if INTEGER.fullmatch(cell) else cell.lower(), cell)
+        dividing = [mark for mark in _marks(cell) if _divides(mark, cell, cells)]
+        if dividing or other != cell:
+            mark = min(dividing, key=lambda mark: (len({*_parts(cell, mark)} - cells), len(mark)), default="")
+            same = f"the labels {' and '.join(_parts(cell, mark))!r:.60}" if mark else f"{other!r:.60} of another row"
+            give = f"give --label_separator {mark!r} for several labels a text" if mark else "write them alike"
             raise UserError(
-                f"{train.facts['source']}: the label {name!r:.60} is {other!r:.60} in another row; write them alike, "
-                "or give --problem_type single_label if these are two classes"
+                f"{train.facts['source']}: the label {cell!r:.60} may be one class or {same}; {give}, or give "
+                "--problem_type single_label for one class"
             )
 
 
-def _refuse_look_alike(train: Examples) -> None:
-    """Refuse classes that may be several labels each, because a part of one of them is a class of its own.
+def _divides(mark: str, cell: str, cells: Collection[str]) -> bool:
+    """Whether a mark seems to stand between labels in a cell, because a part is a label of its own.
 
     Beside a, this holds for a#b, but beside Arts also for Arts & Culture. There are fewer labels than sets of them,
     though: a mark stands between labels only if the classes have no more different parts than there are classes. And if
     it may as well join the words of one name (not_funny beside funny), all parts must be classes.
     """
-    cells = {*_names_in(train)}
+    parts = _parts(cell, mark)
+    known = [part in cells for part in parts]
+    return (all(known) if JOINS.fullmatch(mark) else all(parts) and any(known)) and len(cells) >= len(
+        {part for one in cells for part in _parts(one, mark)}
+    )
 
-    @functools.cache
-    def few(mark: str) -> bool:
-        return len({part for cell in cells for part in _parts(cell, mark)}) <= len(cells)
 
-    for cell in sorted(cells):
-        found = [(mark, _parts(cell, mark)) for mark in dict.fromkeys(_marks(cell))]
-        for mark, parts in sorted(found, key=lambda one: (sum(part not in cells for part in one[1]), len(one[0]))):
-            known = [part in cells for part in parts]
-            if (all(known) if JOINS.fullmatch(mark) else all(parts) and any(known)) and few(mark):
-                raise UserError(
-                    f"{train.facts['source']}: the label {cell!r:.60} may be one class or the labels {parts[0]!r:.40} "
-                    f"and {parts[1]!r:.40}; give --label_separator {mark!r} for several labels a text, {ONE_CLASS}"
-                )
+def _parts(cell: str, mark: str) -> list[str]:
+    return [part.strip() for part in cell.split(mark)]
 
 
 def _marks(cell: str) -> list[str]:
     """The runs of punctuation, symbols and spaces in a label, as they are and without spaces, and their characters."""
     marks = "".join(one if unicodedata.category(one)[0] in "PSZ" else "\n" for one in cell)
     return [mark for run in marks.split("\n") for mark in (run, run.strip(), *run) if mark]
-
-
-def _parts(cell: str, mark: str) -> list[str]:
-    return [part.strip() for part in cell.split(mark)]
 
 
 def names_in_order(names: set[str]) -> list[str]:

@@ -15,19 +15,6 @@ from typing import Any
 import numpy as np
 
 from bert_training.engine.batches import IGNORED, Features
-from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
-from bert_training.tasks.classification.glue import Task
-from tokenization.errors import UserError
-
-
-def check_classes(args: GlueArguments, task: Task) -> None:
-    """Raise ValueError for other than one class a text, because a network for token classification has only classes."""
-    other = "several labels a text" if task.several_labels else "scores (a regression)" if task.labels is None else ""
-    if args.label_token in LAST_TOKEN and other:
-        raise UserError(
-            f"--label_token last: expected classes, got {other}; leave the flag out or, if it comes from the model, "
-            "give --label_token cls"
-        )
 
 
 def with_labels_at_the_end(rows: Features) -> Features:

@@ -26,7 +26,7 @@ from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.long_texts import head_of, stride_of
-from bert_training.tasks.cut_texts import ROWS, encode_cut, encode_whole
+from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
 from tokenization.errors import UserError
@@ -58,18 +58,10 @@ class Reading:
 
     @classmethod
     def of_model(cls, config: PretrainedConfig) -> "Reading":
-        """As the model was fine-tuned; texts are cut at its positions if its config does not say.
-
-        Raises:
-            ValueError: what is stored contradicts itself; the folder may come from somebody else.
-        """
+        """As the model was fine-tuned; texts are cut at its positions if its config does not say."""
         longest = stored_length(config) or config.max_position_embeddings
-        place = str(config.name_or_path or "config.json")
-        flags: dict[str, Any] = {"max_seq_length": longest} | stored_flags(GlueArguments, config.to_dict(), place)
-        try:
-            return cls.of_flags(GlueArguments(output_dir="none", model_name_or_path="model", **flags))
-        except ValueError as error:
-            raise UserError(f"{place}: the stored flags contradict each other: {error}") from error
+        flags: dict[str, Any] = {"max_seq_length": longest} | stored_flags(GlueArguments, config.to_dict())
+        return cls.of_flags(GlueArguments(output_dir="none", model_name_or_path="model", **flags))
 
     @property
     def in_windows(self) -> bool:
@@ -89,17 +81,13 @@ class Reading:
         return f"--long_texts {' or '.join(possible)}" if self.long_texts == "cut" else ""
 
     def check(self, tokenizer: PreTrainedTokenizerBase, texts: int) -> None:
-        """Raise ValueError if texts, or pairs of ``texts`` = 2, cannot be read in this way."""
+        """Raise UserError if texts, or pairs of ``texts`` = 2, cannot be read in this way."""
+        least = 4 if self.long_texts == "head_tail" else 1  # pieces of each text
+        check_room(self.max_seq_length, tokenizer, texts, least)
         if self.in_windows and texts == 2:
             raise UserError(
                 "--long_texts windows reads a single text, not pairs, of which either could be the long one; give "
                 "--long_texts head_tail or cut"
-            )
-        needed = tokenizer.num_special_tokens_to_add(pair=texts == 2) + 4 * texts
-        if self.long_texts == "head_tail" and self.max_seq_length < needed:
-            raise UserError(
-                f"--max_seq_length {self.max_seq_length} leaves no room for the beginning and the end of "
-                f"{'two texts' if texts == 2 else 'a text'} (--long_texts head_tail); give {needed} or more"
             )
 
 

@@ -96,13 +96,13 @@ def _short_name(file: str) -> str:
 def _read_own(file: str) -> ClassificationData:
     try:
         data = _read(train_file=file, validation_split=HELD_OUT)
+        if data.problem_type != "single_label_classification":
+            raise UserError("expected one class for each row, got other labels")
     except UserError as error:
         raise UserError(
             f"--probe {file}: {error} (a probe is a table with the columns text and label, or sentence1, sentence2 and "
-            "label; no other flags of run_glue.py are known here)"
+            "label, with a class for each row; no other flags of run_glue.py are known here)"
         ) from error
-    if data.problem_type != "single_label_classification":
-        raise UserError(f"--probe {file}: expected one class for each row, got other labels; give a table with classes")
     return data
 
 

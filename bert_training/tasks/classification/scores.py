@@ -1,15 +1,103 @@
-"""Scores of text classification: the metrics of a task, computed from logits."""
+"""Scores of text classification: the metrics of GLUE, which scikit-learn and scipy compute, in all and by class.
 
+Where these libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
+denominator is 0, and a correlation with a constant is NaN. What is 0/0 counts as 0.0: the precision of a class that is
+never predicted, and the recall of a class that no row has. As in scikit-learn, macro means are over the classes that
+occur in the labels or in the predictions, so that a class without rows lowers them only if some row is taken for it.
+
+In all_results.json the macro means are ``eval_f1_macro`` and so on. ``eval_by_class`` is an object, whose keys are the
+names of the classes, whatever is in them. In flags a class is named as ``f1:very angry``; this is the key of a result,
+too, if it decides which weights are kept.
+"""
+
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from bert_training.tasks.classification.by_class import scores_by_class
 from bert_training.tasks.classification.calibration import calibration_scores
 from bert_training.tasks.classification.glue import Task
-from bert_training.tasks.classification.metrics import METRICS
+from tokenization.errors import UserError
+
+BY_CLASS = "by_class"
+RATES = ("precision", "recall", "f1")
+MACRO = tuple(f"{rate}_macro" for rate in ("f1", "precision", "recall"))
+SEPARATOR = ":"
+
+
+# --- the metrics ----------------------------------------------------------------------------------------------
+# Each raises UserError unless both arguments, one-dimensional and equally long, are finite.
+
+
+def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
+    """The share of equal entries, from 0 to 1."""
+    predictions, references = _pair(predictions, references)
+    return float(np.mean(predictions == references))
+
+
+def f1(predictions: ArrayLike, references: ArrayLike) -> float:
+    """F1 of class 1, the positive one in MRPC and QQP."""
+    from sklearn.metrics import f1_score  # imported here because that takes almost a second
+
+    predictions, references = _pair(predictions, references)
+    return float(f1_score(references == 1, predictions == 1, zero_division=0.0))
+
+
+def matthews_correlation(predictions: ArrayLike, references: ArrayLike) -> float:
+    """The Matthews correlation coefficient, from -1 to 1; for more than two classes Gorodkin's R_K (2004)."""
+    from sklearn.metrics import matthews_corrcoef
+
+    predictions, references = _pair(predictions, references)
+    if _has_constant(predictions, references):  # scikit-learn has the same value, but warns if all entries are equal
+        return 0.0
+    return float(matthews_corrcoef(references, predictions))
+
+
+def pearson(predictions: ArrayLike, references: ArrayLike) -> float:
+    """Pearson's r, from -1 to 1; NaN if either side is constant."""
+    from scipy.stats import pearsonr
+
+    predictions, references = _pair(predictions, references)
+    if _has_constant(predictions, references):
+        return math.nan
+    # In float64, because scipy computes in the type of its arguments, and logits are float32.
+    return float(pearsonr(predictions.astype(np.float64), references.astype(np.float64)).statistic)
+
+
+def spearmanr(predictions: ArrayLike, references: ArrayLike) -> float:
+    """Spearman's rho, from -1 to 1; tied values share their mean rank, and it is NaN if either side is constant."""
+    from scipy import stats
+
+    predictions, references = _pair(predictions, references)
+    return math.nan if _has_constant(predictions, references) else float(stats.spearmanr(predictions, references)[0])
+
+
+def _has_constant(*sides: np.ndarray) -> bool:
+    return any(np.all(side == side[0]) for side in sides)
+
+
+def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    predictions, references = np.asarray(predictions), np.asarray(references)
+    assert predictions.shape == references.shape == (predictions.size,) and predictions.size
+    for name, side in (("predictions", predictions), ("references", references)):
+        if not np.isfinite(side).all():
+            raise UserError(f"{name} hold NaN or infinite values; the model has diverged")
+    return predictions, references
+
+
+METRICS = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews_correlation": matthews_correlation,
+    "pearson": pearson,
+    "spearmanr": spearmanr,
+}
+
+
+# --- of a task ------------------------------------------------------------------------------------------------
 
 
 def metric_prefix(split: str) -> str:
@@ -66,3 +154,75 @@ def score_by_category(
             ending = re.sub("[^a-z]+", "_", name.lower())
             values |= {f"{metric_name}_{ending}": value for metric_name, value in of_category.items()}
     return values
+
+
+# --- by class -------------------------------------------------------------------------------------------------
+
+
+def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """The macro means, and below BY_CLASS the scores and the number of rows (``support``) of each class.
+
+    Args:
+        predicted, labels: for every row the number of a class.
+        names: of all classes, in the order of their numbers.
+    """
+    from sklearn.metrics import precision_recall_fscore_support  # imported here because that takes almost a second
+
+    columns = precision_recall_fscore_support(labels, predicted, labels=range(len(names)), zero_division=0.0)
+    rows = zip(names, *(column.tolist() for column in columns), strict=True)
+    classes = {name: {**dict(zip(RATES, rates)), "support": support} for name, *rates, support in rows}
+    occur = [names[number] for number in np.union1d(labels, predicted)]
+    macro = {f"{rate}_macro": float(np.mean([classes[name][rate] for name in occur])) for rate in RATES}
+    return {name: macro[name] for name in MACRO} | {BY_CLASS: classes}
+
+
+def confusion(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, classes: int) -> np.ndarray:
+    """The matrix (C, C) of the numbers of rows: those of class i that were taken for class j."""
+    matrix = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(matrix, (np.asarray(labels), predicted), 1)
+    return matrix
+
+
+def metric_names(names: Iterable[str]) -> list[str]:
+    """The results by which the best model may be chosen, without the prefix of a split."""
+    return [*MACRO, "ece", *(f"{rate}{SEPARATOR}{name}" for name in names for rate in reversed(RATES))]
+
+
+def value_of(results: Mapping[str, Any], key: str) -> Any:
+    """The result of this key, also that of a class, such as ``eval_f1:very angry``; None if there is none."""
+    if key in results:
+        return results[key]
+    metric, separator, name = key.partition(SEPARATOR)
+    prefix, _, rate = metric.partition("_")  # eval and average_precision
+    classes = results.get(f"{prefix}_{BY_CLASS}") if separator else None
+    return classes[name].get(rate) if isinstance(classes, Mapping) and name in classes else None
+
+
+def with_chosen(results: dict[str, Any], key: str) -> dict[str, Any]:
+    """The results and, if ``key`` names a class, its value under this key."""
+    return results | {key: value_of(results, key)} if results and key not in results and SEPARATOR in key else results
+
+
+def shown(results: Mapping[str, Any]) -> str:
+    """The results on one line, without the many of the classes; all_results.json has every digit."""
+    single = {name: value for name, value in results.items() if not isinstance(value, Mapping)}
+    return ", ".join(
+        f"{name} {round(value, 4) if isinstance(value, float) else value}" for name, value in single.items()
+    )
+
+
+def table(classes: Mapping[str, Mapping[str, Any]], most: int = 30) -> str:
+    """The scores by class, or by label with its threshold, as a text table; of many the ``most`` with the lowest F1."""
+    listed = sorted(classes.items(), key=lambda one: one[1]["f1"])[:most] if len(classes) > most else [*classes.items()]
+    columns = [*next(iter(classes.values()))]
+    width = max(5, *(len(name) for name, _ in listed))
+    lines = [f"{'class':{width}}  " + "  ".join(f"{column.replace('_', ' '):>9}" for column in columns)]
+    for name, one in listed:
+        cells = ("-" if one[column] is None else f"{one[column]:,}" if column == "support" else f"{one[column]:.3f}"
+                 for column in columns)  # fmt: skip
+        lines.append(
+            f"{name:{width}}  " + "  ".join(f"{cell:>{max(9, len(column))}}" for cell, column in zip(cells, columns))
+        )
+    if len(classes) > len(listed):
+        lines.append(f"({most} of {len(classes)} classes, those with the lowest F1)")
+    return "\n".join(lines)

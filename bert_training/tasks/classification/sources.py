@@ -17,6 +17,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.files.unchanged import unchanged
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
 from bert_training.tasks.classification.columns import (
@@ -31,6 +32,7 @@ from bert_training.tasks.classification.columns import (
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.classification.labels import (
+    NUMBER,
     class_numbers,
     encode_labels,
     encode_test_labels,
@@ -42,8 +44,7 @@ from bert_training.tasks.classification.labels import (
 from bert_training.tasks.classification.multi_label_scores import MARK
 from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
 from bert_training.tasks.classification.trained_for import TrainedFor
-from bert_training.tasks.prediction_files import check_cell, check_ids
-from bert_training.tasks.task_data import sample_limit
+from bert_training.tasks.task_data import check_cell, check_ids, sample_limit
 from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"
@@ -102,50 +103,42 @@ def _own_task(args: GlueArguments, trained: TrainedFor, read: dict[str, Examples
 
 def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> None:
     """Without training data, refuse a model whose head is for something else, and flags that it contradicts."""
-    if training:
-        return
-    if trained.other_head:
-        raise UserError(
-            f"{args.model_name_or_path}: the model is a {trained.other_head}, which has no trained head for texts "
-            f"(--label_token {args.label_token}); give a model that was fine-tuned with run_glue.py, or training data"
-        )
     asked = args.problem_type
     if args.label_separator or len(names_in(args.label_column)) > 1:
         asked = "multi_label"
     if args.task_name and trained.several_labels:
         asked = "single_label"
     does = "multi_label" if trained.several_labels else "regression" if trained.scores else "single_label"
-    if trained.outputs and asked not in (None, does):
+    does = trained.other_head or does
+    if not training and (trained.other_head or (trained.outputs and asked not in (None, does))):
         raise UserError(
-            f"the flags ask for {asked}, and the model was trained for {does}; leave --problem_type, "
-            "--label_separator, --task_name and further columns in --label_column out, or give training data"
+            f"the flags ask for {asked or f'labels of texts (--label_token {args.label_token})'}, and the model was "
+            f"trained for {does}; leave --problem_type, --label_separator, --task_name and further columns in "
+            "--label_column out, give a model that was fine-tuned with run_glue.py, or give training data"
         )
 
 
 def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
     """Without training data, refuse a model that was trained for other labels or for another number of texts."""
-    task, names = data.task, trained.class_names
+    task, names, expected = data.task, trained.class_names, {*(data.task.labels or ())}
     by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
-    others = {in_known_case(name, task.labels or ()) for name in names} != set(task.labels or ())
-    if (others or (task.labels is not None and not names)) and not by_number:
-        expected = ", ".join(task.labels) if task.labels else "scores"
-        found = ", ".join(names) or ("scores" if trained.scores else "none in id2label")
-        task_of_model = "MNLI" if data.name == "ax" else "this task"
-        raise UserError(
-            f"without training data the model must have the labels {expected}; it has {found}. Give a model fine-tuned "
-            f"on {task_of_model}, name its labels in id2label of its config.json, or give training data"
-        )
+    others = {in_known_case(name, expected) for name in names} != expected or (task.labels is not None and not names)
     hot = {name for part in data.splits.values() for name in part.columns.hot}
-    if hot and hot != set(names):
+    kinds = {1: "single texts", 2: "pairs of texts"}
+    problems = {
+        f"has the labels {', '.join(names) or ('scores' if trained.scores else 'none in id2label')}, expected "
+        f"{', '.join(task.labels or ['scores'])} (name its labels in id2label of its config.json, if they are "
+        "these)": others and not by_number,
+        f"has the labels {', '.join(names)}, expected a column of 0 and 1 for each, got {', '.join(sorted(hot))}; name "
+        "all of them with --label_column": hot and hot != set(names),
+        f"was trained on {kinds.get(trained.texts or 0)}, got {kinds[data.texts_per_example]}; "
+        f"{NAME_THE_TEXT}": trained.texts and trained.texts != data.texts_per_example,
+    }
+    if told := [problem for problem, there in problems.items() if there]:
+        task_of_model = f" fine-tuned on {'MNLI' if data.name == 'ax' else data.name}" if task.files else ""
         raise UserError(
-            f"expected a column of 0 and 1 for each label of the model ({', '.join(names)}), got "
-            f"{', '.join(sorted(hot))}; name all of them with --label_column"
-        )
-    if trained.texts and trained.texts != data.texts_per_example:
-        kinds = {1: "single texts", 2: "pairs of texts"}
-        raise UserError(
-            f"the model was trained on {kinds[trained.texts]}, got {kinds[data.texts_per_example]}; {NAME_THE_TEXT}, "
-            "or give another model"
+            f"without training data the model must fit this data. It {'. It '.join(told)}. Give another "
+            f"model{task_of_model}, or training data"
         )
 
 
@@ -161,10 +154,13 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
 
     A split that ``splits.divided`` will divide keeps all samples until then.
     """
-    if args.do_predict and not data.to_predict:
-        raise UserError("--do_predict: there is no test split; give --test_file, or drop the flag")
-    if args.id_column and not any(part.columns.index for part in data.splits.values()):
-        raise UserError(f"--id_column {args.id_column}: no file has such a column; correct the name")
+    problems = {
+        "--do_predict: there is no test split; give --test_file, or leave it out": args.do_predict
+        and not data.to_predict,
+        f"--id_column {args.id_column}: no file has such a column; correct the name": args.id_column
+        and not any(part.columns.index for part in data.splits.values()),
+    }
+    refuse(problems)
     check_divided(args, [*data.splits])
     for split, examples in data.splits.items():
         if examples.labels is not None:
@@ -178,14 +174,9 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
             note_other_labels(data.splits[split])
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
+    mark = (data.task.label_separator or MARK) if data.task.several_labels else ""
     for label in data.task.labels or ():
-        check_cell(label, "the labels of the data, or id2label of the model", "labels")
-    mark = data.task.label_separator or MARK
-    if data.task.several_labels and (held := [label for label in data.task.labels or () if mark in label]):
-        raise UserError(
-            f"the label {held[0]!r:.60} has {mark!r}, which stands between the labels of a prediction; rename it, or "
-            "name another mark with --label_separator"
-        )
+        check_cell(label, "the labels of the data, or id2label of the model", "labels", mark)
     if "train" in data.splits and not (args.folds or args.validation_split):
         check_labels_to_learn(data.splits["train"], data.task)
     return data
@@ -220,30 +211,23 @@ def _examples(
     stored = TrainedFor() if training else trained
     columns = own_columns(args, stored, labelled, split == "train")
     rows = read(columns, Layout(delimiter=args.delimiter or stored.delimiter or ","))
-    separator = args.label_separator or stored.label_separator
-    several = bool(args.label_separator) or args.problem_type == "multi_label" or stored.several_labels
-    return _made(None, rows, labelled, separator, several)
+    return _made(None, rows, labelled, args.label_separator or stored.label_separator)
 
 
 def _layout(task: Task) -> Layout:
     return Layout(header=task.header, broken_share=task.ragged_share)
 
 
-def _made(
-    task: Task | None, rows: Rows, labelled: bool, separator: str | None = None, several: bool = False
-) -> Examples:
+def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None = None) -> Examples:
     """The examples of what was read, after the checks of all cells."""
     data, names, source = rows.data, rows.names, rows.facts["source"]
     texts = _texts(rows)
     hot = {role.removeprefix(HOT): data[role][:] for role in names if role.startswith(HOT)}
     labels = None
-    try:
-        if hot:
-            labels = names_of_columns(hot, labelled)
-        elif "label" in names:
-            labels = names_of_cells(data["label"][:], separator, several, labelled)
-    except UserError as error:
-        raise UserError(f"{source}, {error}") from None
+    if hot:
+        labels = names_of_columns(hot, labelled, source)
+    elif "label" in names:
+        labels = names_of_cells(data["label"][:], separator, labelled, source)
     categories = tuple(name for name in names if task and name in task.categories)
     columns = Columns(
         tuple(texts),
@@ -266,35 +250,18 @@ def _made(
         groups=[*map(nfc, data["group"][:])] if "group" in names else None,
     )
     _note_empty_texts(examples, bool(task))
-    _note_unicode(examples, data["label"][:] if "label" in names else [])
     return examples
-
-
-def _note_unicode(examples: Examples, cells: list) -> None:
-    """Say that names are not in the Unicode form in which they are compared."""
-    changed = examples.facts.get("columns_in_nfc", []) + [cell for cell in cells if str(cell) != nfc(str(cell))]
-    if changed:
-        examples.notes.append(
-            f"Unicode: {len(changed):,} names of columns and labels, such as {nfc(str(changed[0]))!r:.60}, are read in "
-            "the form NFC"
-        )
 
 
 def _texts(rows: Rows) -> dict[str, list[str]]:
     """The texts by the names of their columns: one, or two for pairs."""
     source = rows.facts["source"]
-    texts = {rows.names[role]: rows.data[role][:] for role in roles_of_texts(rows.names, rows.header, source)}
-    for name, cells in texts.items():
-        if None in cells:
-            raise UserError(f"{source}, row {cells.index(None) + 1}: expected text in {name!r}, got nothing")
-    return texts
+    return {rows.names[role]: rows.data[role][:] for role in roles_of_texts(rows.names, rows.header, source)}
 
 
 def _note_empty_texts(examples: Examples, official: bool) -> None:
     """Say how many texts are empty; some are in the official release of QQP, whose scores are those of all rows."""
     empty = [row for row, texts in enumerate(zip(*examples.texts)) if not all(map(has_characters, texts))]
-    if len(empty) == len(examples):
-        raise UserError(f"{examples.where(0)}: expected text, got an empty field, as in all rows; {NAME_THE_TEXT}")
     if empty:
         remedy = "they are kept, as in the official release" if official else "fill them in, or leave out the rows"
         examples.notes.append(
@@ -310,14 +277,11 @@ def has_characters(text: str) -> bool:
 
 def _weights(cells: list[str], source: str) -> list[float]:
     """The weights of rows. Raises UserError, with the row, unless they are numbers of at least 0."""
-    weights = []
-    for row, cell in enumerate(cells, 1):
-        try:
-            weights.append(float(cell))
-        except ValueError:
-            weights.append(math.nan)
-        if not 0 <= weights[-1] < math.inf:
-            raise UserError(f"{source}, row {row}: expected a weight of at least 0, got {cell[:60]!r}; correct it")
+    weights = [float(cell) if NUMBER.fullmatch(cell) else math.nan for cell in cells]
+    if wrong := [row for row, weight in enumerate(weights) if not 0 <= weight < math.inf]:
+        raise UserError(
+            f"{source}, row {wrong[0] + 1}: expected a weight of at least 0, got {cells[wrong[0]]!r:.60}; correct it"
+        )
     return weights
 
 
@@ -332,8 +296,6 @@ def _sources(args: GlueArguments, task: Task | None, name: str | None, files: di
         return {split: _file(path) for split, path in paths.items()}
     if not files:
         return _from_hub(args, name)
-    if task and "train" not in task.files and "train" in files:
-        raise UserError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     halves = {split: f"{split}_matched" for split in files if task and f"{split}_matched" in task.files}
     return {halves.get(split, split): _file(path) for split, path in files.items()}
 
@@ -352,8 +314,6 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
     Raises:
         UserError: the folder or one of its files is missing.
     """
-    if not folder.is_dir():
-        raise UserError(f"--data_dir {folder}: no such folder")
     paths, missing = {}, []
     for split, name in task.files.items():
         if split.startswith("test") and "train" in task.files and not with_test:
@@ -367,9 +327,10 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
             missing.append(name)
     # The diagnostics have no training set, and users often have only one of the two files.
     if missing and ("train" in task.files or not paths):
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) if folder.is_dir() else "no such folder"
         raise UserError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
-            f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
+            f"or in {folder / task.folder}; got {there}"
         )
     return paths
 
@@ -394,10 +355,7 @@ def _from_hub(args: GlueArguments, name: str | None) -> dict[str, Read]:
     source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
     dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
     wanted = tuple(GLUE_TASKS[name].files) if name else ("train", "validation", "test")
-    try:
-        named = {split: split for split in dataset} | usual_splits(dataset)
-    except ValueError as error:
-        raise UserError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
+    named = {split: split for split in dataset} | usual_splits(dataset)
     tests = args.do_predict or "train" not in wanted
     chosen = {split: named[split] for split in wanted if split in named and (tests or not split.startswith("test"))}
     divides = args.folds is not None or args.validation_split is not None

@@ -7,7 +7,7 @@ way; the SHA-256 of a part, by which that is checked, is that of the file and of
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -37,17 +37,17 @@ def check_divided(args: GlueArguments, splits: Sequence[str]) -> None:
     Raises:
         ValueError: there is no validation data, or there is some and a flag would make more.
     """
-    flag = "--folds" if args.folds else "--validation_split"
-    asked = args.folds is not None or args.validation_split is not None
+    divides = args.folds is not None or args.validation_split is not None
     validates = any(split.startswith("validation") for split in splits)
-    if "train" in splits and not validates and not asked:
+    if "train" in splits and not validates and not divides:
         give = "give --validation_file" if args.task_name else GIVE  # the splits of a task of GLUE are fixed
         give += f"; or {AS_FILES}" if args.dataset_name else ""
         raise UserError(f"there is training data but nothing to evaluate on; {give}")
-    if asked and validates:
-        raise UserError(f"{flag}: the data has validation data of its own; leave the flag out")
-    if asked and "train" not in splits:
-        raise UserError(f"{flag} divides training data, and there is none; leave the flag out")
+    if divides and (validates or "train" not in splits):
+        raise UserError(
+            "--validation_split and --folds divide training data that has no validation data of its own; got "
+            f"{', '.join(splits)}; leave the flag out"
+        )
 
 
 def check_labels_to_learn(train: Examples, task: Task) -> None:
@@ -56,11 +56,6 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
     Args:
         train: the rows that are really trained on, with labels as numbers.
     """
-    if train.weights is not None and not any(train.weights):
-        raise UserError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the weight 0 in "
-            f"{train.columns.weight!r}, so nothing would be learnt; correct them, or give other rows"
-        )
     labels, names = train.labels or [], task.labels or ()
     if task.several_labels:
         counts = np.sum(labels, axis=0, dtype=int).tolist()
@@ -68,13 +63,15 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
             train.notes.append(
                 f"warning: no text has the label {', '.join(absent)}; the model can only learn to give it to none"
             )
+    same = f"the weight 0 in {train.columns.weight!r}" if not any(train.weights or [1]) else ""
     if len(set(labels)) == 1:
-        same = names[labels[0]] if names and not task.several_labels else labels[0]
-        if task.several_labels:
-            same = ", ".join(name for name, there in zip(names, labels[0]) if there) or "none"
+        first, several = labels[0], task.several_labels
+        known = ", ".join(name for number, name in enumerate(names) if (first[number] if several else first == number))
+        same = f"the label {known or ('none' if several else first)!r}"
+    if same:
         raise UserError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {same!r}; shuffle "
-            "the file, or raise --max_train_samples"
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have {same}, so nothing would be "
+            "learnt; shuffle the file, raise --max_train_samples, or give other rows"
         )
 
 
@@ -152,112 +149,77 @@ def _part(whole: Examples, rows: Sequence[int], described: str) -> Examples:
 
 
 def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
-    """The rows of a training split to train on and to hold out. Raises ValueError if it has too few."""
+    """The rows of a training split to train on and to hold out. Raises UserError if it has too few."""
     from sklearn import model_selection  # imported here because that takes almost a second
 
-    train, classes = data.splits["train"], _classes(data)
-    rows, groups = np.zeros(len(train)), train.groups
-    if groups is not None:
-        found = len(set(groups))
-        if found < 2:
-            raise _too_few_groups(train, found, 2)
-        if classes is None:
-            held_out = rows_of_units(groups, share, seed)
-            return sorted({*range(len(train))}.difference(held_out)), held_out
-        most = min(MOST_PARTS, found, max(2, *Counter(classes).values()))
+    train, classes, flag = data.splits["train"], _classes(data), f"--validation_split {share:g}"
+    if train.groups is None:
+        _check_rare(data, 2, flag)
+        strata = classes if classes is not None else _strata_of_share(data, share)
+        kind = model_selection.ShuffleSplit if strata is None else model_selection.StratifiedShuffleSplit
+        (parts,) = _split(kind(n_splits=1, test_size=share, random_state=seed), data, strata)
+    elif classes is None:
+        held_out = rows_of_units(train.groups, share, seed)
+        parts = (sorted({*range(len(train))}.difference(held_out)), held_out)
+    else:
+        most = max(2, min(MOST_PARTS, len(set(train.groups)), max(Counter(classes).values())))
         part = Fraction(share).limit_denominator(most)
         part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
         size = len(train) / part.denominator
         # The parts of the usual size first: the first one that is dealt has the largest group.
         dealt = sorted(_dealt(data, part.denominator, seed), key=lambda one: abs(len(one[1]) - size))
-        chosen = np.sort(np.concatenate([rows for _, rows in dealt[: part.numerator]]))
-        parts = (np.setdiff1d(np.arange(len(train)), chosen).tolist(), chosen.tolist())
-    elif classes is not None:
-        _check_share(data, share)
-        splitter = model_selection.StratifiedShuffleSplit(n_splits=1, test_size=share, random_state=seed)
-        parts = _first(splitter, rows, classes, None)
-    else:
-        if not 1 <= round(share * len(train)) < len(train):
-            raise UserError(
-                f"--validation_split {share:g} of {len(train)} rows leaves one side empty; give another share"
-            )
-        strata = _strata_of_share(data, share)
-        kind = model_selection.ShuffleSplit if strata is None else model_selection.StratifiedShuffleSplit
-        parts = _first(kind(n_splits=1, test_size=share, random_state=seed), rows, strata, None)
-    _check_training(data, parts, "--validation_split")
+        chosen = {row for _, rows in dealt[: part.numerator] for row in rows}
+        parts = (sorted({*range(len(train))} - chosen), sorted(chosen))
+    _check_parts(data, parts, flag)
     return parts
 
 
 def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
-    """For each fold, the rows to train on and to hold out. Raises ValueError if a class or a group would be missing."""
+    """For each fold, the rows to train on and to hold out. Raises UserError if a class or a group would be missing."""
     from sklearn import model_selection
 
-    train, classes = data.splits["train"], _classes(data)
-    if len(train) < folds:
-        raise UserError(f"--folds {folds}: there are only {len(train)} rows; give fewer folds")
-    if train.groups is not None and len(set(train.groups)) < folds:
-        raise _too_few_groups(train, len(set(train.groups)), folds)
-    names = data.task.labels or ()
-    for number, count in sorted(Counter(classes or ()).items()):
-        if count < folds:
-            raise UserError(
-                f"--folds {folds}: the class {names[number]!r} has only {count} row{'s' * (count > 1)}, so a fold "
-                f"would have none of it; give --folds {count} or fewer (at least 2), add rows of it, or leave it out"
-            )
-    strata = _strata(data, folds)
+    train, classes, strata = data.splits["train"], _classes(data), _strata(data, folds)
+    _check_rare(data, folds, f"--folds {folds}")
     if classes is not None:
-        parts = [(rows.tolist(), held_out.tolist()) for rows, held_out in _dealt(data, folds, seed)]
+        parts = _dealt(data, folds, seed)
     elif strata is not None:
-        kind = model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed)
-        parts = [_as_lists(part) for part in kind.split(np.zeros(len(train)), strata)]
+        parts = _split(model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed), data, strata)
     else:
         # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
-        groups = train.groups or list(map(str, range(len(train))))
-        names_of_groups = list(dict.fromkeys(groups))
+        units = np.array(train.groups or range(len(train)))
+        names = np.array([*dict.fromkeys(units.tolist())])
         splitter = model_selection.KFold(n_splits=folds, shuffle=True, random_state=seed)
-        parts = []
-        for _, held_out in splitter.split(names_of_groups):
-            inside = {names_of_groups[number] for number in held_out}
-            by_side = [[row for row, group in enumerate(groups) if (group in inside) is side] for side in (False, True)]
-            parts.append((by_side[0], by_side[1]))
+        inside = [np.isin(units, names[held_out]) for _, held_out in _split(splitter, data, rows=len(names))]
+        parts = [(np.flatnonzero(~one).tolist(), np.flatnonzero(one).tolist()) for one in inside]
     for number, part in enumerate(parts, 1):
-        lacks = set() if classes is None else set(classes) - {classes[row] for row in part[1]}
-        if lacks:
-            label = names[min(lacks)]
-            raise UserError(
-                f"--folds {folds}: fold {number} has no row of the class {label!r}, whose rows are in too few groups "
-                f"of --group_column; give fewer folds, add rows of it in other groups, or leave it out"
-            )
-        _check_training(data, part, f"--folds {folds}, fold {number}")
+        _check_parts(data, part, f"--folds {folds}, fold {number}", held_out_too=True)
     return parts
 
 
-def _dealt(data: ClassificationData, parts: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _dealt(data: ClassificationData, parts: int, seed: int) -> list[Parts]:
     """scikit-learn's stratified folds, with groups if there are any."""
     from sklearn import model_selection
 
-    train = data.splits["train"]
-    kind = model_selection.StratifiedKFold if train.groups is None else model_selection.StratifiedGroupKFold
-    splitter = kind(n_splits=parts, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
-        return _checked(lambda: list(splitter.split(np.zeros(len(train)), _classes(data), train.groups)))
+    groups = data.splits["train"].groups
+    kind = model_selection.StratifiedKFold if groups is None else model_selection.StratifiedGroupKFold
+    return _split(kind(n_splits=parts, shuffle=True, random_state=seed), data, _classes(data), groups)
 
 
-def _first(splitter: Any, rows: np.ndarray, classes: list[int] | None, groups: list[str] | None) -> Parts:
-    return _as_lists(_checked(lambda: next(splitter.split(rows, classes, groups))))
-
-
-def _as_lists(parts: Sequence[np.ndarray]) -> Parts:
-    train, held_out = parts
-    return np.sort(train).tolist(), np.sort(held_out).tolist()
-
-
-def _checked(split: Callable[[], Any]) -> Any:
+def _split(
+    splitter: Any, data: ClassificationData, strata: list[int] | None = None, groups: list[str] | None = None,
+    rows: int | None = None,
+) -> list[Parts]:  # fmt: skip
+    """The parts that a splitter makes of the training data, or of so many rows, in the order of the rows."""
     try:
-        return split()
-    except ValueError as error:  # whatever the checks here have not foreseen
-        raise UserError(f"the training data cannot be divided so: {error}; give --validation_file") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
+            parts = [*splitter.split(np.zeros(rows or len(data.splits["train"])), strata, groups)]
+    except ValueError as error:
+        raise UserError(
+            f"the training data cannot be divided so: {error}; change --validation_split or --folds, or give "
+            "--validation_file"
+        ) from None
+    return [(np.sort(train).tolist(), np.sort(held_out).tolist()) for train, held_out in parts]
 
 
 def _classes(data: ClassificationData) -> list[int] | None:
@@ -294,43 +256,26 @@ def _strata_of_share(data: ClassificationData, share: float) -> list[int] | None
     return None if strata is None or len(set(strata)) >= smaller else strata
 
 
-def _check_share(data: ClassificationData, share: float) -> None:
-    train, names = data.splits["train"], data.task.labels or ()
-    counts = Counter(_classes(data))
-    number, count = min(counts.items(), key=lambda pair: pair[1])
-    if count < 2:
-        row = (train.labels or []).index(number)
+def _check_rare(data: ClassificationData, least: int, flag: str) -> None:
+    """Refuse classes with fewer rows than there are parts, in which each must be."""
+    names, counts = data.task.labels or (), Counter(_classes(data) or ())
+    if rare := {names[number]: count for number, count in sorted(counts.items()) if count < least}:
+        told = ", ".join(f"{name!r} ({count})" for name, count in rare.items())
         raise UserError(
-            f"{train.where(row)}: this is the only row of the class {names[number]!r}, which --validation_split needs "
-            "on both sides; add rows of it, leave it out, or give --validation_file"
-        )
-    held_out = np.ceil(share * len(train))
-    if min(held_out, len(train) - held_out) < len(counts):
-        raise UserError(
-            f"--validation_split {share:g} of {len(train)} rows is {held_out:.0f}, too few on one side for "
-            f"{len(counts)} classes; give another share, more rows, or --validation_file"
+            f"{flag}: expected at least {least} rows of each class, got fewer of {told:.400}; add rows of it, leave it "
+            "out, give fewer --folds, or give --validation_file"
         )
 
 
-def _check_training(data: ClassificationData, parts: Parts, flag: str) -> None:
-    """Refuse a part to train on that lacks a class, which could then not be learnt."""
-    classes, names = _classes(data), data.task.labels or ()
-    if classes is None:
-        return
-    if lacks := set(classes) - {classes[row] for row in parts[0]}:
-        if data.splits["train"].groups is None:
+def _check_parts(data: ClassificationData, parts: Parts, flag: str, held_out_too: bool = False) -> None:
+    """Refuse an empty part, and one that lacks a class, which could then not be learnt, or not be evaluated."""
+    classes, names, groups = _classes(data), data.task.labels or (), data.splits["train"].groups
+    for rows, use in zip(parts, ("train on", "hold out")):
+        there = {*classes} - {classes[row] for row in rows} if classes and (held_out_too or use == "train on") else ()
+        if there or not rows:
+            of_class = f" of the class {names[min(there)]!r}" if there else ""
+            because = ", because the rows of one --group_column stay together" if groups is not None else ""
             raise UserError(
-                f"{flag}: no row of the class {names[min(lacks)]!r} is left to train on; hold out a smaller share, add "
-                "rows of it, leave it out, or give --validation_file"
+                f"{flag}: no row{of_class} is left to {use}{because}; change the flag, add rows"
+                f"{' in other groups' if groups is not None else ''}, or give --validation_file"
             )
-        raise UserError(
-            f"{flag}: no row of the class {names[min(lacks)]!r} is left to train on, because all are in one group of "
-            "--group_column; add rows of it in other groups, leave it out, or give --validation_file"
-        )
-
-
-def _too_few_groups(train: Examples, found: int, needed: int) -> UserError:
-    return UserError(
-        f"{train.facts['source']}: the column {train.columns.group!r} has {found} group{'s' * (found != 1)}, expected "
-        f"at least {needed}, so that one can be held out; name another --group_column, or give fewer --folds"
-    )

@@ -118,8 +118,6 @@ def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; bert-repro submission makes one") from None
     except Exception as error:  # the bytes of a damaged or encrypted archive can raise anything
         raise UserError(f"{path}: expected a whole zip file, got: {error}; make it again") from None
 
@@ -142,20 +140,16 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            best = read_summary(folder).get("best")
-            name = best.get("folder") if isinstance(best, dict) else None
-            if not is_plain_name(name):
-                raise UserError(
-                    f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
-                    f"{str(name)[:80]!r}; give the folder of the run itself"
-                )
-            folder = folder / str(name)
+            name = read_summary(folder).get("best", {}).get("folder")
+            folder = folder / name if is_plain_name(name) else folder
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
-        if not here:
-            raise UserError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --do_predict makes them")
+        twice = [path.name for path in here if path.name in files]
+        if not here or twice:
+            raise UserError(
+                f"{folder}: expected files such as CoLA.tsv, which run_glue.py --do_predict makes, each in one of the "
+                f"folders only; got {', '.join(twice) or 'none'}{' twice' if twice else ''}; give the folders of runs"
+            )
         for path in here:
-            if path.name in files:
-                raise UserError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
             files[path.name] = path
     return files
 

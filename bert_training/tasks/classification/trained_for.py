@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bert_training.inputs.flags.fine_tuning import DELIMITERS
-
 if TYPE_CHECKING:  # columns are checked before torch and transformers are loaded
     from transformers import BertConfig, PretrainedConfig
 
@@ -74,23 +72,20 @@ def trained_for(config: "BertConfig", name: str | None, class_name: str) -> Trai
     architectures = config.architectures or []
     fits = class_name in architectures or not architectures
     stored = stored_facts(config) if fits else {}
-    texts = stored.get("texts_per_example")
-    columns = stored.get("text_columns")
-    label, separator = stored.get("label_column"), stored.get("label_separator")
-    id_column, delimiter = stored.get("id_column"), stored.get("delimiter")
+    label = stored.get("label_column")
     return TrainedFor(
         names=names,
         outputs=len(config.id2label or {}) if fits else 0,
         scores=fits and (len(config.id2label or {}) == 1 or config.problem_type == "regression"),
         several_labels=config.problem_type == SEVERAL_LABELS,
         other_head="" if fits else ", ".join(map(str, architectures)),
-        texts=texts if texts in (1, 2) else None,
-        text_columns=tuple(map(str, columns)) if isinstance(columns, list | tuple) else (),
+        texts=stored.get("texts_per_example"),
+        text_columns=tuple(stored.get("text_columns") or ()),
         label_column=label if isinstance(label, str) else None,
-        hot_columns=tuple(map(str, label)) if isinstance(label, list | tuple) else (),
-        label_separator=separator if isinstance(separator, str) and separator else None,
-        id_column=id_column if isinstance(id_column, str) else None,
-        delimiter=delimiter if delimiter in DELIMITERS.values() else None,
+        hot_columns=tuple(label) if isinstance(label, list) else (),
+        label_separator=stored.get("label_separator"),
+        id_column=stored.get("id_column"),
+        delimiter=stored.get("delimiter"),
     )
 
 

@@ -11,8 +11,13 @@ import numpy as np
 from transformers import PretrainedConfig
 
 from bert_training.tasks.classification.calibration import probabilities as softmax
-from bert_training.tasks.classification.multi_label_scores import labels_of
-from bert_training.tasks.classification.thresholds import USUAL, gives, probabilities, stored_thresholds
+from bert_training.tasks.classification.multi_label_scores import (
+    USUAL,
+    gives,
+    labels_of,
+    probabilities,
+    stored_thresholds,
+)
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
 from tokenization.errors import UserError
 

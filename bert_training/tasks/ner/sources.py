@@ -13,14 +13,21 @@ from bert_training.files.hashing import digest
 from bert_training.files.hub_datasets import load_from_hub
 from bert_training.files.unchanged import unchanged
 from bert_training.inputs.conll import read_conll
+from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
 from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, plain_labels, to_bio
 from bert_training.tasks.ner.tagged_text import PLAIN, Sentence, Split, one_document_each
-from bert_training.tasks.prediction_files import check_cell
-from bert_training.tasks.task_data import SPLIT_SEED, asks_to_divide, files_or_hub, rows_of_units, sample_limit
+from bert_training.tasks.task_data import (
+    SPLIT_SEED,
+    asks_to_divide,
+    check_cell,
+    files_or_hub,
+    rows_of_units,
+    sample_limit,
+)
 from tokenization.errors import UserError
 
 SCHEMES_IN_WORDS = {scheme: f"{scheme}, turned into BIO" for scheme in ("IOB1", "BIOES", "BMES", "IO")}
@@ -155,15 +162,15 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
         splits = _read(rows, reading, model_labels, cutting)
     else:
         splits = {split: _builtin(split) for split in ("train", "validation")}
-    for split in ("train", "validation"):
-        if split in splits and not splits[split].tagged:
-            raise UserError(
-                f"{splits[split].source}: expected a tag for every word, got words only; give sentences with their "
-                "tags, or give words alone as --test_file"
-            )
+    problems = {
+        f"{part.source}: expected a tag for every word, got words only; give sentences with their tags, or give words "
+        "alone as --test_file": not part.tagged
+        for split, part in splits.items()
+        if split != "test"
+    }
+    divides_twice = args.validation_split is not None and "validation" in splits
+    refuse(problems | {"--validation_split: the data has validation data of its own; leave it out": divides_twice})
     labels, cutting = _labels(splits, model_labels), cutting_of(splits.get("train"), cutting)
-    if args.validation_split is not None and "validation" in splits:
-        raise UserError("--validation_split: the data has validation data of its own; leave the flag out")
     if args.validation_split:
         splits = _divided(splits["train"], args.validation_split, SPLIT_SEED) | {
             split: part for split, part in splits.items() if split != "train"
@@ -176,11 +183,15 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
                 check_cell(word, sentence.place(number), "a word")
     if train := splits.get("train"):
         tags = {tag for sentence in train.sentences for tag in sentence.known_tags}
-        if tags <= {"O"} or (train.plain and len(tags) == 1):
-            raise UserError(
-                f"{train.source}: all tags to train on are {', '.join(tags)}; there is nothing to learn. Give more "
-                "sentences, or raise --max_train_samples"
-            )
+        nothing = tags <= {"O"} or (train.plain and len(tags) == 1)
+        of_training = {
+            f"{train.source}: all tags to train on are {', '.join(tags)}; there is nothing to learn. Give more "
+            "sentences, or raise --max_train_samples": nothing,
+            f"{train.source}: --tag_scheme plain is for tags without a prefix, got {', '.join(labels)[:200]}; "
+            "leave it out, or rename the tags that begin with a prefix such as B-": train.plain
+            and not plain_labels(labels),
+        }
+        refuse(of_training)
     return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels, cutting)
 
 
@@ -235,24 +246,19 @@ def _sentences(rows: Rows, source: str, reading: Reading, in_rows: bool) -> Spli
     columns = rows.data[:]
     words = columns["tokens"]
     tags = _named(columns["tags"], reading.tag_names, source, in_rows) if "tags" in columns else [None] * len(words)
-    documents: dict[str, int] = {}
-    sentences = []
+    tagged, documents, sentences = any(tags), dict[str, int](), []
     for row, (sentence, given) in enumerate(zip(words, tags)):
         place = f"{source}, row {row + 1}" if in_rows else source
-        fits = isinstance(sentence, list) and isinstance(given, list | None)
-        if not fits or not all(map(str.strip, [*sentence, *(given or ())])) or len(given or sentence) != len(sentence):
+        fits = isinstance(sentence, list) and isinstance(given or [], list)
+        tags_of_row = [*(given or ())]
+        if not fits or not all(map(str.strip, [*sentence, *tags_of_row])) or len(tags_of_row) != tagged * len(sentence):
             raise UserError(
-                f"{place}: expected words and a tag for each, in two lists, got {str(sentence)[:60]!r} and "
-                f"{str(given)[:60]!r}; correct the row"
+                f"{place}: expected words and a tag for each, in two lists, in all rows or in none; got "
+                f"{str(sentence)[:60]!r} and {str(given)[:60]!r}; correct the row"
             )
         document = documents.setdefault(columns["document"][row], len(documents)) if "document" in columns else 0
-        sentences.append(Sentence(sentence, given, document, place, None if in_rows else columns["line"][row]))
-    hidden = [sentence.where for sentence in sentences if sentence.words and not sentence.tags]
-    tagged = any(sentence.tags for sentence in sentences)
-    if tagged and hidden:
-        raise UserError(f"{hidden[0]}: expected tags as in other rows, got none; give all rows tags, or none")
-    for sentence in sentences:
-        sentence.tags = (sentence.tags or []) if tagged else None
+        known = tags_of_row if tagged else None
+        sentences.append(Sentence(sentence, known, document, place, None if in_rows else columns["line"][row]))
     content = rows.facts.get("sha256") or rows.facts["content_sha256"]
     kept = {name: rows.facts[name] for name in ("comment_lines",) if name in rows.facts}
     split = Split(source, sentences, {"documents": len(documents), "sha256": content} | kept)
@@ -305,27 +311,18 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
                 )
         own = sorted({kind for split, kinds in types.items() if split != "test" for kind in kinds})
         labels = tuple(own) if train.plain else ("O", *(f"{prefix}-{kind}" for kind in own for prefix in "BI"))
-        if train.plain and not plain_labels(labels):
-            raise UserError(
-                f"{train.source}: --tag_scheme plain is for tags without a prefix, got {', '.join(labels)[:200]}; "
-                "leave it out, or rename the tags that begin with a prefix such as B-"
-            )
         labels = model_labels if model_labels and {*model_labels} == {*labels} else labels
-    elif not model_labels:
-        raise UserError(
-            "without training data the model's config must name the tags in id2label, and it does not; give a "
-            "model fine-tuned with run_ner.py, or --train_file"
-        )
     else:
-        labels = model_labels
+        labels = model_labels or ()
         spans = {label[2:] for label in labels if label[:2] in ("B-", "I-")}
         unknown = {*()}.union(*types.values()) - ({*labels} if plain_labels(labels) else spans)
         other = [] if plain_labels(labels) else [label for label in labels if not re.fullmatch("O|[BI]-.+", label)]
-        if types and (unknown or other):
+        if not labels or (types and (unknown or other)):
             raise UserError(
-                f"{', '.join(splits[split].source for split in types)}: expected tags that the model knows, as "
-                f"O, B-TYPE and I-TYPE or as plain tags, got {', '.join(sorted(unknown)) or 'known ones'} and a model "
-                f"of {', '.join(labels)}; give a model for these tags, or --train_file, or words alone as --test_file"
+                f"{', '.join(part.source for part in splits.values())}: without training data expected tags that the "
+                f"model knows by id2label of its config, as O, B-TYPE and I-TYPE or as plain tags, got "
+                f"{', '.join(sorted(unknown)) or 'known ones'} and a model of {', '.join(labels) or 'no tags'}; give a "
+                "model for these tags, or --train_file, or words alone as --test_file"
             )
     for label in labels:
         check_cell(label, "the tags of the data or of the model's config.json", "a tag")

@@ -13,16 +13,14 @@ list.
 """
 
 import json
-import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import write_text
 from bert_training.tasks.squad import metrics
@@ -30,11 +28,6 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import find_threshold_to_store, gives_no_answer
 from bert_training.tasks.squad.windows import Windows, max_context
 from tokenization.errors import UserError
-
-WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
-WHITE_SPACE = re.compile(f"[{WHITE}]")
-
-Realign = Callable[[np.ndarray, str, int, int], str]
 
 
 @dataclass
@@ -105,8 +98,6 @@ class Answers:
     def write_lines(self, path: str | Path) -> None:
         """Write one object a line for every question: its id, the answer, its probability and the place of its tokens.
 
-        Google's alignment may give more of the context than these tokens, as whole words with single spaces.
-
         The probability is the answer's share among the n best, in version 2 with "no answer" among them; None and no
         place if there is no candidate at all.
         """
@@ -128,7 +119,6 @@ def find_answers(
     max_answer_length: int = 30,
     version_2_with_negative: bool = False,
     null_score_diff_threshold: float = 0.0,
-    realign: Realign | None = None,
 ) -> Answers:
     """Search every question's windows for its best spans.
 
@@ -136,21 +126,16 @@ def find_answers(
         windows: the result of ``build_windows`` for these questions.
         start_logits, end_logits: for every window one number per token; numbers for padding after them are ignored.
         max_answer_length: in tokens.
-        realign: returns the text of an answer from the token ids of the span, the context, the first character and the
-            one after the last; ``slice_of_context`` (the default) or a ``GoogleRealign``.
 
     Raises:
         UserError: the logits are not finite.
     """
     _check_logits(windows, start_logits, end_logits)
-    realign = realign or slice_of_context
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
     answers = Answers(threshold=null_score_diff_threshold)
     for question, first, after in zip(questions, bounds[:-1], bounds[1:]):
         rows = range(first, after)
-        entries = _best_spans(
-            question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length, realign
-        )
+        entries = _best_spans(question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length)
         best = entries[0] if entries else None
         text = best["text"] if best else ""
         answers.span_predictions[question.id] = answers.predictions[question.id] = text
@@ -202,7 +187,6 @@ def _best_spans(
     end_logits: Sequence[np.ndarray],
     n_best_size: int,
     max_answer_length: int,
-    realign: Realign,
 ) -> list[dict]:
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
     # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
@@ -218,7 +202,7 @@ def _best_spans(
         token = windows.first_token[window] + first
         begin, end = int(offsets[token, 0]), _with_accents(question.context, int(offsets[token + offset, 1]))
         at = windows.context_begin[window] + first
-        text = realign(windows.input_ids[window][at : at + offset + 1], question.context, begin, end)
+        text = question.context[begin:end]
         if text and text not in entries:
             entries[text] = {
                 "text": text,
@@ -271,67 +255,8 @@ def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
         done = bound
 
 
-# --- from tokens back to text ----------------------------------------------------------------------------
-
-
-def slice_of_context(ids: np.ndarray, context: str, begin: int, end: int) -> str:
-    """The characters of the context from ``begin`` to ``end``; the token ids are not used."""
-    return context[begin:end]
-
-
 def _with_accents(context: str, end: int) -> int:
     # An uncased tokenizer drops combining accents, so a token can end before the accent of its last letter.
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return end
-
-
-def aligner(name: str, tokenizer: PreTrainedTokenizerBase) -> Realign:
-    """The function for a value of ``--answer_alignment``: "google" or "offsets"."""
-    return GoogleRealign(tokenizer) if name == "google" else slice_of_context
-
-
-class GoogleRealign:
-    """Google's ``get_final_text``: find the tokens of a span in its white-space words, and align letter by letter.
-
-    If the two cannot be aligned, the answer consists of the whole words. The tokenizer must be a fast BERT tokenizer,
-    whose normaliser and pre-tokeniser correspond to Google's BasicTokenizer.
-    """
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        self.tokenizer = tokenizer
-        self._tokens: dict[str, list[str]] = {}
-
-    def __call__(self, ids: np.ndarray, context: str, begin: int, end: int) -> str:
-        pieces = self.tokenizer.convert_ids_to_tokens(ids.tolist())
-        predicted = " ".join(" ".join(pieces).replace(" ##", "").replace("##", "").split())
-        while begin > 0 and context[begin - 1] not in WHITE:
-            begin -= 1
-        while end < len(context) and context[end] not in WHITE:
-            end += 1
-        words = [word for word in WHITE_SPACE.split(context[begin:end]) if word]
-        tokens = [token for word in words for token in self._basic_tokens(word)]
-        return get_final_text(predicted, " ".join(words), " ".join(tokens))
-
-    def _basic_tokens(self, word: str) -> list[str]:
-        if word not in self._tokens:
-            backend = self.tokenizer.backend_tokenizer
-            pieces = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(word))
-            self._tokens[word] = [piece for piece, _ in pieces]
-        return self._tokens[word]
-
-
-def get_final_text(predicted: str, words: str, tokenized: str) -> str:
-    """The part of the text ``words`` from which ``predicted``, a part of the normalised text ``tokenized``, was made.
-
-    Returns ``words`` if the texts cannot be aligned (Google's function of this name).
-    """
-    begin = tokenized.find(predicted)
-    if begin < 0:
-        return words
-    in_words = [index for index, char in enumerate(words) if char != " "]
-    in_tokenized = [index for index, char in enumerate(tokenized) if char != " "]
-    if len(in_words) != len(in_tokenized):
-        return words
-    matching = dict(zip(in_tokenized, in_words))  # the n-th character that is no space -> the n-th one of the words
-    return words[matching[begin] : matching[begin + len(predicted) - 1] + 1]

@@ -4,18 +4,15 @@ They are in ``config.question_answering``, as is the no-answer threshold (``thre
 pipeline of ``modeling_bert_repro`` reads both; the other flags are stored by ``bert_training/tasks/stored_flags.py``.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bert_training.inputs.flags.fine_tuning import SquadArguments
-from tokenization.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 FIELD = "question_answering"
 THRESHOLD = "null_score_diff_threshold"  # its field in the config, of models for questions without an answer
-POSITIONS = 512  # of a config that does not say
 # All are in tokens except n_best_size.
 STORED = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
 DEFAULTS: dict[str, int] = {name: getattr(SquadArguments, name) for name in STORED}
@@ -26,36 +23,10 @@ def store_settings(config: "PretrainedConfig", args: SquadArguments) -> None:
     setattr(config, FIELD, {name: getattr(args, name) for name in STORED})
 
 
-def stored_settings(config: "PretrainedConfig", place: str = "config.json") -> dict[str, int]:
-    """The stored settings; for a model without them ``DEFAULTS``, reduced to fit its position embeddings.
-
-    Args:
-        place: the file of the config, for error messages.
-
-    Raises:
-        ValueError: as in ``checked_settings``.
-    """
+def stored_settings(config: "PretrainedConfig") -> dict[str, int]:
+    """The stored settings; for a model without them ``DEFAULTS``, reduced to fit its position embeddings."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)
     stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))
     fitting = {"max_seq_length": longest, "max_query_length": query, "doc_stride": stride}
-    return DEFAULTS | fitting | checked_settings(config.to_dict(), place)
-
-
-def checked_settings(config: Mapping[str, Any], place: str) -> dict[str, int]:
-    """The stored settings in the content of a config.json, which may come from somebody else; {} if there are none.
-
-    Args:
-        place: the file, for error messages.
-
-    Raises:
-        ValueError: they are no positive whole numbers, they have other names, or the length has too few positions.
-    """
-    stored, longest = config.get(FIELD, {}), config.get("max_position_embeddings", POSITIONS)
-    fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
-    if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > longest:
-        raise UserError(
-            f"{place}: {FIELD!r} must hold positive whole numbers for {', '.join(DEFAULTS)}, with a length of at most "
-            f"{longest}; got {str(stored)[:120]}; correct it, or delete the field"
-        )
-    return dict(stored)
+    return DEFAULTS | fitting | getattr(config, FIELD, {})

@@ -8,7 +8,6 @@ import shutil
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -274,20 +273,6 @@ def template(place: Place) -> tuple:
     return code(place, None, "tokenizer_config.json", chat_template=text)
 
 
-def pickled_windows(place: Place) -> tuple:
-    """The cache of the windows is replaced under the name that the run looks for."""
-    script, words = place.start(script="run_squad")
-    cache = place.folder / "cache"
-    ended = run(script, [*words, "--cache_dir", str(cache)], place.folder)
-    assert ended.status == 0, ended.printed
-    shutil.rmtree(place.folder / "out")
-    for path in cache.glob("windows-*.npz"):
-        with np.load(path) as arrays:
-            columns = dict(arrays)
-        np.savez(path, **columns | {"lengths": np.array([Malice()], dtype=object)})
-    return script, [*words, "--cache_dir", str(cache)], "ignoring:was damaged"
-
-
 def beside(place: Place) -> tuple:
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin", "pytorch_model.bin"):
         (place.model / name).write_bytes(pickle.dumps(Malice()))
@@ -308,7 +293,6 @@ CODE = {
     "a bin file": lambda place: weights_file(place, "bert.bin", Malice()),
     "state of a checkpoint": state,
     "other files": beside,
-    "cache of windows": pickled_windows,
     "own kind of model": lambda place: code(
         place, "model_type", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
     ),

@@ -30,7 +30,6 @@ TASKS = [
     "bert_training.engine.finished",
     "bert_training.tasks.task_data",
     "bert_training.tasks.teachers",
-    "bert_training.tasks.teacher_cache",
 ]
 GROUPS = {"engine": ENGINE, "files": FILES, "script": [*SCRIPTS, *TASKS]}
 EDGES = {

@@ -22,7 +22,6 @@ NAMES = (
 )  # fmt: skip
 # Names that say that something is not whole, or that a process is at work.
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|lock|shares-[\w-]+)(/|$)|/progress\.json$")
-SHARED_DRAFT = re.compile(r"/windows-[^/]*\.npz\.[0-9a-f]{32}\.tmp$")  # other runs may be writing it
 TIMES = re.compile(
     r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|checksum|command|[Cc]ommit|"
     r"resume_from_checkpoint"
@@ -228,9 +227,9 @@ def check_whole(folder: Path, earlier: dict[str, bytes], whole: list[Path]) -> N
 
 
 def check_finished(folder: Path, whole: list[Path]) -> None:
-    """Check that the folder holds the files of an unbroken run; besides them only drafts of files that runs share."""
+    """Check that the folder holds the files of an unbroken run, and no others."""
     wanted = files(whole[0])
-    found = {name: path for name, path in files(folder).items() if not SHARED_DRAFT.search(name)}
+    found = files(folder)
     assert wanted.keys() == found.keys(), f"missing, or too many: {sorted(wanted.keys() ^ found.keys())}"
     assert folders(whole[0]) == folders(folder), sorted(folders(whole[0]) ^ folders(folder))
     for name, path in wanted.items():

@@ -7,7 +7,7 @@ import pytest
 
 from bert_training.cards.confusion import counts_of, matrix_of, most_confused
 from bert_training.engine.best import deciding_metric, goodness
-from bert_training.tasks.classification.by_class import (
+from bert_training.tasks.classification.scores import (
     confusion,
     metric_names,
     scores_by_class,

@@ -9,7 +9,6 @@ from bert_training.tasks.classification.calibration import (
     HIGHEST,
     LOWEST,
     calibration_scores,
-    check_calibrate,
     expected_calibration_error,
     find_temperature,
     probabilities,
@@ -57,15 +56,6 @@ def test_without_a_mistake_or_without_a_right_answer_it_stops_at_its_bound(label
     assert found == bound
     assert "warning: the search ends there" in remark(found)
     assert "warning" not in remark(1.5)
-
-
-def test_what_cannot_be_calibrated_is_refused():
-    check_calibrate(False, ["test"], None)
-    check_calibrate(True, ["validation_matched"], ["a", "b"])
-    with pytest.raises(ValueError, match=r"--calibrate needs labelled data .*; give --validation_file"):
-        check_calibrate(True, ["test"], ["a", "b"])
-    with pytest.raises(ValueError, match=r"--calibrate: the labels are scores"):
-        check_calibrate(True, ["validation"], None)
 
 
 def test_the_temperature_is_stored_with_the_model():

@@ -1,6 +1,8 @@
 """The way of labelled texts to the model, and of its predictions into files."""
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from bert_training.tasks.classification import glue, labelled_texts
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, own, write_task
 from tokenization import build_tokenizer
+from tokenization.errors import UserError
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
@@ -82,15 +85,37 @@ def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
 
 
 @pytest.mark.parametrize(
-    ("asked", "refused"), [("f1:c", True), ("eval_recall:c", True), ("f1:b", False), (None, False)]
+    ("labels", "new", "given", "expected"),
+    [
+        ("abc", "ab", {"metric_for_best_model": "f1:c"}, "f1:c: expected examples of 'c' in the validation data"),
+        ("abc", "ab", {"metric_for_best_model": "eval_recall:c"}, "expected examples of 'c' in the validation data"),
+        ("abc", "ab", {"metric_for_best_model": "f1:b"}, ""),
+        ("abc", "ab", {"calibrate": True, "class_weights": "balanced", "label_token": "last"}, ""),
+        ("123", "12", {"calibrate": True}, "--calibrate is for one class a text, and these labels are scores"),
+        ("123", "12", {"class_weights": "balanced"}, "--class_weights is for classes, and these labels are scores"),
+        ("123", "12", {"label_token": "last"}, "--label_token last: expected classes, got scores (a regression)"),
+        ("abc", "", {"calibrate": True}, "--calibrate needs labelled data on which the temperature is found; give"),
+    ],
 )
-def test_the_best_is_not_chosen_by_a_class_that_the_validation_data_lacks(tmp_path, asked, refused):
-    """All of its scores would be 0, and the first evaluation the best."""
-    train = own(tmp_path, "text,label\n" + "".join(f"film {row},{'abc'[row % 3]}\n" for row in range(9)), "own.csv")
-    valid = own(tmp_path, "text,label\ngood,a\nbad,b\n", "valid.csv")
-    data = load_data(glue_arguments(train_file=train, validation_file=valid))
-    if refused:
-        with pytest.raises(ValueError, match=f"--metric_for_best_model {asked}: expected examples of 'c' in the valid"):
-            labelled_texts.check_deciding_class(asked, data)
-    else:
-        labelled_texts.check_deciding_class(asked, data)
+def test_flags_that_the_labels_contradict_are_refused_together(tmp_path, labels, new, given, expected):
+    """Of a class without examples all scores would be 0, and the first evaluation the best."""
+    kind = {"problem_type": "regression"} if labels == "123" else {}
+    rows = [f"film {row},{labels[row % 3]}\n" for row in range(9)]
+    train = own(tmp_path, "text,label\n" + "".join(rows), "own.csv")
+    valid = own(tmp_path, "text,label\n" + "".join(f"good,{label}\n" for label in new or "abc"), "valid.csv")
+    data = load_data(glue_arguments(train_file=train, validation_file=valid, **kind))
+    if not new:
+        data.splits["test"] = data.splits.pop("validation")
+    asked = SimpleNamespace(**{"metric_for_best_model": None, "calibrate": False, "class_weights": None,
+                               "label_token": "cls"} | given)  # fmt: skip
+    if not expected:
+        labelled_texts.check_flags(asked, data)
+        return
+    with pytest.raises(UserError, match=re.escape(expected)) as caught:
+        labelled_texts.check_flags(asked, data)
+    if labels == "123":  # another mistake is in the same error
+        asked.label_token = "bilstm"
+        asked.metric_for_best_model = None
+        with pytest.raises(UserError, match=re.escape("--label_token bilstm: expected classes, got scores")) as both:
+            labelled_texts.check_flags(asked, data)
+        assert given.get("label_token") or str(caught.value) in str(both.value)

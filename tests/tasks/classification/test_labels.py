@@ -52,7 +52,7 @@ def on_the_hub(monkeypatch, names=None, **splits: list) -> None:
 CELLS = [
     (["good", None], 2, "expected a label, got nothing; fill it in, or leave out the row"),
     ([1.5, math.nan], 2, "expected a label, got nothing; fill it in, or leave out the row"),
-    (["good", "bad "], 2, "without spaces around it, tabs and line ends, got 'bad '"),
+    (["good", "bad "], 2, "without spaces around it, tabs and line ends, or several of them, each once; got 'bad '"),
     (["good", "b\tad"], 2, "without spaces around it, tabs and line ends"),
     (["good", "b\u2028ad"], 2, "without spaces around it, tabs and line ends"),
     (["good", "nan"], 2, "expected a label, got 'nan'; fill it in, or leave out the row, or, if it is a class, give"),
@@ -137,8 +137,8 @@ def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
 def test_json_that_was_written_into_a_csv_is_no_class(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
     told = error(table(tmp_path, "x", quoted))
-    assert "own.csv, row 2: expected a word or a number as label, got" in told
-    assert "several labels are real lists (.jsonl), or cells such as a|b with --label_separator" in told
+    assert "own.csv, row 2: expected a word or a number as label, " in told
+    assert "several labels are real lists (.jsonl), cells such as a|b with --label_separator" in told
 
 
 def test_a_word_in_brackets_is_a_class(tmp_path):
@@ -155,9 +155,7 @@ def test_whatever_stands_between_labels_asks_for_it_and_its_answer_separates_the
     cells = ["pay", mark.join(["pay", "late"]), "late", mark.join(["late", "pay", "rude"]), "rude"]
     path = json_lines(tmp_path, *cells * 3)
     told = error(path)
-    assert re.search(
-        "own.jsonl: the label '.*' may be one class or the labels '(pay|late)' and '(pay|late)'; give", told
-    )
+    assert re.search("own.jsonl: the label '.*' may be one class or the labels '(pay|late) and (pay|late)", told)
     separator = ast.literal_eval(told.split("--label_separator ")[1].split(" for several")[0])
     data = read(path, label_separator=separator)
     assert data.task.labels == ("late", "pay", "rude")
@@ -220,9 +218,6 @@ def test_one_class_in_two_unicode_forms_is_one(tmp_path):
     data = load_data(glue_arguments(train_file=train, validation_file=dev, test_file=test))
     assert data.task.labels == (NFC[1], NFC[0])
     assert [part.labels for part in data.splits.values()] == [[1, 0, 1, 0], [1, 0], [1, 0]]
-    said = [note for part in data.splits.values() for note in part.notes if "Unicode" in note]
-    names = f"names of columns and labels, such as '{NFC[0]}', are read in the form NFC"
-    assert said == [f"Unicode: 2 {names}"] * 2
     several = json_lines(tmp_path, [NFD[0], NFD[1]], [NFC[0]], name="several.jsonl")
     assert read(several).splits["train"].labels == [(1, 1), (0, 1)]
     assert read(table(tmp_path, "|".join(NFD), *NFC), label_separator="|").task.labels == (NFC[1], NFC[0])
@@ -252,7 +247,7 @@ def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
     data = load_data(glue_arguments(dataset_name="x/y", do_predict=True))
     assert {split: len(part) for split, part in data.splits.items()} == {"train": 2, "validation": 3, "test": 2}
     on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b"], "dev" if name != "dev" else "val": ["a", "b"]})
-    assert "--dataset_name x/y: expected one split for validation, got " in glue_error(dataset_name="x/y")
+    assert "expected one split for validation, got " in glue_error(dataset_name="x/y")
 
 
 def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
@@ -305,36 +300,10 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
     assert data.splits["validation"].labels == [0, 1]
 
 
-def test_labels_that_are_almost_all_different_are_no_classes(tmp_path):
-    dates = [f"2024-01-{day:02}" for day in range(1, 11)]
-    for labels in (dates, list(range(10)), [f"the film {word}" for word in "abcdefghij"], [*range(6), 7, 7, 7, 7, 7]):
-        path = json_lines(tmp_path, *labels)
-        told = error(path)
-        single = 6 if len(labels) == 11 else 10
-        assert f"own.jsonl: the label '{labels[0]}' is in no other row, as {single} of {len(labels)} labels" in told
-        assert "name the label with --label_column, or give --problem_type regression for scores, or" in told
-        assert len(read(path, problem_type="single_label").task.labels or ()) == len(set(labels))
-    # Few rows, and many classes with rows each.
-    assert read(json_lines(tmp_path, *dates[:9])).task.labels == tuple(dates[:9])
-    assert len(read(json_lines(tmp_path, *range(5), *[7] * 5)).task.labels or ()) == 6
-    assert len(read(json_lines(tmp_path, *range(150), *range(150))).task.labels or ()) == 150
-
-
-def test_a_data_set_that_names_its_classes_may_have_one_row_of_each(monkeypatch):
-    on_the_hub(monkeypatch, [f"c{number}" for number in range(20)], train=list(range(20)), validation=[0, 1])
-    assert len(load_data(glue_arguments(dataset_name="x/y")).task.labels or ()) == 20
-
-
-def test_a_model_of_the_same_classes_says_that_they_are_ones(tmp_path):
-    path, trained = table(tmp_path, *range(10)), TrainedFor(tuple(map(str, range(10))), 10)
-    data = load_data(glue_arguments(train_file=path, validation_file=path), trained.names, trained)
-    assert data.task.labels == trained.names
-
-
 def test_one_class_in_two_spellings_is_refused(tmp_path):
     path = table(tmp_path, "TRUE", "False", "TRUE", "FALSE")
     told = error(path)
-    assert "own.csv: the label 'FALSE' is 'False' in another row; write them alike, or give --problem_type s" in told
+    assert "own.csv: the label 'False' may be one class or 'FALSE' of another row; write them alike, or" in told
     assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
 
 
@@ -342,7 +311,7 @@ def test_scores_that_are_all_the_same_teach_nothing(tmp_path):
     path, dev = table(tmp_path, "2.5", "2.5"), table(tmp_path, "2.5", "1.5", name="dev.csv")
     told = glue_error(train_file=path, validation_file=dev)
     assert (
-        "own.csv, row 1: this and all other training examples (2) have the label 2.5; shuffle the file, or raise"
+        "own.csv, row 1: this and all other training examples (2) have the label 2.5, so nothing would be learnt"
         in told
     )
 
@@ -373,7 +342,7 @@ def test_a_model_of_classes_is_not_evaluated_on_scores_nor_the_other_way_round(t
         evaluated(table(tmp_path, "1", "0"), SCORES, problem_type="single_label")
     folder = write_task(tmp_path / "stsb", "stsb")
     given = glue_arguments(task_name="stsb", validation_file=str(folder / "dev.tsv"))
-    with pytest.raises(ValueError, match="the model must have the labels scores; it has 0, 1"):
+    with pytest.raises(ValueError, match="It has the labels 0, 1, expected scores"):
         load_data(given, CLASSES.names, CLASSES)
 
 
@@ -407,7 +376,10 @@ def test_a_task_of_glue_with_numbered_classes_needs_no_names(tmp_path):
     data = load_data(glue_arguments(task_name="sst2", validation_file=dev), None, two)
     assert (data.task.labels, data.splits["validation"].labels[:2]) == (("negative", "positive"), [0, 1])
     dev = str(write_task(tmp_path / "rte", "rte") / "dev.tsv")
-    with pytest.raises(ValueError, match=r"it has LABEL_0, LABEL_1. .*name its labels in id2label of its config.json"):
+    with pytest.raises(
+        ValueError,
+        match=r"It has the labels LABEL_0, LABEL_1, expected .*name its labels in id2label of",
+    ):
         load_data(glue_arguments(task_name="rte", validation_file=dev), None, two)
 
 
@@ -524,7 +496,7 @@ def test_a_whole_number_in_two_spellings_is_refused_and_their_order_is_fixed(tmp
     assert names_in_order({"1", "01", "2", "+1"}) == ["+1", "01", "1", "2"]
     rows = "".join(f"text {row},{label}\n" for row, label in enumerate(["01", "2", "1", "2"] * 5))
     told = glue_error(train_file=own(tmp_path, "text,label\n" + rows, "own.csv"), validation_split=0.2)
-    assert "the label '1' is '01' in another row; write them alike" in told
+    assert "the label '1' may be one class or '01' of another row; write them alike" in told
 
 
 def test_rows_of_the_hub_are_known_by_their_content(monkeypatch):

@@ -39,6 +39,7 @@ from tests.helpers.small_networks import small_config
 from tests.helpers.torchrun import torchrun
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
+from tokenization.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 WINDOWS = ("--long_texts=windows", "--max_seq_length=12", "--max_windows=3")
@@ -254,15 +255,11 @@ def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed,
         readings.classify(replace(opened, refuses_long_texts=True), texts[longest])
 
 
-@pytest.mark.parametrize(("field", "value", "message"), [
-    ("label_token", "last", "contradict each other: --label_token and --long_texts windows exclude each other"),
-    ("max_windows", "x", "positive"),
-])  # fmt: skip
-def test_a_folder_that_stores_nonsense_is_not_opened(windowed, tmp_path, field, value, message):
+def test_a_folder_that_stores_nonsense_is_refused_by_the_page(windowed, tmp_path):
     shutil.copytree(windowed, tmp_path / "copy")
     stored = read(windowed, "config.json")["fine_tuning"]
-    edit_json(tmp_path / "copy" / "config.json", fine_tuning=stored | {field: value})
-    with pytest.raises(ValueError, match=message):
+    edit_json(tmp_path / "copy" / "config.json", fine_tuning=stored | {"label_token": "last"})
+    with pytest.raises(UserError, match="--label_token and --long_texts windows exclude each other"):
         open_folder(str(tmp_path / "copy"))
 
 
@@ -290,7 +287,7 @@ def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
     (["--max_windows=2"], "--max_windows needs --long_texts windows; give that, or leave --max_windows out"),
     (["--long_texts=windows", "--label_token=last"], "--label_token and --long_texts windows exclude each other"),
     (["--long_texts=windows", "--max_seq_length=2"], "--max_seq_length 2 leaves no room for the text; give 3"),
-    (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of a text"),
+    (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of the text; give 6"),
     ([*WINDOWS, "--text_column", "text", "label", "--label_column=id"], "reads a single text, not pairs"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_line(pretrained, files, tmp_path, capsys, given, message):

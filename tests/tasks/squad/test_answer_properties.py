@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from bert_training.tasks.squad.answers import WHITE_SPACE, aligner, find_answers
+from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows, max_context
 from tests.helpers.words import WORDS
@@ -45,9 +45,8 @@ def random_case(seed: int, tokenizer):
     return rng, questions, windows, start, end
 
 
-@pytest.mark.parametrize("alignment", ["offsets", "google"])
-def test_what_holds_for_all_answers(tokenizer, alignment):
-    realign, nulls, answered = aligner(alignment, tokenizer), 0, 0
+def test_what_holds_for_all_answers(tokenizer):
+    nulls = answered = 0
     for seed in range(100):
         rng, questions, windows, start, end = random_case(seed, tokenizer)
         size, longest = int(rng.integers(1, 25)), int(rng.integers(1, 8))
@@ -62,7 +61,6 @@ def test_what_holds_for_all_answers(tokenizer, alignment):
                 max_answer_length=longest,
                 version_2_with_negative=negative,
                 null_score_diff_threshold=threshold,
-                realign=realign,
             )
             for i, question in enumerate(questions):
                 entries = answers.nbest[question.id]
@@ -73,14 +71,14 @@ def test_what_holds_for_all_answers(tokenizer, alignment):
                 assert heights == sorted(heights, reverse=True)
                 assert not entries or sum(entry["probability"] for entry in entries) == pytest.approx(1)
                 for entry in entries:
-                    check_span(question, windows.offsets[i], entry, longest, alignment)
+                    check_span(question, windows.offsets[i], entry, longest)
                 check_prediction(answers, question.id, texts, negative, threshold)
                 nulls += negative and answers.predictions[question.id] == ""
                 answered += bool(answers.predictions[question.id])
     assert nulls > 50 and answered > 100
 
 
-def check_span(question: Question, spans: np.ndarray, entry: dict, longest: int, alignment: str) -> None:
+def check_span(question: Question, spans: np.ndarray, entry: dict, longest: int) -> None:
     begin, end, text = entry["start"], entry["end"], entry["text"]
     if not text:
         assert (begin, end) == (0, 0)
@@ -89,10 +87,7 @@ def check_span(question: Question, spans: np.ndarray, entry: dict, longest: int,
     inside = (spans[:, 0] >= begin) & (spans[:, 1] <= end)
     assert 1 <= len(np.unique(spans[inside], axis=0)) <= longest
     assert end == len(question.context) or unicodedata.category(question.context[end]) != "Mn"
-    if alignment == "offsets":
-        assert question.context[begin:end] == text
-    else:  # Google's text consists of words that are joined by single spaces.
-        assert text in " ".join(word for word in WHITE_SPACE.split(question.context) if word)
+    assert question.context[begin:end] == text
 
 
 def check_prediction(answers, id_: str, texts: list[str], negative: bool, threshold: float) -> None:
