@@ -263,11 +263,13 @@ def choose_layout(
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")
     tokens = read = None
     if cu_seq_lens is not None:
-        if asked_for(model, options, "output_attentions"):
-            raise ValueError("expected output_attentions to be unset with cu_seq_lens_q: weights are not kept for them")
         flash = model.config._attn_implementation.startswith("flash_attention")
-        if not flash and not is_usual_direction(model, options):
-            raise ValueError("expected is_causal to be unset with cu_seq_lens_q: the config's is_decoder decides then")
+        other_direction = not flash and not is_usual_direction(model, options)
+        if other_direction or asked_for(model, options, "output_attentions"):
+            raise ValueError(
+                "expected output_attentions and is_causal to be unset with cu_seq_lens_q: no weights are kept then, "
+                "and the config's is_decoder decides"
+            )
         tokens = packed_tokens(cu_seq_lens, attention_mask, model.config.max_position_embeddings)
     elif switch:
         tokens = choose_tokens(model, attention_mask, switch, reads, options)

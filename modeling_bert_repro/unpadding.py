@@ -102,13 +102,12 @@ def packed_tokens(cu_seq_lens: Tensor, attention_mask: Tensor | None, longest: i
     """
     limits = cu_seq_lens.tolist()
     lengths = [stop - start for start, stop in pairwise(limits)]
-    if not lengths or limits[0] != 0 or min(lengths) < 1:
-        raise ValueError(f"expected cu_seq_lens_q to rise from 0 to the number of tokens, got {limits}")
     if attention_mask is not None:
         raise ValueError("expected no attention_mask beside cu_seq_lens_q, got one: a packed row has no padding")
-    if max(lengths) > longest:
+    if not lengths or limits[0] != 0 or min(lengths) < 1 or max(lengths) > longest:
         raise ValueError(
-            f"expected sequences of at most {longest} tokens (config.max_position_embeddings), got {max(lengths)}"
+            f"expected cu_seq_lens_q to rise from 0 to the number of tokens, by at most {longest} a sequence "
+            f"(config.max_position_embeddings), got {limits}"
         )
     index = torch.arange(limits[-1], device=cu_seq_lens.device)
     return lay_out(lengths, index, (1, limits[-1]), None)

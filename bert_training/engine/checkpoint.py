@@ -165,10 +165,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         # weights_only: the file is a pickle, which could otherwise execute anything.
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
         weights = load_file(folder / WEIGHTS)
-    except OSError:
-        raise
     except Exception as error:  # the bytes of a damaged pickle can raise anything
-        if is_out_of_memory(error):
+        if isinstance(error, OSError) or is_out_of_memory(error):
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(

@@ -132,11 +132,9 @@ def training_steps(
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.
             values = _global_sums(losses, signals.asked, accelerator)
-            if not _is_finite(values["loss"], grad_norm, accelerator):
-                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
-                raise FloatingPointError(explain(found))
+            finite = _is_finite(values["loss"], grad_norm, accelerator)
             lr = float(state.scheduler.get_last_lr()[0])
-            if not _update(state, accelerator) and _has_least_scale(accelerator):
+            if not finite or (not _update(state, accelerator) and _has_least_scale(accelerator)):
                 found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
                 raise FloatingPointError(explain(found))
             loss, stopping = values.pop("loss"), values.pop("stopping")

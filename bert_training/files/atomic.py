@@ -29,7 +29,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -54,9 +54,9 @@ def written(path: Path) -> Iterator[None]:
     except Exception as error:
         # safetensors and tokenizers give the number in the text; torch loses the error of the file that it writes to.
         cause = error.__context__ if isinstance(error, RuntimeError) else error
-        if not isinstance(cause, OSError) and "(os error" not in str(cause):
-            raise
-        if isinstance(cause, DiskError | BrokenPipeError) or getattr(cause, "filename", None) is not None:
+        of_disk = isinstance(cause, OSError) or "(os error" in str(cause)
+        told = isinstance(cause, DiskError | BrokenPipeError) or getattr(cause, "filename", None) is not None
+        if told or not of_disk:
             raise
         raise DiskError(f"{path} could not be written ({getattr(cause, 'strerror', None) or cause})") from error
 
@@ -74,6 +74,17 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
+def undone_by(undo: Callable[[], object]) -> Iterator[None]:
+    """Call ``undo`` if an error is raised; one that it raises itself is not told, as the first says what is wrong."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            undo()
+        raise
+
+
+@contextmanager
 def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
     """Yield the path of an empty draft to write, which then replaces ``path``, or is removed if an error is raised.
 
@@ -88,15 +99,11 @@ def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
     with written(path):
         if not shared:
             _remove_drafts(path)
-        try:
+        with undone_by(draft.unlink):
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             yield draft
             sync(draft)
             os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error says what is wrong
-                draft.unlink()
-            raise
         sync(path.parent)
 
 
@@ -134,13 +141,8 @@ def append_line(path: Path, line: str) -> None:
     """Append a line to a file. Raises OSError if it could not be written; then the file is as it was before."""
     with written(path):
         size = path.stat().st_size if path.exists() else None
-        try:
-            with open_own(path, "ab") as file:
-                file.write(f"{line}\n".encode())
-        except OSError:
-            with contextlib.suppress(OSError):  # the first error says what is wrong
-                path.unlink() if size is None else cut(path, size)
-            raise
+        with undone_by(lambda: path.unlink() if size is None else cut(path, size)), open_own(path, "ab") as file:
+            file.write(f"{line}\n".encode())
 
 
 def cut(path: Path, size: int) -> None:
@@ -166,12 +168,9 @@ def _draft_folder(path: Path) -> Iterator[Path]:
     with written(path):
         with contextlib.suppress(OSError):
             delete(draft)  # left by a process that was killed
-        try:
+        with undone_by(lambda: shutil.rmtree(draft, ignore_errors=True)):
             draft.mkdir()
             yield draft
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
 
 
 @contextmanager
@@ -208,16 +207,18 @@ def sealed_folder(path: Path) -> Iterator[Path]:
             sync(file)
         # An older one was written before the run was interrupted; the resumed run has reached the same step again.
         old = _set_aside(path)
-        try:
+        with undone_by(lambda: None if old is None else os.replace(old, path)):
             os.replace(draft, path)
-        except BaseException:
-            if old is not None:
-                os.replace(old, path)
-            raise
         sync(path.parent)
     if old is not None:
         with contextlib.suppress(OSError):
             delete(old)
+
+
+def check_free(path: Path) -> None:
+    """Raise ValueError if something is there already."""
+    if is_occupied(path):
+        raise UserError(f"{path} is not an empty folder; give another")
 
 
 def is_occupied(path: Path) -> bool:

@@ -52,27 +52,19 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 # json.loads would make a decoder for every text, which takes as long as decoding a line.
 _DECODER = json.JSONDecoder(object_pairs_hook=_fields)
-_STRICT = json.JSONDecoder(object_pairs_hook=_fields, parse_constant=_constant)
 
 
-def parse_json(text: str, strict: bool = False) -> Any:
+def parse_json(text: str) -> Any:
     """The content of a text of JSON.
-
-    Args:
-        strict: refuse NaN and Infinity, which Python writes although they are no JSON.
 
     Raises:
         json.JSONDecodeError: it is not JSON, or an object has two fields with one name.
     """
     try:
-        return (_STRICT if strict else _DECODER).decode(text)
-    except json.JSONDecodeError:
-        raise
-    except (ValueError, RecursionError) as error:  # of the two functions above, int() of thousands of digits, a nest
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:  # of ``_fields``, int() of thousands of digits, a nest
+        if isinstance(error, json.JSONDecodeError):
+            raise
         raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None

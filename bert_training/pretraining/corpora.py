@@ -188,5 +188,5 @@ def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> N
         raise failure
     if failures and run.is_main:
         raise UserError(failures[0])
-    if failures:
+    if failures:  # the main process says it
         raise SystemExit(2)

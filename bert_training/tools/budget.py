@@ -228,18 +228,11 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
-def _positive(word: str) -> float:
-    value = float(word)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {word}")
-    return value
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
-    asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
+    asked.add_argument("--hours", type=float, help="the hours that are available for a training")
+    asked.add_argument("--words", type=float, help="the words of a text whose cost is asked for, such as 3.3e9")
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json (base)")
     parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
     parser.add_argument("--vocab_size", type=int, help=f"rows (as its tokenizer or config.json, or {ROWS})")
@@ -248,10 +241,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--per_device_train_batch_size", type=int, help="(8; 64 for fast, 32 for adapt)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")
+    costs.add_argument("--words_per_second", type=float, help="that one core turns into a corpus (measured)")
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
-    costs.add_argument("--train_tokens_per_second", type=_positive, help="of all devices (no line on training)")
-    costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
+    costs.add_argument("--train_tokens_per_second", type=float, help="of all devices (no line on training)")
+    costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
     return parser
 
 

@@ -21,7 +21,7 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.markdown import code, plain
-from bert_training.files.atomic import is_occupied, make_folder, new_folder
+from bert_training.files.atomic import check_free, make_folder, new_folder
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.models import check_fit
@@ -122,13 +122,13 @@ def tokenizer_of(
     quiet: bool = False,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocabulary, or of the tokenizer.json in a folder. Raises ValueError if there is neither."""
-    if vocab_file is None and folder is None:
-        raise UserError("no vocab.txt beside the weights; give --vocab_file FILE")
-    if vocab_file is None and folder is not None and (folder / TOKENIZER).is_file():
-        if (do_lower_case, strip_accents) != (None, None):
-            raise UserError(
-                f"--do_lower_case and --strip_accents cannot change {folder / TOKENIZER}; give --vocab_file"
-            )
+    stored = folder is not None and vocab_file is None and (folder / TOKENIZER).is_file()
+    if (folder is None and vocab_file is None) or (stored and (do_lower_case, strip_accents) != (None, None)):
+        raise UserError(
+            "there is no vocab.txt beside the weights, or a tokenizer.json, which --do_lower_case and --strip_accents "
+            "cannot change; give --vocab_file FILE"
+        )
+    if stored:
         return load_tokenizer(str(folder), quiet)
     path = Path(vocab_file) if vocab_file is not None else Path(str(folder), VOCABULARY)
     return vocabulary_tokenizer(path, "", do_lower_case, strip_accents, quiet)
@@ -181,8 +181,7 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
 
 def save(converted: Converted, old: OldCheckpoint, out: Path, source: str) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
-    if is_occupied(out):
-        raise UserError(f"{out} is not an empty folder; give another")
+    check_free(out)
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)

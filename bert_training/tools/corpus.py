@@ -141,15 +141,12 @@ def _check_finished(plan: ShardPlan, tokenizer: PreTrainedTokenizerBase, target:
     What is in the files is not compared, since each of many tasks would have to read all of them.
     """
     manifest = Corpus.open(target, tokenizer, verify=False).manifest
-    if (column := manifest["key"].get("text_column", "text")) != text_column:
-        raise UserError(
-            f"{target}: holds a corpus of the column `{column}`, not `{text_column}`; choose another folder"
-        )
+    column = manifest["key"].get("text_column", "text")
     found = [(source["name"], source.get("bytes")) for source in manifest["sources"]]
-    if found != [(path.name, path.stat().st_size) for path in plan.files]:
+    if column != text_column or found != [(path.name, path.stat().st_size) for path in plan.files]:
         raise UserError(
-            f"{target}: holds a corpus of other files ({', '.join(name for name, _ in found)[:200]}); give the files "
-            "that it was made from, or choose another folder"
+            f"{target}: holds the corpus of the column `{column}` of other files, "
+            f"{', '.join(name for name, _ in found)[:200]}; give what it was made from, or choose another folder"
         )
 
 

@@ -33,7 +33,7 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.versions import device_name, versions
-from bert_training.files.atomic import is_occupied, json_text, make_folder, new_folder, write_json, write_text
+from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.parsing import command_parser
@@ -313,8 +313,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         ValueError: a mistake in the flags or the folder, or the result is worse than --max_drop allows.
     """
     out = Path(args.output_dir)
-    if is_occupied(out):
-        raise UserError(f"--output_dir {out} is not an empty folder; give another")
+    check_free(out)
     packages = needed_packages(args.format)
     gate = open_gate(Path(args.folder), args.encoder_alone, files_in(args.data))
     missing = gate.validation.missing

@@ -11,7 +11,7 @@ import transformers
 from tqdm import tqdm
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder, new_folder, write_json
+from bert_training.files.atomic import check_free, make_folder, new_folder, write_json
 from bert_training.inputs.flags.pretraining import ROUNDED_TO
 from bert_training.inputs.models import WEIGHT_FILES, check_fit, checkpoint_config
 from bert_training.inputs.texts import check_entries, read_lines
@@ -94,8 +94,7 @@ def extend_folder(
         OSError: the folder could not be written.
     """
     target = Path(output_dir)
-    if is_occupied(target):
-        raise UserError(f"{target}: expected a new or an empty folder; name another one with --output_dir")
+    check_free(target)
     own = load_tokenizer(source)
     pieces: Any = new
     if isinstance(new, str):

@@ -439,10 +439,8 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
 
 def _print_step(facts: dict[str, Any], folder: Path, at: int, of_rank: int | None, limit: int) -> None:
     flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
-    if not 1 <= at <= total:
-        raise UserError(f"--step is {at}; the run has optimiser steps 1 to {total}")
-    if of_rank is not None and not 0 <= of_rank < world:
-        raise UserError(f"--rank is {of_rank}; the run has {world} processes, counted from 0")
+    if not 1 <= at <= total or not 0 <= (of_rank or 0) < world:
+        raise UserError(f"the run has optimiser steps 1 to {total}, and {world} processes, counted from 0")
     phases = with_steps(phases_of(flags), total)
     number = phases.index(phase_at(phases, at))
     phase, train, tokenizer = phases[number], *open_run(folder, flags)
