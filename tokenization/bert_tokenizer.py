@@ -1,7 +1,7 @@
 """Make a BertTokenizer of transformers from a vocabulary, and save it with its vocab.txt."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ class BertTokenizer(transformers.BertTokenizer):
     class opens a folder as this class.
 
     Raises:
-        ValueError: when a text with a lone surrogate is encoded, or special tokens that the vocabulary does not have
-            are asked for.
+        ValueError: special tokens that the vocabulary does not have are asked for.
     """
 
     def _encode_plus(
@@ -35,15 +34,7 @@ class BertTokenizer(transformers.BertTokenizer):
     ) -> transformers.BatchEncoding:
         if add_special_tokens:
             self._check_ends("encode with add_special_tokens=False")
-        try:
-            return super()._encode_plus(text, text_pair, add_special_tokens, *args, **kwargs)
-        except TypeError as error:
-            # For a lone surrogate the library only says "TextEncodeInput must be Union[...]".
-            for string in _strings((text, text_pair)):
-                if any("\ud800" <= char <= "\udfff" for char in string):
-                    shown = ascii(string[:80])
-                    raise UserError(f"expected characters, got a lone surrogate in {shown}") from error
-            raise
+        return super()._encode_plus(text, text_pair, add_special_tokens, *args, **kwargs)
 
     def _check_ends(self, otherwise: str) -> None:
         """Refuse a vocabulary without [CLS] or [SEP], for which transformers would use the ids 2 and 3.
@@ -189,12 +180,3 @@ def build_tokenizer(
         model_max_length=model_max_length,
         **present,
     )
-
-
-def _strings(nested: Any) -> Iterator[str]:
-    """All strings in a text, a pair or a list of either."""
-    if isinstance(nested, str):
-        yield nested
-    elif isinstance(nested, list | tuple):
-        for item in nested:
-            yield from _strings(item)

@@ -90,7 +90,6 @@ def train_wordpiece(
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
     if vocab_size <= len(LAYOUTS[layout]):
         raise UserError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
-    _refuse_files(texts)
     count = count or partial(count_words, texts)
     words, strip_accents = _words_and_accents(count, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)
@@ -177,26 +176,7 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
     except Exception as error:
         shutil.rmtree(draft, ignore_errors=True)
         # The library `tokenizers` raises a plain Exception, such as "No space left on device (os error 28)".
-        if isinstance(error, OSError) or "(os error " in str(error):
-            reason = getattr(error, "strerror", None) or error
-            raise OSError(
-                f"{folder} could not be written ({reason}); give another folder, or free some space there"
-            ) from error
-        raise
-
-
-def _refuse_files(texts: object) -> None:
-    """Raise ValueError for the paths of files, whose letters would become a vocabulary."""
-    several = isinstance(texts, list | tuple) and texts and all(map(_is_file, texts))
-    if several or isinstance(texts, str | os.PathLike):
-        raise UserError(
-            f"expected an iterable of texts, got {str(texts)[:80]!r}; to read files, call "
-            "bert_training.tools.vocabulary.learn_vocabulary"
-        )
-
-
-def _is_file(text: object) -> bool:
-    return isinstance(text, str | os.PathLike) and os.path.isfile(text)
+        raise OSError(f"{folder} could not be written ({error}); give another folder, or free some space") from error
 
 
 def count_words(

@@ -64,8 +64,7 @@ class Features:
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         sizes = {name: len(column) for name, column in columns.items()}
         assert len(set(sizes.values())) == 1, f"columns must have one length; got {sizes}"
-        if not len(columns["input_ids"]):
-            raise UserError("no examples: the data is empty")
+        assert len(columns["input_ids"]), "there are no examples"
         self.columns = columns
         self.pad_token_id = pad_token_id
         self.seed = seed

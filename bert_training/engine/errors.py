@@ -76,10 +76,10 @@ def _status(main: Callable[[], None], without_memory: str) -> int:
             torch.distributed.destroy_process_group()
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt, MemoryError, RuntimeError) as error:
         no_memory = is_out_of_memory(error)
-        if isinstance(error, ValueError) and not is_for_the_user(error):
+        unexpected = isinstance(error, ValueError) and not is_for_the_user(error)
+        if unexpected:
             error.add_note(UNEXPECTED)
-            raise
-        if isinstance(error, RuntimeError) and not no_memory:
+        if unexpected or (isinstance(error, RuntimeError) and not no_memory):
             raise
         if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
             traceback.print_exc()

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import os
 import platform
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,6 @@ from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
-from bert_training.files.open_files import make_room
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import FORMAT
 from bert_training.inputs.flags.config_file import config_facts
@@ -46,6 +46,8 @@ _GROUPS: list[torch.distributed.ProcessGroup] = []
 
 Args = TypeVar("Args", bound=SharedArguments)
 
+FILES_ALONE, FILES_EACH = 64, 32  # that a training has open, and each process that prepares its batches
+
 
 def start_run(args: Args) -> Run[Args]:
     """Check and lock the output folder, start the processes, seed them, and gather the facts for ``run.json``.
@@ -57,7 +59,7 @@ def start_run(args: Args) -> Run[Args]:
             flag cannot be honoured on this machine.
     """
     check_output_dir(args)
-    make_room(args.dataloader_num_workers)
+    open_many_files(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     named, folders = args.resume_from_checkpoint, [args.output_dir]
@@ -94,8 +96,7 @@ def _enter_output_dir(args: SharedArguments) -> None:
     """Lock the output folder, and check it again, because another run may have been at work there until now."""
     lock_output_dir(args.output_dir)
     check_output_dir(args)
-    if is_finished(args):
-        raise UserError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
+    assert not is_finished(args), "the run there has just ended; give the same command again"
 
 
 def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
@@ -172,6 +173,19 @@ def keep_few_primitives(mixed_precision: str) -> None:
     if given in (None, os.environ.get(CHOSEN_CAPACITY)):
         capacity = "16" if mixed_precision == "no" else "64"
         os.environ[CACHE_CAPACITIES[0]] = os.environ[CHOSEN_CAPACITY] = capacity
+
+
+def open_many_files(workers: int) -> None:
+    """Let this process open as many files as the processes that prepare its batches need, as far as the system allows.
+
+    Their tensors come through open files. Without room for one, a process of torch waits for ever for the other.
+    """
+    needed = FILES_ALONE + FILES_EACH * workers
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if most == resource.RLIM_INFINITY else min(needed, most), most)
+        )
 
 
 def check_launch(accelerator: Accelerator) -> None:

@@ -81,8 +81,7 @@ def with_rows(model: PreTrainedModel, config: BertConfig) -> PreTrainedModel:
 
 def more_positions(table: Tensor, positions: int) -> Tensor:
     """(positions, H): the table of the positions (P, H), continued with the old rows again, from the first one on."""
-    if positions < len(table):
-        raise ValueError(f"expected at least the {len(table)} positions of the table, got {positions}")
+    assert positions >= len(table)
     return table[torch.arange(positions) % len(table)].clone()
 
 

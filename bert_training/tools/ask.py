@@ -149,8 +149,6 @@ def read_contexts(path: str | Path) -> list[str]:
         for blank, lines in itertools.groupby(numbered_lines(path), lambda line: not line[1].strip())
         if not blank
     ]
-    if not contexts:
-        raise UserError(f"{path}: expected contexts with blank lines between them, got no text")
     return contexts
 
 

@@ -146,11 +146,12 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
     """
     heads = {name.removeprefix("cls.").partition(".")[0] for name in tensors} - {"bert"}
     class_name = CLASSES_BY_HEADS.get(frozenset(heads))
-    if class_name is None:
-        raise UserError(f"expected the heads of one class of BERT, found tensors of {', '.join(sorted(heads))}")
+    if class_name is None or (head and class_name != CLASSIFIERS["sequence"]):
+        raise UserError(
+            f"expected the heads of one class of BERT{', with --head a classifier' if head else ''}; found tensors of "
+            f"{', '.join(sorted(heads)) or 'no head'}"
+        )
     if class_name != CLASSIFIERS["sequence"]:
-        if head:
-            raise UserError(f"--head {head} needs a classifier, but the checkpoint is a {class_name}")
         return class_name
     if head:
         return CLASSIFIERS[head]

@@ -96,13 +96,7 @@ def find_old_files(source: str | Path, config_file: str | Path | None = None) ->
     config = _read_config(source, folder, config_file)
     files = [weights]
     if weights.suffix == ".index":
-        data = sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*"))
-        if len({path.name.rpartition("-of-")[2] for path in data}) > 1:
-            raise UserError(
-                f"{weights}: expected the data files of one checkpoint, found those of several: {data[0].name}, "
-                f"{data[-1].name}; move away those that do not belong to it"
-            )
-        files = [*data, weights]
+        files = [*sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*")), weights]
     has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
     return OldFiles(files, config, folder if has_vocabulary else None)
 

@@ -154,8 +154,6 @@ class _Damaged(Exception):
 def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a LevelDB table."""
     footer = data[-FOOTER:]
-    if len(footer) < FOOTER or struct.unpack("<Q", footer[-8:])[0] != MAGIC:
-        raise _Damaged("its last 8 bytes are not those of a LevelDB table")
     position = 0
     handles = []  # offset and size of the block of properties, then of the index block
     for _ in range(4):

@@ -251,22 +251,6 @@ def test_offsets_point_into_the_text(tokenizer):
     assert tokenizer("cafe\u0301s", return_offsets_mapping=True)["offset_mapping"][1:3] == [(0, 4), (5, 6)]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda t: t("the\ud800"),
-        lambda t: t.tokenize("the\ud800"),
-        lambda t: t.encode("the", "\udfff"),
-        lambda t: t(["the", "\ud800"]),
-        lambda t: t([["the"], ["\ud800"]], is_split_into_words=True),
-        lambda t: t(text="the", text_pair="\ud800"),
-    ],
-)
-def test_lone_surrogates_are_rejected(tokenizer, use):
-    with pytest.raises(ValueError, match="lone surrogate in '"):
-        use(tokenizer)
-
-
 # Real text.
 
 

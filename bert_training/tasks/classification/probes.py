@@ -94,16 +94,17 @@ def _short_name(file: str) -> str:
 
 
 def _read_own(file: str) -> ClassificationData:
+    problem = "it has other labels than one class for each row"
     try:
         data = _read(train_file=file, validation_split=HELD_OUT)
-        if data.problem_type != "single_label_classification":
-            raise UserError("expected one class for each row, got other labels")
+        if data.problem_type == "single_label_classification":
+            return data
     except UserError as error:
-        raise UserError(
-            f"--probe {file}: {error} (a probe is a table with the columns text and label, or sentence1, sentence2 and "
-            "label, with a class for each row; no other flags of run_glue.py are known here)"
-        ) from error
-    return data
+        problem = str(error)
+    raise UserError(
+        f"--probe {file}: {problem} (a probe is a table with the columns text and label, or sentence1, sentence2 and "
+        "label, with a class for each row; no other flags of run_glue.py are known here)"
+    )
 
 
 def _read(**flags: Any) -> ClassificationData:
