@@ -46,9 +46,8 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.errors import report_errors
-from bert_training.engine.finished import is_finished, report_finished
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import check_output_dir
+from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.models import config_labels, open_model

@@ -52,12 +52,11 @@ from bert_training.cards.probes import in_words as in_words_of_probes
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
-from bert_training.engine.finished import is_finished, report_finished, upload_finished
+from bert_training.engine.fsdp import prepare
 from bert_training.engine.launch import start_run
 from bert_training.engine.loop import Step, training_steps
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
-from bert_training.engine.output_folder import check_output_dir
-from bert_training.engine.prepared import prepare
+from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished, upload_finished
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.engine.throughput import Throughput

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_training.cards.markdown import plain
-from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of, stride_of
+from bert_training.inputs.flags.fine_tuning import SPECIAL_TOKENS, head_of, stride_of
 
 
 def how_texts_were_read(run: dict[str, Any]) -> Iterator[str]:

@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments, SquadArguments
-from bert_training.inputs.flags.long_texts import SPECIAL_TOKENS, head_of, stride_of
+from bert_training.inputs.flags.fine_tuning import (
+    LAST_TOKEN,
+    SPECIAL_TOKENS,
+    GlueArguments,
+    SquadArguments,
+    head_of,
+    stride_of,
+)
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.scripts import SCRIPTS
 

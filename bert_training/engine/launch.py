@@ -2,9 +2,12 @@
 
 import dataclasses
 import datetime
+import importlib.metadata
 import os
 import platform
 import resource
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +18,18 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
-from bert_training.engine.finished import is_finished
-from bert_training.engine.kernels import keep_cudnn_from_attention
-from bert_training.engine.output_folder import check_output_dir, lock_output_dir
-from bert_training.engine.precision import CHOSEN, Settled, advice, is_asked_for, no_device, settle
+from bert_training.engine.output_folder import check_output_dir, is_finished, lock_output_dir
+from bert_training.engine.precision import (
+    CHOSEN,
+    Settled,
+    advice,
+    is_asked_for,
+    keep_cudnn_from_attention,
+    no_device,
+    settle,
+)
 from bert_training.engine.run import Run
 from bert_training.engine.trackers import start_trackers, trackers_of
-from bert_training.engine.versions import commit, device_name, versions
 from bert_training.files.hub_upload import check_access
 from bert_training.files.publishing import HUB_NAMES, names_on_hub
 from bert_training.files.records import FORMAT
@@ -213,3 +221,36 @@ def check_launch(accelerator: Accelerator) -> None:
         problems.append("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
     if problems:
         raise UserError("; ".join(problems))
+
+
+PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of ``PACKAGES``, for run.json."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    found["torch"] = torch.__version__  # unlike the package's version, it names the build: +cpu, +cu130
+    return found
+
+
+def commit() -> str:
+    """The commit of the checkout that contains this file, with '+' if tracked files differ; 'unknown' without one."""
+    here = Path(__file__).parents[2]
+    if not (here / ".git").exists() or shutil.which("git") is None:  # images for containers often lack git
+        return "unknown"
+    git = ["git", "-C", str(here)]
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True)
+    return head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU; for other devices their type, the architecture and the number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"

@@ -22,10 +22,10 @@ from bert_training.engine.checkpoint import (
     save_model_folder,
     save_tokenizer,
 )
-from bert_training.engine.finished import upload_finished
+from bert_training.engine.fsdp import prepare
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
-from bert_training.engine.prepared import prepare
+from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments

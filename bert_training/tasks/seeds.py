@@ -20,9 +20,8 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from bert_training.engine.best import deciding_metric, goodness
-from bert_training.engine.finished import changed_flags, remove_rest
 from bert_training.engine.launch import settled_precision
-from bert_training.engine.output_folder import is_main_process, lock_output_dir
+from bert_training.engine.output_folder import changed_flags, is_main_process, lock_output_dir, remove_rest
 from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.harmless_output import say

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.files.json_files import read_object
-from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
-from bert_training.inputs.flags.long_texts import without_idle
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments, without_idle
 from bert_training.inputs.flags.natures import STORED, Dataclass, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate

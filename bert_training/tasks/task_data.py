@@ -19,8 +19,8 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.harmless_output import say
-from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.flags.natures import refuse
 from bert_training.inputs.rows import own_files
 from tokenization.coverage import coverage
 from tokenization.errors import UserError

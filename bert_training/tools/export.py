@@ -32,7 +32,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.engine.versions import device_name, versions
+from bert_training.engine.launch import device_name, versions
 from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import read_object

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.finished import changed_flags
-from bert_training.engine.output_folder import LOCK
-from bert_training.engine.versions import commit
+from bert_training.engine.launch import commit
+from bert_training.engine.output_folder import LOCK, changed_flags
 from bert_training.files.atomic import is_draft, make_folder, write_json
 from bert_training.files.hashing import sha256
 from bert_training.files.records import read_events, read_record

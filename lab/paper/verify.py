@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.engine.errors import report_errors
-from bert_training.engine.versions import commit
+from bert_training.engine.launch import commit
 from bert_training.files.hashing import sha256
 from bert_training.files.json_files import is_plain_name, read_json
 from bert_training.files.records import nearly_equal

@@ -1,4 +1,4 @@
-"""bert_training/engine/finished.py: a finished run that is started again is not changed."""
+"""bert_training/engine/output_folder.py: a finished run that is started again is not changed."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.engine import finished
+from bert_training.engine import output_folder
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
 from bert_training.files import locks
@@ -71,15 +71,15 @@ def test_the_finished_run_of_another_script_is_refused(make_run):
         json.dumps({"format": 1, "flags": dataclasses.asdict(ours), "script": "run_squad.py"})
     )
     (run.output_dir / "all_results.json").write_text("{}")
-    assert finished.is_finished(ours)
+    assert output_folder.is_finished(ours)
     with pytest.raises(ValueError, match=r"holds a finished run of run_squad\.py; give another --output_dir"):
-        finished.is_finished(SwagArguments(**given))
+        output_folder.is_finished(SwagArguments(**given))
 
 
 def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):
     """The second command looks at the folder before the first one has ended, and locks it afterwards."""
     run = make_run(resume_from_checkpoint="auto")
-    facts = {"format": 1, "script": finished.script_of(type(run.args)), "flags": dataclasses.asdict(run.args)}
+    facts = {"format": 1, "script": output_folder.script_of(type(run.args)), "flags": dataclasses.asdict(run.args)}
     (run.output_dir / "run.json").write_text(json.dumps(facts))
     (run.output_dir / "all_results.json").write_text("{}")
     with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
@@ -131,7 +131,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, mon
     given = short_runs.flags("run_glue", short_data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
-    monkeypatch.setattr(finished, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
+    monkeypatch.setattr(output_folder, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
     assert uploaded == [(folder, "someone/small")]
     assert content(folder) == before

@@ -1,4 +1,4 @@
-"""bert_training/engine/prepared.py: what is one weight stays one weight on devices that replace parameters, as TPUs do.
+"""bert_training/engine/fsdp.py: what is one weight stays one weight on devices that replace parameters, as TPUs do.
 
 torch has a switch for such moves, which torch_xla sets: `set_overwrite_module_params_on_conversion`. Here a move to
 "another device" is a copy of every parameter under this switch, and the rest of `Accelerator.prepare`, which exchanges
@@ -14,9 +14,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine.batches import step_batches
 from bert_training.engine.checkpoint import load_checkpoint, save_checkpoint
+from bert_training.engine.fsdp import broken_ties, check_optimizer, prepare
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer
-from bert_training.engine.prepared import broken_ties, check_optimizer, prepare
 from bert_training.engine.state import UNKNOWN, TrainingState
 from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification
 from tests.helpers.small_networks import NO_DROPOUT, small_config

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_training.engine.versions import commit, versions
+from bert_training.engine.launch import commit, versions
 
 
 def test_facts_are_gathered_and_written_to_run_json(make_run):

@@ -254,7 +254,7 @@ FAULTS = {
         tests=("tests/pretraining/test_sections.py",),
     ),
     "weights are not tied again on a TPU": Fault(
-        file="bert_training/engine/prepared.py",
+        file="bert_training/engine/fsdp.py",
         places="prepare",
         correct="broken_ties(bare)",
         faulty="[]",

@@ -3,8 +3,7 @@
 from dataclasses import MISSING, dataclass
 from typing import Literal
 
-from bert_training.inputs.flags.checks import Flags
-from bert_training.inputs.flags.natures import flag
+from bert_training.inputs.flags.natures import Flags, flag
 
 
 @dataclass

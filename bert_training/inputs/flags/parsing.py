@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from bert_training.files.harmless_output import harmless_output
-from bert_training.inputs.flags.checks import Flags, problems_of_value
 from bert_training.inputs.flags.config_file import Given, hint, read_config
-from bert_training.inputs.flags.natures import Kind, declared, default_of, helps, kinds
+from bert_training.inputs.flags.natures import Flags, Kind, declared, default_of, helps, kinds, problems_of_value
 from tokenization.errors import UserError
 
 Args = TypeVar("Args", bound=Flags)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
 from typing import Literal
 
-from bert_training.inputs.flags.checks import Flags
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, flag
+from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, Flags, flag
 
 NONE = "none"  # the value of --report_to without a tracker
 

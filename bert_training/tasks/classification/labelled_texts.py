@@ -24,8 +24,8 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import write_text
-from bert_training.inputs.flags.checks import refuse
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
+from bert_training.inputs.flags.natures import refuse
 from bert_training.tasks.classification import calibration, multi_label_scores, predictions
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task, server_name

@@ -24,8 +24,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
-from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.inputs.flags.long_texts import head_of, stride_of
+from bert_training.inputs.flags.fine_tuning import GlueArguments, head_of, stride_of
 from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks

@@ -28,7 +28,7 @@ CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corp
 SCRIPT = [
     "run_pretraining",
     "bert_training.engine.output_folder",
-    "bert_training.engine.finished",
+    "bert_training.engine.output_folder",
     "bert_training.cards.model_card",
 ]
 GROUPS = {"engine": ENGINE, "files": FILES, "corpus": CORPUS, "script": SCRIPT}

@@ -27,7 +27,7 @@ SCRIPTS = ["run_glue", "run_squad", "run_ner", "run_swag"]
 TASKS = [
     "bert_training.tasks.fine_tuning",
     "bert_training.tasks.seeds",
-    "bert_training.engine.finished",
+    "bert_training.engine.output_folder",
     "bert_training.tasks.task_data",
     "bert_training.tasks.teachers",
 ]
