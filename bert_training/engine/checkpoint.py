@@ -21,8 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_out_of_memory
 from bert_training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
-from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run, finite
+from bert_training.engine.run import Run, finite, gather_object
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import DiskError, damage, remove_folder

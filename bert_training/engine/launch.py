@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
+from accelerate.tracking import TensorBoardTracker
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
@@ -29,13 +30,12 @@ from bert_training.engine.precision import (
     settle,
 )
 from bert_training.engine.run import Run
-from bert_training.engine.trackers import start_trackers, trackers_of
 from bert_training.files.hub_upload import check_access
-from bert_training.files.publishing import HUB_NAMES, names_on_hub
+from bert_training.files.publishing import HUB_NAMES, names_on_hub, published
 from bert_training.files.records import FORMAT
 from bert_training.inputs.flags.config_file import config_facts
 from bert_training.inputs.flags.scripts import script_of
-from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.inputs.flags.shared import NONE, SharedArguments
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 
@@ -254,3 +254,42 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+TENSORBOARD = "tensorboard"
+FOLDER = "runs"  # TensorBoard's folder in the output folder
+PROJECT = "bert-repro"
+# How a tracker calls the name of a run.
+NAME_OF_RUN = {"wandb": "name", "trackio": "name", "mlflow": "run_name", "swanlab": "experiment_name"}
+
+
+def trackers_of(args: SharedArguments) -> dict[str, Any]:
+    """The options of ``Accelerator`` for --report_to; {} without trackers."""
+    if args.report_to == [NONE]:
+        return {}
+    chosen = [TensorBoardTracker(FOLDER, args.output_dir) if name == TENSORBOARD else name for name in args.report_to]
+    return {"log_with": chosen, "project_dir": args.output_dir}
+
+
+def start_trackers(accelerator: Accelerator, run: Run[SharedArguments]) -> None:
+    """Begin a run in every tracker, with the flags of the run.
+
+    Raises:
+        ValueError: a tracker cannot begin, because for example its server cannot be reached.
+    """
+    name = run.output_dir.resolve().name
+    shown = published(run.facts)["flags"]
+    flags = {
+        flag: value if isinstance(value, bool | int | float | str) else str(value) for flag, value in shown.items()
+    }
+    try:
+        accelerator.init_trackers(PROJECT, init_kwargs={tracker: {key: name} for tracker, key in NAME_OF_RUN.items()})
+        for tracker in accelerator.trackers:
+            if tracker.name != TENSORBOARD and run.is_main:
+                tracker.store_init_configuration(flags)
+    except Exception as error:  # whatever the packages of other people raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"--report_to {' '.join(run.args.report_to)}: cannot start ({first}); correct the settings of the tracker, "
+            "or leave it out"
+        ) from error

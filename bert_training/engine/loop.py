@@ -21,8 +21,7 @@ from accelerate.utils import DistributedType
 from bert_training.engine.batches import first_position, is_labelled, num_examples, one_example
 from bert_training.engine.checkpoint import save_checkpoint
 from bert_training.engine.divergence import Divergence, explain_divergence
-from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, gather_object
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import TrainingState
 from bert_training.inputs.flags.shared import SharedArguments

@@ -17,7 +17,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils import is_torch_xla_available
 
-from bert_training.engine.objects import broadcast_object_list
+from bert_training.engine.run import broadcast_object_list
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.record import Record

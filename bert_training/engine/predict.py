@@ -16,8 +16,7 @@ from transformers.utils import ModelOutput
 from bert_training.engine.batches import Features, deal_batches
 from bert_training.engine.divergence import check_outputs
 from bert_training.engine.loop import labelled_items
-from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, gather_object
 from bert_training.inputs.flags.shared import SharedArguments
 
 

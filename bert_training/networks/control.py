@@ -18,7 +18,7 @@ from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, is_labelled
 from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.networks.switches import keep_to_segments, set_switches
+from bert_training.networks.initial_weights import keep_to_segments, set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 OPTIONS = ("loss_weights", "class_weights")

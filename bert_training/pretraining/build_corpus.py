@@ -25,9 +25,8 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, written
-from bert_training.files.hashing import sha256
+from bert_training.files.hashing import UnchangedFiles, sha256
 from bert_training.files.locks import held, sweep
-from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.texts import check_files, no_text
 from bert_training.pretraining.corpus import (
     FORMAT,

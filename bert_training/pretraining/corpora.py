@@ -10,8 +10,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_for_the_user
-from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, gather_object
 from bert_training.files.cores import usable_cores
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments

@@ -23,8 +23,7 @@ import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.atomic import write_text
-from bert_training.files.hashing import digest
-from bert_training.files.unchanged import unchanged
+from bert_training.files.hashing import digest, unchanged
 from bert_training.inputs.texts import no_text
 from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import Span, plan_shards

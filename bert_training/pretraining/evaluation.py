@@ -8,8 +8,7 @@ from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
-from bert_training.engine.objects import gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, gather_object
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.instances import PretrainingInstances
 

@@ -7,9 +7,14 @@ from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.models import check_fit, checkpoint_config, new_config
 from bert_training.networks.control import as_implementation
-from bert_training.networks.initial_weights import load_network, weights_sha256, with_layers
+from bert_training.networks.initial_weights import (
+    load_network,
+    prepare_for_training,
+    set_dropout,
+    weights_sha256,
+    with_layers,
+)
 from bert_training.networks.new_rows import size_config
-from bert_training.networks.switches import prepare_for_training, set_dropout
 from bert_training.pretraining.derived_weights import derive_weights, new_pieces_of, sized_config
 from bert_training.pretraining.masking import check_masking
 from tokenization.special_tokens import check_special_tokens

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.unchanged import UnchangedFiles
+from bert_training.files.hashing import UnchangedFiles
 from bert_training.pretraining.encoding import Encoded
 from bert_training.pretraining.held_out import Piece, in_share
 from bert_training.pretraining.ranges import RangeReader, Rule, Span

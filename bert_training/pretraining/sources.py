@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import make_folder, write_json
-from bert_training.files.hashing import digest
+from bert_training.files.hashing import digest, unchanged
 from bert_training.files.json_files import read_object
-from bert_training.files.unchanged import unchanged
 from bert_training.pretraining.ranges import Rule, Span, rule_of
 from tokenization.errors import UserError
 

@@ -32,7 +32,7 @@ from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.flags.teachers import TEMPERATURE
+from bert_training.inputs.flags.shared import TEMPERATURE
 from bert_training.inputs.models import checkpoint_config
 from bert_training.networks.control import as_implementation
 from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tokenizers
 from tqdm import tqdm
 
-from bert_training.files.unchanged import unchanged
+from bert_training.files.hashing import unchanged
 from bert_training.inputs.texts import no_text
 from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards

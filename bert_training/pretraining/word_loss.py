@@ -25,8 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
-from bert_training.engine.objects import broadcast_object_list, gather_object
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, broadcast_object_list, gather_object
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import read_lines

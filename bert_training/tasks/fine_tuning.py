@@ -39,10 +39,10 @@ from bert_training.networks.initial_weights import (
     class_in,
     draw_classifier,
     load_network,
+    prepare_for_training,
     weights_sha256,
     with_layers,
 )
-from bert_training.networks.switches import prepare_for_training
 from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.teachers import Lesson

@@ -20,7 +20,7 @@ from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import logits_of, predict
 from bert_training.engine.run import Run
 from bert_training.files.harmless_output import say
-from bert_training.inputs.flags.teachers import TEMPERATURE, StudentArguments
+from bert_training.inputs.flags.shared import TEMPERATURE, StudentArguments
 from bert_training.inputs.models import checkpoint_config, config_labels
 from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from

@@ -21,8 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.cores import usable_cores
+from bert_training.files.hashing import UnchangedFiles
 from bert_training.files.locks import held
-from bert_training.files.unchanged import UnchangedFiles
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_apart, check_entries
 from bert_training.inputs.tokenizers import load_tokenizer

@@ -16,7 +16,7 @@ from bert_training.engine.loop import labelled_items, step_counts, training_step
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.inputs.flags.phases import Phase
 from bert_training.networks.control import control_of, with_exact_losses
-from bert_training.networks.switches import prepare_for_training
+from bert_training.networks.initial_weights import prepare_for_training
 from tests.helpers.tiny_training import LabelledTokens
 
 # Relative, for networks in float64: losses are reported in float32, and the control computes its losses in float32.

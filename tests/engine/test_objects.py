@@ -1,4 +1,4 @@
-"""bert_training/engine/objects.py: on a TPU, objects travel as bytes."""
+"""bert_training/engine/run.py: on a TPU, objects travel as bytes."""
 
 import pickle
 import sys
@@ -10,7 +10,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 
-from bert_training.engine.objects import broadcast_object_list, gather_object
+from bert_training.engine.run import broadcast_object_list, gather_object
 
 
 class Window(NamedTuple):

@@ -1,4 +1,4 @@
-"""bert_training/engine/trackers.py and --report_to: every tracker that is installed gets the numbers and the flags."""
+"""bert_training/engine/launch.py and --report_to: every tracker that is installed gets the numbers and the flags."""
 
 import sqlite3
 

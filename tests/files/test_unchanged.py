@@ -1,10 +1,10 @@
-"""bert_training/files/unchanged.py: files that change while they are read."""
+"""bert_training/files/hashing.py: files that change while they are read."""
 
 import os
 
 import pytest
 
-from bert_training.files.unchanged import UnchangedFiles, unchanged
+from bert_training.files.hashing import UnchangedFiles, unchanged
 
 
 def append(path):

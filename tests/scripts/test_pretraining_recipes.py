@@ -11,7 +11,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 import run_pretraining
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks import switches
+from bert_training.networks.initial_weights import set_dropout
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.counted_weights import log_shares
 from bert_training.pretraining.network import build_pretraining_network
@@ -152,5 +152,5 @@ def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flag
 
 def test_dropout_that_is_given_is_that_of_all_modules(small_config):
     network = BertForPreTraining(small_config)
-    switches.set_dropout(network, 0.25)
+    set_dropout(network, 0.25)
     assert {module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}

@@ -9,7 +9,7 @@ from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, F
 from bert_training.inputs.flags.objectives import DEFAULT, OBJECTIVES
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.recipes import GENERAL_SHARE, recipe_defaults, width_of
-from bert_training.inputs.flags.teachers import WEIGHT_OF_PRETRAINING, StudentArguments
+from bert_training.inputs.flags.shared import WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError
 
 CONFIG_SIZES = {

@@ -23,9 +23,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.cards.probes import VIEWS, key_of
 from bert_training.engine.batches import Features
-from bert_training.engine.objects import broadcast_object_list, gather_object
 from bert_training.engine.predict import outputs_by_length
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, broadcast_object_list, gather_object
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.tasks.classification.glue import BUILTIN_TASKS

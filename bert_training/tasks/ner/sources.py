@@ -9,9 +9,8 @@ from typing import Any
 
 from bert_training.builtin_data import documentation
 from bert_training.files.compressed_files import kind_of
-from bert_training.files.hashing import digest
+from bert_training.files.hashing import digest, unchanged
 from bert_training.files.hub_datasets import load_from_hub
-from bert_training.files.unchanged import unchanged
 from bert_training.inputs.conll import read_conll
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.natures import refuse

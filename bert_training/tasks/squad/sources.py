@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bert_training.builtin_data import documentation
-from bert_training.files.hashing import digest, sha256
+from bert_training.files.hashing import digest, sha256, unchanged
 from bert_training.files.hub_datasets import from_hub, load_dataset
-from bert_training.files.unchanged import unchanged
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.rows import hub_rows
 from bert_training.inputs.squad import QUESTIONS, squad_rows
