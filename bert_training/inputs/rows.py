@@ -315,14 +315,12 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
     other = next((mark for mark in SEPARATORS if len(header) == 1 and mark != delimiter and mark in header[0]), None)
     if not header or other:
         found = f"{header[0]!r:.80}" if header else "UTF-16" if utf_16 else "an empty file or line"
-        flag = (
-            f"or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other]} and name the file .csv"
-            if other
-            else ""
+        named = (
+            f" or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other or ',']} and name the file .csv"
         )
         raise UserError(
-            f"{source}: expected a header line in UTF-8 with columns separated by {SEPARATORS[delimiter]}s, got {found}; "
-            f"save the table so {flag}".rstrip()
+            f"{source}: expected a header line in UTF-8 with columns separated by {SEPARATORS[delimiter]}s, got "
+            f"{found}; save the table so{named if other else ''}"
         )
     return header
 
@@ -377,11 +375,11 @@ def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = []
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, one in enumerate(text.split("\n"), 1):
             try:
-                found += [json.loads(line)] if line.strip() else []
+                found += [json.loads(one)] if one.strip() else []
             except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and lists in lists
-                told = getattr(error, "msg", error)
+                told = str(error).replace(": line 1 column", " at column")
                 raise UserError(f"{source}: expected JSON, got: line {number}: {told}; correct the file") from None
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
