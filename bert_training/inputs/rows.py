@@ -307,21 +307,22 @@ def _cells(
 
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
-    """The names of the columns; UserError if the only name is several, with the separator of another kind of file."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise UserError(f"{source}: expected UTF-8, got UTF-16; save the table as UTF-8")
+    """The names of the columns; UserError if there are none, or the only name is several with another separator."""
     lines = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="")
     reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
-    header = next(reader, [])
-    if not header:
-        raise UserError(f"{source}: expected a header line, got an empty file or line")
-    other = next((mark for mark in SEPARATORS if mark != delimiter and mark in header[0]), None)
-    if len(header) > 1 or other is None:
-        return header
-    raise UserError(
-        f"{source}: expected columns separated by {SEPARATORS[delimiter]}s, got {header[0]!r:.80}; save the table so "
-        f"or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other]} and name the file .csv"
-    )
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    header = [] if utf_16 else next(reader, [])
+    other = next((mark for mark in SEPARATORS if len(header) == 1 and mark != delimiter and mark in header[0]), None)
+    if not header or other:
+        found = f"{header[0]!r:.80}" if header else "UTF-16" if utf_16 else "an empty file or line"
+        named = (
+            f" or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other or ',']} and name the file .csv"
+        )
+        raise UserError(
+            f"{source}: expected a header line in UTF-8 with columns separated by {SEPARATORS[delimiter]}s, got "
+            f"{found}; save the table so{named if other else ''}"
+        )
+    return header
 
 
 def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, list[str]]:
@@ -371,12 +372,15 @@ def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{source}, line {line}: expected UTF-8, got: {error}; save the file so") from None
     try:
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = [_loaded(line, number) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    except ValueError as error:
-        raise UserError(f"{source}: expected JSON, got: {error}; correct the file") from None
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = []
+        for number, one in enumerate(text.split("\n"), 1):
+            try:
+                found += [json.loads(one)] if one.strip() else []
+            except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and lists in lists
+                told = str(error).replace(": line 1 column", " at column")
+                raise UserError(f"{source}: expected JSON, got: line {number}: {told}; correct the file") from None
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
@@ -384,12 +388,3 @@ def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
         if not isinstance(row, dict):
             raise UserError(f"{source}, row {number}: expected a JSON object with fields, got {row!r:.80}; correct it")
     return list(found)
-
-
-def _loaded(line: str, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"line {number}: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # of numbers with thousands of digits, and of lists in lists
-        raise ValueError(f"line {number}: {error}") from None

@@ -32,7 +32,7 @@ ROW = "malformed input"
 
 WHOLE = (
     r"got none|at least two labels|expected lines of a word and its tag, got an empty|all tags to train on are"
-    r"|got UTF-16|expected a column|is there twice|expected a header line|expected columns separated|may be a class"
+    r"|got UTF-16|expected a column|is there twice|expected a header line|may be a class"
     r"|of another row"
 )
 

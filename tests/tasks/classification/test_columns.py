@@ -124,10 +124,10 @@ def test_the_label_column_is_named_by_a_flag(tmp_path):
     [
         ("own.csv", "text;label", "got 'text;label'; save the table so or, to run_glue.py and run_swag.py, give"),
         ("own.csv", "text\tlabel", "give --delimiter tab and name the file .csv"),
-        ("own.tsv", "text,label", "expected columns separated by tabs, got 'text,label'; save the"),
+        ("own.tsv", "text,label", "with columns separated by tabs, got 'text,label'; save the"),
         ("own.csv", "text|label", "give --delimiter pipe"),
         ("own.csv", '"text";"label"', "give --delimiter semicolon"),
-        ("own.csv", "sep=;", "expected columns separated by commas, got 'sep=;'"),
+        ("own.csv", "sep=;", "with columns separated by commas, got 'sep=;'"),
         (
             "own.csv",
             "it was a good film,0",

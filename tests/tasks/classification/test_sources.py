@@ -21,8 +21,8 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
 MISTAKES = [
-    ("own.tsv", b"", "expected a header line, got an empty file or line"),
-    ("own.csv", "text,label\na,x\nb,y\n".encode("utf-16"), "expected UTF-8, got UTF-16; save the table as UTF-8"),
+    ("own.tsv", b"", "expected a header line in UTF-8 with columns separated by tabs, got an"),
+    ("own.csv", "text,label\na,x\nb,y\n".encode("utf-16"), "separated by commas, got UTF-16; save the table so"),
     ("own.tsv", "text\tlabel\n", "expected rows, got none"),
     ("own.tsv", "text\tlabel\na\t1\nb\n", "Row #3: Expected 2 columns, got 1: b"),
     ("own.tsv", "text\tlabel\na\tb\t1\n", "Row #2: Expected 2 columns, got 3"),
