@@ -32,7 +32,7 @@ COMMANDS = {
         "bert_training.tools.convert",
         "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",
     ),
-    "upload": ("bert_training.files.hub_upload", "upload a finished folder to the Hub"),
+    "upload": ("bert_training.cards.hub_upload", "upload a finished folder to the Hub"),
 }
 EXTRAS = {"serve": "train,serve"}
 OWN = ("bert_training", "modeling_bert_repro", "tokenization")  # a missing module of these is a mistake of ours

@@ -13,7 +13,7 @@ from bert_training.cards.curves import MARGIN, curve_of
 from bert_training.cards.reference_curves import FILE, references, settings_of
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
-from bert_training.files.records import read_events
+from bert_training.inputs.records import read_events
 from bert_training.pretraining.plateau import line_of
 from bert_training.tools.inspect_run import read_pretraining_facts
 from tokenization.errors import UserError

@@ -15,9 +15,9 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.app.exported import TORCH, load_exported
-from bert_training.files.json_files import fields_of, read_object
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
+from bert_training.inputs.json_files import fields_of, read_object
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import NetworkClass, load_network

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from bert_training.app.folder import ANSWERS, CLASSES, MASKED, NAMES, OpenedModel
+from bert_training.cards.publishing import CONFIGS, published_config
 from bert_training.files import atomic
-from bert_training.files.json_files import read_json
-from bert_training.files.publishing import CONFIGS, published_config
+from bert_training.inputs.json_files import read_json
 from modeling_bert_repro import qa_pipeline
 from tokenization.errors import UserError
 

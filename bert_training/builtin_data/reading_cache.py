@@ -22,7 +22,6 @@ from huggingface_hub import cached_assets_path
 from bert_training.builtin_data import docstrings, source_files
 from bert_training.builtin_data.docstrings import Docstring
 from bert_training.files.atomic import whole_file
-from bert_training.files.compressed_files import read_text
 
 
 def cached_docstrings(folders: Sequence[tuple[Path, str]]) -> list[Docstring]:
@@ -37,7 +36,7 @@ def cached_docstrings(folders: Sequence[tuple[Path, str]]) -> list[Docstring]:
     key, path = fingerprint(files), cache_file(folders)
     if path:
         with suppress(OSError, ValueError):  # there is no such file, it is no text, or is too large
-            header, _, content = read_text(path).partition("\n")
+            header, _, content = path.read_text(encoding="utf-8").partition("\n")
             if header == header_of(key, content):
                 return source_files.from_records(json.loads(content))
     documents = source_files.read_files(files)

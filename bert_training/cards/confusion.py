@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_training.cards.curves import GREY, INK, TITLE, save_figure
 from bert_training.files.atomic import write_json
-from bert_training.files.records import read_record
+from bert_training.inputs.records import read_record
 
 if TYPE_CHECKING:  # a run does without matplotlib
     from matplotlib.figure import Figure

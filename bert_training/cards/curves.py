@@ -20,7 +20,7 @@ from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
-from bert_training.files.records import read_events
+from bert_training.inputs.records import read_events
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 

@@ -1,7 +1,7 @@
 """The model card (README.md) of a finished folder: metadata for the Hub, use, origin and limits of the model.
 
 All facts are read from the run (`run.json`, `metrics.jsonl`, the results), so that a card claims only what was measured
-and says how small the run was. They are read from what may be published of it (`bert_training/files/publishing.py`), so
+and says how small the run was. They are read from what may be published of it (`bert_training/cards/publishing.py`), so
 that no card names a folder of the machine.
 """
 
@@ -23,16 +23,16 @@ from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
 from bert_training.cards.probes import probe_table
+from bert_training.cards.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.cards.teachers import teacher_lines
 from bert_training.files.atomic import write_text
-from bert_training.files.json_files import read_object
-from bert_training.files.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
-from bert_training.files.records import read_events
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 from bert_training.inputs.flags.natures import CARD
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS, Script, flags_with
+from bert_training.inputs.json_files import read_object
+from bert_training.inputs.records import read_events
 from bert_training.record import Record
 from tokenization.errors import UserError
 

@@ -15,7 +15,7 @@ from bert_training.inputs.flags.fine_tuning import (
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.scripts import SCRIPTS
 
-# An upload puts the name on the Hub into the line of model_name (bert_training/files/publishing.py).
+# An upload puts the name on the Hub into the line of model_name (bert_training/cards/publishing.py).
 PIPELINE = """from transformers import pipeline
 model_name = {model!r}
 {variable} = pipeline("{task}", model=model_name{options})

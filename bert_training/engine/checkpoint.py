@@ -26,10 +26,10 @@ from bert_training.engine.state import Origin, TrainingState
 from bert_training.files import atomic
 from bert_training.files.atomic import DiskError, damage, remove_folder
 from bert_training.files.hashing import checksums
-from bert_training.files.records import FORMAT, check_format
 from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.inputs.flags.scripts import chooses_best, flags_with
 from bert_training.inputs.flags.shared import SharedArguments
+from bert_training.inputs.records import FORMAT, check_format
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 

@@ -19,6 +19,8 @@ from accelerate.tracking import TensorBoardTracker
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
+from bert_training.cards.hub_upload import check_access
+from bert_training.cards.publishing import HUB_NAMES, names_on_hub, published
 from bert_training.engine.output_folder import check_output_dir, is_finished, lock_output_dir
 from bert_training.engine.precision import (
     CHOSEN,
@@ -30,12 +32,10 @@ from bert_training.engine.precision import (
     settle,
 )
 from bert_training.engine.run import Run
-from bert_training.files.hub_upload import check_access
-from bert_training.files.publishing import HUB_NAMES, names_on_hub, published
-from bert_training.files.records import FORMAT
 from bert_training.inputs.flags.config_file import config_facts
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments
+from bert_training.inputs.records import FORMAT
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 

@@ -8,8 +8,8 @@ from typing import Any
 from accelerate.utils import get_int_from_env
 
 from bert_training import record
+from bert_training.cards.hub_upload import upload
 from bert_training.files.atomic import make_folder, remove_folder
-from bert_training.files.hub_upload import upload
 from bert_training.files.locks import hold, release, sweep
 from bert_training.inputs.flags.natures import FREE
 from bert_training.inputs.flags.scripts import flags_with, script_of

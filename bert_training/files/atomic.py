@@ -34,8 +34,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from bert_training.files.hashing import sha256
-from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.hashing import is_plain_name, sha256
 from tokenization.errors import UserError
 
 # What a file system says whose folders cannot be synced, such as some shared folders of virtual machines.
@@ -288,7 +287,7 @@ def damage(folder: Path, needs: Collection[str] = ()) -> str | None:
     if not manifest.is_file():
         return "it has no manifest.json: not written completely, or another program's, which --model_name_or_path takes"
     try:
-        expected = read_object(manifest)["sha256"].items()
+        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
     if absent := set(needs) - {name for name, _ in expected}:

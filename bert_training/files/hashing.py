@@ -108,3 +108,8 @@ def unchanged(*paths: str | Path) -> Iterator[None]:
 def _stamp(path: str | Path) -> tuple[int, ...]:
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_plain_name(name: object) -> bool:
+    """Whether a name that a file of unknown origin gives is that of a file or folder beside it, and no path."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")

@@ -15,7 +15,7 @@ that is cut short as a word without a tag.
 import re
 from pathlib import Path
 
-from bert_training.files.compressed_files import numbered_lines
+from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.rows import Rows, facts_of
 from tokenization.errors import UserError
 

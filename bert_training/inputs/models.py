@@ -19,9 +19,10 @@ from transformers.utils import (
 )
 
 from bert_training.files.harmless_output import say
-from bert_training.files.json_files import is_plain_name, read_object
+from bert_training.files.hashing import is_plain_name
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
+from bert_training.inputs.json_files import read_object
 from bert_training.inputs.rows import nfc
 from bert_training.inputs.tokenizers import chosen_tokenizer, is_no_hub_name, no_such_place
 from tokenization.errors import UserError

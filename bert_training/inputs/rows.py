@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_training.files.compressed_files import kind_of, open_packed
 from bert_training.files.hashing import digest, sha256
+from bert_training.inputs.compressed_files import kind_of, open_packed
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:

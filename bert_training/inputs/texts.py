@@ -41,12 +41,12 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bert_training.builtin_data import documentation
+from bert_training.cards.publishing import without_query
 from bert_training.files.atomic import make_folder, whole_file
-from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
 from bert_training.files.hashing import sha256
-from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.files.locks import hold, release
-from bert_training.files.publishing import without_query
+from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of, open_packed
+from bert_training.inputs.hub_datasets import from_hub, load_dataset
 from bert_training.inputs.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
 

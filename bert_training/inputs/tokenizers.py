@@ -19,7 +19,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
 from bert_training.files.harmless_output import say
-from bert_training.files.json_files import fields_of, is_plain_name
+from bert_training.files.hashing import is_plain_name
+from bert_training.inputs.json_files import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
 from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS, forget_calls

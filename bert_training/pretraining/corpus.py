@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import delete, make_folder, open_own, sync, write_json
 from bert_training.files.hashing import sha256
-from bert_training.files.json_files import read_object
+from bert_training.inputs.json_files import read_object
 from bert_training.pretraining.sentences import RULES
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256

@@ -34,8 +34,8 @@ from typing import IO, Any
 import numpy as np
 
 from bert_training.files.atomic import damage, make_folder, remove_folder, sealed_folder, write_json
-from bert_training.files.json_files import read_object
 from bert_training.files.repeated_hashes import HASH, Block, repeated_places
+from bert_training.inputs.json_files import read_object
 from bert_training.inputs.texts import without_empty
 from tokenization.errors import UserError
 

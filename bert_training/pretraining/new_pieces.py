@@ -13,9 +13,9 @@ from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
 from bert_training.files.harmless_output import say
 from bert_training.files.hashing import sha256
-from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.mixtures import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.json_files import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text

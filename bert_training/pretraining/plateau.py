@@ -13,11 +13,11 @@ from bert_training.cards.curves import MARGIN, counted_start, curve_of, training
 from bert_training.cards.probes import not_more_useful
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
-from bert_training.files.records import read_events
 from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.records import read_events
 from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from bert_training.pretraining.text import names_of_results

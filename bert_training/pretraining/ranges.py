@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from bert_training.files.compressed_files import PACKED, decoded_lines, kind_of, open_packed
+from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of, open_packed
 from bert_training.inputs.text_forms import Reading
 from bert_training.inputs.texts import json_rows, parquet_rows, read_lines, reading_of, row_lines, text_kind
 

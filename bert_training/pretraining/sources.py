@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_training.files.atomic import make_folder, write_json
 from bert_training.files.hashing import digest, unchanged
-from bert_training.files.json_files import read_object
+from bert_training.inputs.json_files import read_object
 from bert_training.pretraining.ranges import Rule, Span, rule_of
 from tokenization.errors import UserError
 

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bert_training.cards.publishing import without_query
 from bert_training.engine.run import Run
-from bert_training.files.compressed_files import PACKED
 from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import UnchangedFiles
-from bert_training.files.publishing import without_query
+from bert_training.inputs.compressed_files import PACKED
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments

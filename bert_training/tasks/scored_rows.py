@@ -14,8 +14,8 @@ import numpy as np
 import scipy  # scipy.stats is loaded when it is first used, which takes half a second
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.compressed_files import numbered_lines
-from bert_training.files.json_files import parse_json
+from bert_training.inputs.compressed_files import numbered_lines
+from bert_training.inputs.json_files import parse_json
 from bert_training.tasks.classification.scores import METRICS
 from bert_training.tasks.seeds import LEVEL, sign_test
 

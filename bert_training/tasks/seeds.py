@@ -26,8 +26,8 @@ from bert_training.engine.precision import CHOSEN
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.harmless_output import say
 from bert_training.files.hashing import digest
-from bert_training.files.records import read_record
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
+from bert_training.inputs.records import read_record
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.record import Record, is_finished
 from bert_training.tasks.classification.scores import with_chosen

@@ -24,8 +24,8 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import Features
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import unchanged
-from bert_training.files.hub_datasets import load_from_hub
 from bert_training.inputs.flags.fine_tuning import SwagArguments
+from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
 from bert_training.tasks.classification.scores import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut

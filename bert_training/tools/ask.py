@@ -31,7 +31,7 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
-from bert_training.files.compressed_files import numbered_lines
+from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.tokenizers import load_tokenizer

@@ -36,12 +36,12 @@ import numpy as np
 from transformers import BertConfig, BertTokenizer
 
 from bert_training.files.cores import usable_cores
-from bert_training.files.json_files import read_object
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import FAST, short_to_long
 from bert_training.inputs.flags.scripts import path_of
+from bert_training.inputs.json_files import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.tools.corpus_costs import ROWS, costs_text
 from tokenization.errors import UserError

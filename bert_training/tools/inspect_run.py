@@ -25,12 +25,12 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.cards.probes import not_more_useful
 from bert_training.engine.batches import IGNORED
-from bert_training.files.records import read_events
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import phase_at, phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.inputs.records import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus

@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
 
-from bert_training.files.json_files import is_plain_name, read_json, read_object
+from bert_training.files.hashing import is_plain_name
+from bert_training.inputs.json_files import read_json, read_object
 from bert_training.inputs.models import check_fields, lacks_weights
 from bert_training.tools.tensorflow_checkpoint import TensorFlowCheckpoint
 from tokenization.errors import UserError

@@ -30,12 +30,12 @@ from bert_training.cards.curves import curve_of, draw_losses, new_figure, save_f
 from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
-from bert_training.files.json_files import is_plain_name
-from bert_training.files.records import RESULTS, read_events
+from bert_training.files.hashing import is_plain_name
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.inputs.records import RESULTS, read_events
 from bert_training.record import Record
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix

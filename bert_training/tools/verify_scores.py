@@ -19,11 +19,11 @@ from typing import Any
 from bert_training.cards.metrics import percent_factor
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums, sha256
-from bert_training.files.json_files import read_object
-from bert_training.files.records import RESULTS
 from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
+from bert_training.inputs.json_files import read_object
+from bert_training.inputs.records import RESULTS
 from bert_training.record import Record
 from bert_training.tasks.classification.scores import value_of
 from bert_training.tools.findings import Finding, compare_values, differs, short_text, unknown, verified

@@ -15,9 +15,9 @@ from typing import Any
 
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import commit
-from bert_training.files.hashing import sha256
-from bert_training.files.json_files import is_plain_name, read_json
-from bert_training.files.records import nearly_equal
+from bert_training.files.hashing import is_plain_name, sha256
+from bert_training.inputs.json_files import read_json
+from bert_training.inputs.records import nearly_equal
 from bert_training.tools.findings import (
     DIFFERS,
     Finding,

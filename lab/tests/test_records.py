@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bert_training.__main__ import main
-from bert_training.files.records import read_events
+from bert_training.inputs.records import read_events
 from bert_training.tasks import seeds
 from tests.helpers.repository import ROOT
 

@@ -13,7 +13,7 @@ import yaml
 from bert_training.app import readings
 from bert_training.app.folder import open_folder
 from bert_training.app.space import write_space
-from bert_training.files.publishing import PATHS_IN_CONFIGS
+from bert_training.cards.publishing import PATHS_IN_CONFIGS
 from tests.helpers.model_folders import edit_json, save_model
 
 # Asks the function of the interface once, with a text for every box, and prints what it would show.

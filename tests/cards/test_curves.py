@@ -10,7 +10,7 @@ import pytest
 from bert_training.cards.curves import curve_of, draw_curves, main, running_mean, scores, word_curves
 from bert_training.cards.metrics import held_out_files, metrics_of
 from bert_training.cards.probes import probe_table
-from bert_training.files.records import read_events
+from bert_training.inputs.records import read_events
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},

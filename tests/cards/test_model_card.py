@@ -19,7 +19,7 @@ from transformers import (
 from bert_training.cards.classes import calibration_section
 from bert_training.cards.model_card import write_model_card
 from bert_training.cards.model_usage import usage
-from bert_training.files.publishing import MODEL_NAME
+from bert_training.cards.publishing import MODEL_NAME
 
 BUILT_IN = "the documentation carried by this Python installation"
 PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}

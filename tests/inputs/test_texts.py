@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_training.files.atomic import damage
-from bert_training.files.records import read_events
+from bert_training.inputs.records import read_events
 from bert_training.inputs.text_forms import WIKITEXT
 from bert_training.inputs.texts import read_documents, reading_of
 from bert_training.pretraining.corpus import CorpusWriter, read_manifest

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_training.files.hub_upload import files_to_upload, write_published
+from bert_training.cards.hub_upload import files_to_upload, write_published
 from bert_training.networks import embedding_modules as rooms
 from bert_training.networks.embedding_modules import carry_modules, embedding_modules
 from bert_training.tools import convert, extension

@@ -10,7 +10,7 @@ from bert_training.__main__ import main as command
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
-COMMANDS = ("bert_training.tools.ask", "bert_training.files.hub_upload", "bert_training.tools.budget")
+COMMANDS = ("bert_training.tools.ask", "bert_training.cards.hub_upload", "bert_training.tools.budget")
 
 
 def hidden(module: str, code: str) -> subprocess.CompletedProcess:

@@ -11,8 +11,8 @@ import pytest
 import run_glue
 from bert_training.app.folder import open_folder
 from bert_training.app.readings import classify
+from bert_training.cards.hub_upload import files_to_upload
 from bert_training.engine.errors import report_errors
-from bert_training.files.hub_upload import files_to_upload
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
 from tests.helpers.script_checks import (

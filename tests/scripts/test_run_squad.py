@@ -14,7 +14,7 @@ import modeling_bert_repro
 import run_squad
 from bert_training.__main__ import main as run_command
 from bert_training.builtin_data import documentation
-from bert_training.files.hub_upload import files_to_upload
+from bert_training.cards.hub_upload import files_to_upload
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.squad import squad_rows
 from bert_training.tasks import fine_tuning

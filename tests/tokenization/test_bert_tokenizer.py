@@ -10,7 +10,7 @@ import transformers
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
-from bert_training.files.compressed_files import numbered_lines
+from bert_training.inputs.compressed_files import numbered_lines
 from tests.helpers.clean_process import run_clean
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
 from tokenization.bert_tokenizer import save_tokenizer_files

@@ -13,10 +13,10 @@ import pytest
 
 from bert_training.__main__ import COMMANDS
 from bert_training.__main__ import main as command
+from bert_training.cards.hub_upload import write_published
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashed_files
-from bert_training.files.hub_upload import write_published
 from bert_training.tools import verify, verify_scores
 from bert_training.tools.findings import ADDED, DIFFERS, UNKNOWN, VERIFIED, run_check
 from bert_training.tools.verify_scores import data_flags, evaluation_flags, is_close

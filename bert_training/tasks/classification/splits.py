@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bert_training.files.hashing import digest
-from bert_training.files.hub_datasets import AS_FILES
 from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.hub_datasets import AS_FILES
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
 from bert_training.tasks.task_data import SPLIT_SEED, rows_of_units

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bert_training.files.atomic import whole_file
-from bert_training.files.json_files import is_plain_name
+from bert_training.files.hashing import is_plain_name
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER

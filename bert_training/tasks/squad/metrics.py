@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.compressed_files import read_text
-from bert_training.files.json_files import parse_file
+from bert_training.inputs.compressed_files import read_text
+from bert_training.inputs.json_files import parse_file
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
 from tokenization.errors import UserError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest, sha256, unchanged
-from bert_training.files.hub_datasets import from_hub, load_dataset
 from bert_training.inputs.flags.fine_tuning import SquadArguments
+from bert_training.inputs.hub_datasets import from_hub, load_dataset
 from bert_training.inputs.rows import hub_rows
 from bert_training.inputs.squad import QUESTIONS, squad_rows
 from bert_training.tasks.squad.questions import Question, read_new_questions, read_squad, with_answers

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.compressed_files import read_text
+from bert_training.inputs.compressed_files import read_text
 from tokenization.errors import UserError
 
 
@@ -37,11 +37,6 @@ def read_object(path: Path) -> dict[str, Any]:
 def fields_of(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object; {} if there is no such file."""
     return read_object(path) if path.is_file() else {}
-
-
-def is_plain_name(name: object) -> bool:
-    """Whether a name that a file of unknown origin gives is that of a file or folder beside it, and no path."""
-    return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

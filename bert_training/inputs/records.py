@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bert_training.files.compressed_files import read_text
 from bert_training.files.hashing import hashes_record
-from bert_training.files.json_files import parse_json, read_object
+from bert_training.inputs.compressed_files import read_text
+from bert_training.inputs.json_files import parse_json, read_object
 from tokenization.errors import UserError
 
 RESULTS = "all_results.json"  # marks a finished run

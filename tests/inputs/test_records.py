@@ -1,10 +1,10 @@
-"""bert_training/files/records.py: records that are damaged."""
+"""bert_training/inputs/records.py: records that are damaged."""
 
 import pytest
 
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.files.records import check_format, finished_hashes, read_events, read_record
+from bert_training.inputs.records import check_format, finished_hashes, read_events, read_record
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"flabs": {}}'])

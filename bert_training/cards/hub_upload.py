@@ -9,7 +9,7 @@ files of the folder are not: predictions, answers.html, submissions, checkpoints
 which the user may not be allowed to publish.
 
 run.json contains the command and the names of the data files. In the uploaded copy, files and folders have their names
-only, without the folders that they lie in (bert_training/files/publishing.py), as in the model card, which the run
+only, without the folders that they lie in (bert_training/cards/publishing.py), as in the model card, which the run
 writes that way; the uploaded hashes.json has the hashes of the copies. The files in the folder are not changed.
 
 Weights that are not those that the run left are refused; every other file that has changed or is missing is named.
@@ -26,11 +26,11 @@ from pathlib import Path
 
 from transformers.hf_argparser import string_to_bool
 
+from bert_training.cards.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.atomic import json_text
-from bert_training.files.hashing import HASHES, MODULES, hashes_record, sha256
-from bert_training.files.json_files import is_plain_name, read_json, read_object
-from bert_training.files.publishing import CONFIGS, published, published_card, published_config
-from bert_training.files.records import check_format
+from bert_training.files.hashing import HASHES, MODULES, hashes_record, is_plain_name, sha256
+from bert_training.inputs.json_files import read_json, read_object
+from bert_training.inputs.records import check_format
 from tokenization.errors import UserError
 
 FILES = (

@@ -1,9 +1,9 @@
-"""bert_training/files/hub_datasets.py: the splits of a data set of the Hub, here of a stand-in for the library."""
+"""bert_training/inputs/hub_datasets.py: the splits of a data set of the Hub, here of a stand-in for the library."""
 
 import datasets
 import pytest
 
-from bert_training.files.hub_datasets import AS_FILES, load_dataset, load_from_hub
+from bert_training.inputs.hub_datasets import AS_FILES, load_dataset, load_from_hub
 
 
 @pytest.mark.parametrize(

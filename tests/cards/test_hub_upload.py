@@ -1,4 +1,4 @@
-"""bert_training/files/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
+"""bert_training/cards/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ import torch
 from transformers import AutoTokenizer
 
 import run_ner
-from bert_training.files.hub_upload import FILES, check_access, files_to_upload, upload
+from bert_training.cards.hub_upload import FILES, check_access, files_to_upload, upload
 from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
@@ -88,7 +88,7 @@ def online(hub, tmp_path: Path, code: str, *arguments: str, token: str | None = 
 
 UPLOADS = """
 import json, sys
-from bert_training.files import hub_upload
+from bert_training.cards import hub_upload
 for flags in json.loads(sys.argv[1]):
     try:
         hub_upload.main(flags)

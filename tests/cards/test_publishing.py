@@ -1,4 +1,4 @@
-"""bert_training/files/publishing.py: no folder of the machine in a card or an upload, whatever it is called."""
+"""bert_training/cards/publishing.py: no folder of the machine in a card or an upload, whatever it is called."""
 
 import dataclasses
 import itertools
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bert_training.cards.hub_upload import write_published
 from bert_training.cards.model_card import write_model_card
+from bert_training.cards.publishing import names_on_hub, published, published_config, published_name, without_folders
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.files.hub_upload import write_published
-from bert_training.files.publishing import names_on_hub, published, published_config, published_name, without_folders
 from bert_training.inputs.flags.scripts import SCRIPTS
 
 # Part of the name of every folder below; no program spells letters and digits in another way.
