@@ -306,7 +306,7 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
         run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
     strange = write(tmp_path, "London B-GPE\n")
     with pytest.raises(
-        ValueError, match=r"words\.txt: expected tags that the model knows, .* got GPE and a model of O, B-LOC"
+        ValueError, match=r"words\.txt: without training data .* got GPE and a model of O, B-LOC"
     ):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
 
