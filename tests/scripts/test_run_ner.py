@@ -305,9 +305,7 @@ def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files
     with pytest.raises(ValueError, match="and a model of no tags"):
         run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
     strange = write(tmp_path, "London B-GPE\n")
-    with pytest.raises(
-        ValueError, match=r"words\.txt: without training data .* got GPE and a model of O, B-LOC"
-    ):
+    with pytest.raises(ValueError, match=r"words\.txt: without training data .* got GPE and a model of O, B-LOC"):
         run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
 
 
