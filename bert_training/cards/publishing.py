@@ -14,6 +14,8 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from bert_training.inputs.texts import without_query
+
 HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
 MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")
 GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
@@ -28,11 +30,6 @@ WHOLE = (
 CONFIGS = ("config.json", "tokenizer_config.json")
 PATHS_IN_CONFIGS = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "special_tokens_map_file")
 MODEL_NAME = re.compile(r"^model_name = .*$", re.MULTILINE)  # in the example of a model card
-
-
-def without_query(entry: str) -> str:
-    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
-    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
 def without_folders(text: str) -> str:

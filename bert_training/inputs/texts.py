@@ -41,7 +41,6 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bert_training.builtin_data import documentation
-from bert_training.cards.publishing import without_query
 from bert_training.files.atomic import make_folder, whole_file
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import hold, release
@@ -67,6 +66,11 @@ logger = logging.getLogger(__name__)
 
 
 # --- which files ---------------------------------------------------------------------------------------------------
+
+
+def without_query(entry: str) -> str:
+    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
+    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
 @dataclass

@@ -107,6 +107,8 @@ def read_pairs(path: str | Path) -> list[tuple[str, str | None]]:
         columns = read_table(path, COLUMNS).data[:]
         return [*zip(columns["first"], columns.get("second", [None] * len(columns["first"])))]
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
+    if not texts:
+        raise UserError(f"{path}:1: expected one text per line, got an empty file")
     return [(match[1], match[2]) if (match := PAIR.match(text)) else (text, None) for text in texts]
 
 

@@ -114,22 +114,6 @@ def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
     assert message in refused(folder)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"question_answering": {"max_seq_length": "384"}},
-        {"question_answering": {"max_seq_length": 65}},
-        {"question_answering": {"doc_stride": 0}},
-        {"question_answering": [1]},
-        {"question_answering": {"surprise": 1}},
-    ],
-)
-def test_settings_of_question_answering_that_make_no_sense(tmp_path, pretrained, fields):
-    folder = save_model(tmp_path / "m", pretrained, "BertForQuestionAnswering")
-    edit_json(folder / "config.json", **fields)
-    assert "config.json: " in refused(folder)
-
-
 def test_damaged_and_other_weights(folder):
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
