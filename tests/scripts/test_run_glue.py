@@ -278,7 +278,7 @@ def test_mistakes_are_one_clear_line_and_leave_no_folder(tmp_path, pretrained, f
     )
     (other / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     shutil.copy(pretrained / "model.safetensors", other)
-    assert "expected a BERT checkpoint, got model_type 'gpt2'" in refused(
+    assert "expected a BERT with model_type bert, got 'gpt2'" in refused(
         capsys, f"--output_dir={out}", f"--model_name_or_path={other}", f"--tokenizer_name={pretrained}", data,
         "--task_name=rte", "--max_seq_length=32",
     )  # fmt: skip
