@@ -212,7 +212,8 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
     if opened.texts not in (None, len(columns)):
         other = "pairs; write a second text" if opened.texts == 2 else "single texts; leave the second one out"
         raise UserError(f"This model judges {other}.")
-    opened.reading.check(opened.text_tokenizer, len(columns))
+    if opened.reading.long_texts != "cut":
+        opened.reading.check(opened.text_tokenizer, len(columns))
     read = read_texts(columns, opened.text_tokenizer, opened.reading)
     lost = checked_loss(opened, read.lengths[0], read.lost[0])
     rows = [
@@ -221,7 +222,7 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
     outputs = yield Rows(rows)
     at_cls = opened.reading.label_token == "cls"
     found = [one["logits"] if at_cls else one["logits"][len(row["input_ids"]) - 1] for one, row in zip(outputs, rows)]
-    (logits,) = pooled(torch.from_numpy(np.stack(found)), [len(found)]).numpy()
+    logits = found[0] if len(found) == 1 else pooled(torch.from_numpy(np.stack(found)), [len(found)])[0].numpy()
     return opened.judge(logits)._replace(lost=lost)
 
 

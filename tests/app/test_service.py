@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -255,6 +254,13 @@ def post(port, body):
         return response.status, json.loads(response.read())
 
 
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+
 def bodies_of(head):
     """Sixteen bodies of different lengths."""
     words = f"{TEXT} and walked to the river".split()
@@ -380,13 +386,13 @@ def started(opened, *flags):
 
 def test_sigterm_lets_it_finish_what_it_has_begun(opened):
     """The command ends with 0, after the answers to requests that came before the signal."""
-    process, port = started(opened, "--batch_size", "4")
+    process, port = started(opened)
     try:
         assert post(port, {"text": TEXT})[0] == 200
         with ThreadPoolExecutor(4) as clients:
             asked = [clients.submit(post, port, {"texts": [LONG_WORDS] * 64}) for _ in range(4)]
-            time.sleep(0.3)
-            assert not all(one.done() for one in asked)
+            while int(re.search(r"pending_texts (\d+)\n", get(port, "/metrics"))[1]) <= 3 * 64:  # until all have come
+                assert not any(one.done() for one in asked)
             process.send_signal(signal.SIGTERM)
             assert [(one.result()[0], len(one.result()[1]["answers"])) for one in asked] == [(200, 64)] * 4
         assert process.wait(60) == 0
