@@ -340,13 +340,13 @@ def read_lines(files: Iterable[Path], text_column: str = "text") -> Iterator[str
             for _, line in row_lines(reading.read(texts), rows):
                 empty = empty and line is None
                 yield line
-        if empty:
-            raise no_text(path)
+        check_has_text(path, not empty)
 
 
-def no_text(path: str | Path) -> UserError:
-    """The error for a file that has no paragraph."""
-    return UserError(f"{path}: holds no text; remove it from the list of files")
+def check_has_text(path: str | Path, paragraphs: int) -> None:
+    """Raise ValueError for a file without a paragraph."""
+    if not paragraphs:
+        raise UserError(f"{path}: holds no text; remove it from the list of files")
 
 
 def reading_of(path: Path, text_column: str = "text") -> Reading:

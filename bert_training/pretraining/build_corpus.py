@@ -27,7 +27,7 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.files.atomic import is_occupied, make_folder, written
 from bert_training.files.hashing import UnchangedFiles, sha256
 from bert_training.files.locks import held, sweep
-from bert_training.inputs.texts import check_files, no_text
+from bert_training.inputs.texts import check_files, check_has_text
 from bert_training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -221,8 +221,7 @@ def join(
             for span, count in zip(job.spans, Shard(job.path).footer["paragraphs"], strict=True):
                 paragraphs[span.number] += count
         for number, count in paragraphs.items():
-            if not count:
-                raise no_text(plan.files[number])
+            check_has_text(plan.files[number], count)
         _finish(writer, opened, tokenizer, sample)
 
 

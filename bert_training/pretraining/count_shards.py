@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from bert_training.files.atomic import write_text
 from bert_training.files.hashing import digest, unchanged
-from bert_training.inputs.texts import no_text
+from bert_training.inputs.texts import check_has_text
 from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import Span, plan_shards
 from bert_training.pretraining.sources import check_read, checksums_of, read_sources, sources_now, write_sources
@@ -120,8 +120,7 @@ class CountPlan:
             for file, count in found["paragraphs"]:
                 paragraphs[file] += count
         for file, count in paragraphs.items():
-            if not count:
-                raise no_text(self.files[file])
+            check_has_text(self.files[file], count)
         return words
 
     def _place(self, number: int) -> Path:

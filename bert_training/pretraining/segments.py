@@ -242,11 +242,7 @@ def label_balance(corpus: Offsets, seed: int, variants: int, capacity: int, shor
     Raises:
         ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
     """
-    if corpus.num_documents < 2 or not _has_pairs(corpus):
-        raise UserError(
-            f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
-            "got none such; add text, put blank lines between documents, or use the objective mlm"
-        )
+    _check_pairs(corpus, "next-sentence prediction", documents=2)
     sample = _Stretches._make(np.tile(column, variants) for column in _sampled(corpus, seed, variants))
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)
 
@@ -412,17 +408,21 @@ def next_or_random(corpus: Offsets, seed: int, variants: int, capacity: int, sho
     return lambda variant: plan_pairs(corpus, seed, variant, capacity, short_seq_prob, balance)
 
 
+def _check_pairs(corpus: Offsets, task: str, documents: int) -> None:
+    if corpus.num_documents < documents or not _has_pairs(corpus):
+        raise UserError(
+            f"{corpus.path}: {task} needs at least {documents} documents and a document of 2 sentences, got none such; "
+            "add text, put blank lines between documents only, or use the objective mlm"
+        )
+
+
 def in_order_or_swapped(corpus: Offsets, seed: int, variants: int, capacity: int, short_seq_prob: float) -> Planner:
     """Consecutive segments, half of them swapped (``plan_ordered``).
 
     Raises:
         ValueError: no document has two sentences.
     """
-    if not _has_pairs(corpus):
-        raise UserError(
-            f"{corpus.path}: sentence-order prediction needs a document of 2 sentences, got none such; add text, put "
-            "blank lines between documents only, or use the objective mlm"
-        )
+    _check_pairs(corpus, "sentence-order prediction", documents=1)
     return lambda variant: plan_ordered(corpus, seed, variant, capacity, short_seq_prob)
 
 

@@ -14,7 +14,7 @@ import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.hashing import unchanged
-from bert_training.inputs.texts import no_text
+from bert_training.inputs.texts import check_has_text
 from bert_training.pretraining.encoding import results_in_order
 from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards
 from tokenization.train_wordpiece import count_words
@@ -62,8 +62,7 @@ def count_words_of_files(
                 paragraphs[number] += found
             bar.update()
     for number, count in paragraphs.items():
-        if not count:
-            raise no_text(files[number])
+        check_has_text(files[number], count)
     return words
 
 
