@@ -34,7 +34,6 @@ import sys
 
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
-from bert_training.inputs.models import open_model
 from bert_training.inputs.rows import check_files
 from bert_training.tasks.stored_flags import defaults_of_model
 
@@ -51,6 +50,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
+from bert_training.inputs.models import open_model
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all, series_of

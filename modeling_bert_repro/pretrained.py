@@ -128,7 +128,8 @@ class BertPreTrainedModel(PreTrainedModel):
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
         """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set."""
-        return (getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs) or False
+        switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
+        return switch or False
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

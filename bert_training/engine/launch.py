@@ -104,7 +104,8 @@ def _enter_output_dir(args: SharedArguments) -> None:
     """Lock the output folder, and check it again, because another run may have been at work there until now."""
     lock_output_dir(args.output_dir)
     check_output_dir(args)
-    assert not is_finished(args), "the run there has just ended; give the same command again"
+    if is_finished(args):
+        raise UserError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
 
 
 def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:

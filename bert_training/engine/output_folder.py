@@ -96,13 +96,13 @@ def is_finished(args: SharedArguments) -> bool:
     run = record.Record.read(folder)
     problem = ""
     if script_of(type(args)) not in (None, run.script):
-        problem = f"of {run.script}; {other}"
+        problem = f" of {run.script}; {other}"
     elif changed := changed_flags(run.flags, args):
-        problem = f"with other flags ({', '.join(changed)}); give the same flags, or {other}"
+        problem = f" with other flags ({', '.join(changed)}); give the same flags, or {other}"
     elif args.resume_from_checkpoint != "auto":
-        problem = f"which is not trained again from a checkpoint; give --resume_from_checkpoint auto, or {other}"
+        problem = f", which is not trained again from a checkpoint; give --resume_from_checkpoint auto, or {other}"
     if problem:
-        raise UserError(f"{folder} holds a finished run {problem}")
+        raise UserError(f"{folder} holds a finished run{problem}")
     return True
 
 

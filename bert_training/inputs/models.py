@@ -262,11 +262,11 @@ def rounded_to(rows: int, pieces: int) -> int | None:
     return next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
 
 
-def check_length(config: BertConfig, max_seq_length: int) -> None:
+def check_length(config: BertConfig, max_seq_length: int, of: str = "the model") -> None:
     """Raise ValueError if the network has fewer position embeddings than ``max_seq_length``."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
+            f"--max_seq_length {max_seq_length} is over {of}'s maximum of {config.max_position_embeddings}; "
             f"give --max_seq_length {config.max_position_embeddings}, or less"
         )
 

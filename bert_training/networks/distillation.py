@@ -28,7 +28,7 @@ from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import is_labelled
 from bert_training.files.harmless_output import say
-from bert_training.inputs.models import check_fit
+from bert_training.inputs.models import check_fit, check_length
 from bert_training.inputs.tokenizers import check_rows, weights_tokenizer
 
 Tensors = Mapping[str, torch.Tensor]
@@ -137,7 +137,8 @@ def check_inputs(teacher: str, config: BertConfig, tokenizer: PreTrainedTokenize
         say(f"warning: --teacher {teacher} has no tokenizer; nothing shows that its rows are the student's")
     else:
         check_rows(tokenizer, f"--teacher {teacher}: the tokenizer of the student", own, teacher, same=True)
-    check_fit(config, tokenizer, max_seq_length, quiet=True)
+    check_fit(config, tokenizer, 1, quiet=True)
+    check_length(config, max_seq_length, f"--teacher {teacher}")
 
 
 def set_loss(outputs: ModelOutput, loss: torch.Tensor, **terms: torch.Tensor) -> None:

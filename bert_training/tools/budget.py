@@ -223,11 +223,18 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
+def _positive(word: str) -> float:
+    value = float(word)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {word}")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--hours", type=float, help="the hours that are available for a training")
-    asked.add_argument("--words", type=float, help="the words of a text whose cost is asked for, such as 3.3e9")
+    asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
+    asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json (base)")
     parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
     parser.add_argument("--vocab_size", type=int, help=f"rows (as its tokenizer or config.json, or {ROWS})")
@@ -236,10 +243,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--per_device_train_batch_size", type=int, help="(8; 64 for fast, 32 for adapt)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument("--words_per_second", type=float, help="that one core turns into a corpus (measured)")
+    costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")
     costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
-    costs.add_argument("--train_tokens_per_second", type=float, help="of all devices (no line on training)")
-    costs.add_argument("--epochs", type=float, default=1.0, help="epochs of the training (1)")
+    costs.add_argument("--train_tokens_per_second", type=_positive, help="of all devices (no line on training)")
+    costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
     return parser
 
 
@@ -252,29 +259,39 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
     parser, script_flags = _parser(), argv[separator + 1 :]
-    args, given = parser.parse_args(argv[:separator]), _by_name(script_flags)
-    if args.words is not None:
-        rates = (args.words_per_second, args.train_tokens_per_second)
-        print(costs_text(args.words, args.cores or usable_cores(), args.vocab_size or ROWS, args.epochs, *rates))
+    arguments, given = parser.parse_args(argv[:separator]), _by_name(script_flags)
+    if arguments.words is not None:
+        rates = (arguments.words_per_second, arguments.train_tokens_per_second)
+        print(
+            costs_text(
+                arguments.words,
+                arguments.cores or usable_cores(),
+                arguments.vocab_size or ROWS,
+                arguments.epochs,
+                *rates,
+            )
+        )
         return
     for name, _ in given:
         if name in (*OWN, *NOT_PLANNED):
             parser.error(f"--{name} stands after --, but the plan sets it; leave it out, or give it before --")
-    if "@" in (args.phases or ""):
-        parser.error(f"--phases {args.phases}: no mixture changes the time of a step; leave out @ and its weights")
-    args.phases = args.phases or {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(args.recipe, PAPER_PHASES)
+    if "@" in (arguments.phases or ""):
+        parser.error(f"--phases {arguments.phases}: no mixture changes the time of a step; leave out @ and its weights")
+    arguments.phases = arguments.phases or {"fast": short_to_long(128, -1), "adapt": "128:1"}.get(
+        arguments.recipe, PAPER_PHASES
+    )
     sizes = {"fast": FAST["per_device_train_batch_size"], "adapt": ADAPT_BATCH}
-    args.per_device_train_batch_size = args.per_device_train_batch_size or sizes.get(args.recipe, 8)
-    phases = phases_of(vars(args))
-    vocab_size, words = _vocabulary(args, given)
+    arguments.per_device_train_batch_size = arguments.per_device_train_batch_size or sizes.get(arguments.recipe, 8)
+    phases = phases_of(vars(arguments))
+    vocab_size, words = _vocabulary(arguments, given)
     untimed = UNTIMED if words else (*UNTIMED, "tokenizer_name")
     passed = [word for name, group in given if name not in untimed for word in group]
     # A step of new weights of the same shape takes as long as one of the model that is to be adapted.
-    timed = ["paper", "--objective", "mlm"] if args.recipe == "adapt" else [args.recipe]
-    launched = functools.partial(run_script, launcher=shlex.split(args.launcher))
-    found = timed_run(args.config_name, vocab_size, phases, ["--recipe", *timed, *passed], launched, words)
+    timed = ["paper", "--objective", "mlm"] if arguments.recipe == "adapt" else [arguments.recipe]
+    launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
+    found = timed_run(arguments.config_name, vocab_size, phases, ["--recipe", *timed, *passed], launched, words)
     learnt = None if {"tokenizer_name", "teacher"} & {name for name, _ in given} else vocab_size
-    print(plan_text(args.hours, phases, *found, args.recipe, script_flags, vocab_size, learnt))
+    print(plan_text(arguments.hours, phases, *found, arguments.recipe, script_flags, vocab_size, learnt))
 
 
 def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -287,16 +304,16 @@ def _by_name(script_flags: Sequence[str]) -> list[tuple[str, list[str]]]:
     return given
 
 
-def _vocabulary(args: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
+def _vocabulary(arguments: argparse.Namespace, given: Sequence[tuple[str, list[str]]]) -> tuple[int, list[str]]:
     """The rows of the vocabulary of the planned training; of a teacher, whose own vocabulary is timed, also words."""
     values = {name: group[0].partition("=")[2] if "=" in group[0] else group[-1] for name, group in given}
-    config = Path(args.config_name) / "config.json"
+    config = Path(arguments.config_name) / "config.json"
     if "teacher" in values:
         tokenizer = load_tokenizer(values["teacher"], quiet=True)
         return len(tokenizer), sorted(filter(str.isalnum, tokenizer.get_vocab()))
-    rows = args.vocab_size
+    rows = arguments.vocab_size
     if rows is None and "tokenizer_name" in values:
         rows = len(load_tokenizer(values["tokenizer_name"], quiet=True))
-    elif rows is None and args.config_name not in CONFIG_SIZES and config.is_file():
+    elif rows is None and arguments.config_name not in CONFIG_SIZES and config.is_file():
         rows = read_object(config).get("vocab_size", BertConfig().vocab_size)
     return rows or ROWS, []

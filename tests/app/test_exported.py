@@ -81,7 +81,7 @@ def test_what_cannot_be_served_is_refused(folder, monkeypatch):
     as_export(folder, monkeypatch)
     with pytest.raises(UserError, match=r"expected one of openvino/.*; found none; bert-repro export writes it"):
         open_folder(str(folder), OPENVINO)
-    with pytest.raises(UserError, match="expected a folder with the weights of a model"):
+    with pytest.raises(UserError, match="expected a folder with a model; it has no weights"):
         open_folder(str(folder))
 
 

@@ -50,7 +50,7 @@ def test_a_batch_may_cross_epochs_and_be_cut_anywhere():
 
 
 def test_no_examples_and_columns_of_other_lengths_are_refused():
-    with pytest.raises(ValueError, match="no examples"):
+    with pytest.raises(AssertionError, match="no examples"):
         Features({"input_ids": [], "token_type_ids": []}, 0)
     with pytest.raises(AssertionError, match="one length"):
         Features({"input_ids": [[1]], "labels": [1, 2]}, 0)

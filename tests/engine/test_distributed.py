@@ -77,7 +77,7 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
     ("launcher", "message"),
     [
         ("accelerate.commands.launch --cpu --num_processes 2", "several processes were asked for"),
-        ("accelerate.commands.launch --use_fsdp --num_processes 1", "FSDP was asked for, but there is no GPU"),
+        ("accelerate.commands.launch --use_fsdp --num_processes 1", "--mixed_precision fp16 and FSDP need a GPU"),
     ],
 )
 def test_a_launcher_is_not_quietly_ignored(flags, tmp_path, launcher, message):
@@ -134,7 +134,7 @@ def test_what_is_done_is_not_refused(surroundings, variables, found):
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
 def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ValueError, match="FSDP was asked for, but there is no GPU"):
+    with pytest.raises(ValueError, match="--mixed_precision fp16 and FSDP need a GPU"):
         run_pretraining.main(flags("refused"))
 
 

@@ -2,8 +2,6 @@
 bits.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,6 @@ from bert_training.engine import predict
 from bert_training.engine.batches import Features
 from bert_training.tasks import feature_extraction
 from bert_training.tasks.feature_extraction import Row
-from bert_training.tools import ask
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
@@ -70,19 +67,6 @@ def test_rows_without_finite_outputs_are_named(make_run, rows, monkeypatch):
     message = rf"NaN or infinite for 1 of 11 rows \(counted from 0: {longest}\)"
     with pytest.raises(FloatingPointError, match=message):
         predict.predict(make_run(), model, Features(columns(rows), 0), 64)
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 64])
-def test_questions_are_asked_with_the_logits_of_the_evaluation(make_run, rows, batch_size):
-    model = network("BertForQuestionAnswering")
-    expected = predict.predict(make_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
-    model.train()  # `window_logits` must switch dropout off.
-    windows = SimpleNamespace(columns=lambda: columns(rows))
-    found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)
-    for name, logits in zip(("start_logits", "end_logits"), found, strict=True):
-        for one, other in zip(expected[name], logits, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
-    assert all(tensor.grad_fn is None for tensor in model.parameters())
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 64])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path, unpadding
+from modeling_bert_repro import BertModel, fast_path, unpadding
 from tests.helpers.bert_pairs import (
     POOLED,
     assert_same,
@@ -168,13 +168,6 @@ def test_auto_removes_padding_that_shows_if_it_is_worth_removing(name):
     inputs["attention_mask"][:] = 1
     inputs["attention_mask"][0, ..., -1:] = 0
     assert not uses_tokens(model, inputs)
-
-
-def test_an_unknown_value_of_the_switch_is_refused():
-    model = BertForMaskedLM(tiny_config())
-    model.config.unpad_inputs = "always"
-    with pytest.raises(ValueError, match=r"unpad_inputs to be True, False, \"auto\" or None, got 'always'"):
-        model(torch.ones(1, 9).long(), torch.ones(1, 9).long())
 
 
 def test_an_exported_model_takes_the_padded_path():

@@ -285,7 +285,7 @@ def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
 
 
 def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
-    with pytest.raises(ValueError, match="need `fingerprint`"):
+    with pytest.raises(AssertionError, match="need `fingerprint`"):
         build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="holds no text that the tokenizer turns into tokens"):
         build_corpus([["\u200b"]], tokenizer, tmp_path / "c")

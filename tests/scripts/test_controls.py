@@ -110,7 +110,7 @@ def refused(capsys, main) -> str:
     [
         (
             ["--class_weights=no.json"],
-            "--class_weights no.json: expected balanced, or a JSON file; there is no such file",
+            "no.json: cannot be read",
         ),
         (["--problem_type=regression", "--class_weights=balanced"], "--class_weights is for classes"),
     ],

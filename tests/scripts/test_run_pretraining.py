@@ -285,7 +285,7 @@ def test_sentence_order(pretraining_flags, capsys, text):
     for event in events(folder, "train"):
         assert event["loss"] == pytest.approx(event["mlm_loss"] + event["sop_loss"], rel=1e-5)
     recorded = "".join((folder / name).read_text() for name in ("metrics.jsonl", "all_results.json", "README.md"))
-    assert "nsp" not in recorded and "follows" not in recorded
+    assert "nsp" not in recorded.replace("inspect", "") and "follows" not in recorded
     assert "whether two consecutive passages are in order or swapped" in recorded
     assert "| Sentence-order accuracy (chance 0.5) |" in recorded
     _, loading = AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)

@@ -148,7 +148,7 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape
         (other / name).unlink()
     build_tokenizer(swapped).save_pretrained(other)
     given = ("--tokenizer_name", teacher)
-    assert f"the id 40 stands for {vocab[41]!r} in its vocabulary, but for {vocab[40]!r}" in line(other, *given)
+    assert f"has the id 40, but for the weights of {other} that id stands for {vocab[41]!r}" in line(other, *given)
     assert "--max_seq_length 48 is over the model's maximum of 32" in (found := line(teacher, "--max_seq_length", "48"))
     assert "--teacher" in found
     assert "attends in both directions" in line(teacher, "--objective", "ltr")

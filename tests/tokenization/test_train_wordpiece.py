@@ -179,7 +179,7 @@ def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):
     earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, earlier[1]))
     try:
-        with pytest.raises(OSError, match=r"v could not be written \(File too large.*free some space there"):
+        with pytest.raises(OSError, match=r"v could not be written \(File too large.*free some space"):
             train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, earlier)

@@ -122,9 +122,6 @@ def test_contexts_are_read_from_a_file(tmp_path):
     assert read_contexts(path) == ["one\nline", "two  ", "three"]
     path.write_bytes(b"one\r\n\r\ntwo\r\n")
     assert read_contexts(path) == ["one", "two"]
-    path.write_text(" \n\n")
-    with pytest.raises(ValueError, match=r"contexts\.txt: expected contexts with blank lines"):
-        read_contexts(path)
     path.write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"contexts\.txt:1: expected UTF-8 text, got byte 0xe9 at column 4"):
         read_contexts(path)
@@ -162,9 +159,9 @@ def test_a_question_that_is_cut_is_warned_of(tokenizer, caplog):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"attn_implementation": "somebody/kernel"}, "code of the Hub, which is not executed"),
+        ({"attn_implementation": "somebody/kernel"}, "attn_implementation eager or sdpa"),
         ({"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.C", "AutoModelForQuestionAnswering": "theirs.M"}},
-         "expected a BERT checkpoint"),
+         "expected a BERT with model_type bert"),
     ],
 )  # fmt: skip
 def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_path, monkeypatch, fields, message):
@@ -180,7 +177,7 @@ def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_pa
     ("cls", "message"),
     [
         (BertForMaskedLM, r"4 are missing or have another shape, such as bert\.pooler\..*Give a checkpoint that holds"),
-        (BertForQuestionAnswering, r"expected a BertForSequenceClassification, got a BertForQuestionAnswering"),
+        (BertForQuestionAnswering, r"weights of a BertForSequenceClassification, .*it is a BertForQuestionAnswering"),
     ],
 )
 def test_texts_need_a_head_for_texts(tokenizer, tmp_path, cls, message):

@@ -82,7 +82,7 @@ def test_a_plan_with_a_recipe_times_the_steps_of_the_recipe(flags, phases):
 
 def test_too_little_time_is_refused():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
-    with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
+    with pytest.raises(ValueError, match=r"--phases: a share of 0\.1 of 3 steps leaves none"):
         budget.plan_text(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
 
 

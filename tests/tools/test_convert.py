@@ -97,7 +97,7 @@ def test_another_vocabulary_than_the_one_beside_the_weights_is_refused(pretraine
 
 
 def test_a_head_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="--head token needs a classifier, but the checkpoint is a BertForPreTraining"):
+    with pytest.raises(ValueError, match="expected the heads of one class of BERT, with --head a classifier; found"):
         convert(read_old_checkpoint(WRITTEN / "pretrained"), head="token")
 
 
@@ -161,7 +161,7 @@ def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_pa
         ),
         (
             lambda state: state.update({"qa_outputs.bias": torch.ones(2)}),
-            "expected the heads of one class of BERT, found",
+            "expected the heads of one class of BERT; found",
         ),
         (lambda state: state.update({"step": 3}), "expected names with tensors, got a dict with other things"),
     ],
@@ -213,9 +213,6 @@ def test_data_files_of_two_checkpoints_are_refused(tmp_path):
         convert(read_old_checkpoint(folder))
     path.unlink()
     with pytest.raises(OSError, match=r"No such file or directory: .*data-00001-of-00003"):
-        convert(read_old_checkpoint(folder))
-    shutil.copy(WRITTEN / "pretrained" / "bert_model.ckpt.data-00000-of-00001", folder)
-    with pytest.raises(ValueError, match=r"found those of several: .*data-00000-of-00001, .*data-00002-of-00003; move"):
         convert(read_old_checkpoint(folder))
 
 

@@ -259,7 +259,7 @@ def test_a_finished_corpus_of_other_files_is_refused(text, tmp_path):
     shutil.copytree(text / "whole", tmp_path / "c")
     less = [flag for flag in flags(text) if not flag.endswith("a.txt")]
     for more, message in ((["--tasks", "3", "--task", "0"], "of other files"), (["--join"], "made from other input")):
-        with pytest.raises(ValueError, match=f"holds a corpus {message}"):
+        with pytest.raises(ValueError, match=f"holds (a|the) corpus .*{message}|holds a corpus {message}"):
             main([*less, "--output_dir", str(tmp_path / "c"), *more])
 
 
@@ -274,7 +274,7 @@ def test_a_join_compares_a_finished_corpus_with_the_files(text, tmp_path):
     more = ["--output_dir", str(text / "whole"), "--text_column", "body"]
     with pytest.raises(ValueError, match=r"differs in: .*text_column"):
         main([*flags(text), *more, "--join"])
-    with pytest.raises(ValueError, match="holds a corpus of the column `text`, not `body`"):
+    with pytest.raises(ValueError, match="holds the corpus of the column `text` of other files"):
         main([*flags(text), *more, "--tasks", "2", "--task", "0"])
 
 

@@ -182,9 +182,9 @@ def test_the_loss_of_a_folder_is_diagnosed(tmp_path, loss, said):
     ("arguments", "message"),
     [
         (["inspect", "nowhere"], "nowhere: expected the folder of a run, found no run.json there"),
-        (["inspect", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
-        (["inspect", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
-        (["inspect", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
+        (["inspect", "RUN", "--step", "0"], "the run has optimiser steps 1 to 20"),
+        (["inspect", "RUN", "--step", "21"], "the run has optimiser steps 1 to 20"),
+        (["inspect", "RUN", "--step", "1", "--rank", "2"], "and 2 processes"),
         (["inspect", "OTHER"], "expected the --output_dir of run_pretraining.py, got one of run_glue.py"),
     ],
 )

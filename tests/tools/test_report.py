@@ -1,7 +1,6 @@
 """bert_training/tools/report.py: several runs side by side in tables and a picture."""
 
 import json
-import shutil
 import statistics
 from pathlib import Path
 
@@ -342,14 +341,6 @@ def test_runs_on_the_same_rows_are_compared_with_the_first_one(scored, tmp_path)
     assert not paired(first, other)
     again = scored("again", seed=43, validation=[True] * 10 + [False] * 10)  # shares a cell with the first one
     assert not paired(first, again, other)
-
-
-def test_rows_that_have_changed_since_the_run_are_refused(finished_runs, tmp_path):
-    place = shutil.copytree(finished_runs["run_glue"], tmp_path / "run")
-    path = place / "scored_validation.jsonl"
-    path.write_text(path.read_text().replace('"answer": "x"', '"answer": "y"') + "\n")
-    with pytest.raises(ValueError, match=r"scored_validation\.jsonl: damaged or edited"):
-        paired(str(place))
 
 
 @pytest.mark.parametrize("pretrained", [False, True])

@@ -110,8 +110,6 @@ def test_what_cannot_be_computed_again_is_named_and_is_no_success(copy_of_run, r
     edit(moved / "run_swag.csv", "the king", "the queen")  # another file of this name
     with pytest.raises(ValueError, match=r"with the SHA-256 in run\.json is at hand"):
         data_flags(run, results, verify_scores.files_in([str(moved)]))
-    with pytest.raises(ValueError, match="--data nowhere: expected a file or a folder, found none"):
-        verify_scores.files_in(["nowhere"])
     (place / "model.safetensors").unlink()
     assert named(place, UNKNOWN, evaluate=True) == {"scores": "the folder has no weights (model.safetensors)"}
 

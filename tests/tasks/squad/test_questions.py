@@ -16,7 +16,6 @@ from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.squad import squad_rows
 from bert_training.tasks.squad.questions import Question, read_squad, with_answers
 from bert_training.tasks.squad.sources import load_data, read_hub
-from tests.helpers.finished_folders import edit, forge
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 
@@ -186,7 +185,7 @@ def test_a_data_set_of_the_hub_without_network_is_one_clear_error():
 
 def test_a_missing_package_datasets_is_one_clear_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match="needs the package datasets: pip install datasets, or give --train_file"):
+    with pytest.raises(ValueError, match=r"cannot be loaded .*datasets.*or give --train_file"):
         read_hub("some/squad_v2", None, "train")
 
 
@@ -216,13 +215,6 @@ def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
         assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
     assert run_command(["score", data, predictions]) == 2
     assert "question 'q1': has no answer" in capsys.readouterr().err
-    (tmp_path / "all_results.json").write_text("{}")  # now it is the folder of a finished run
-    forge(tmp_path)
-    for name, old in ("predictions.json", "house"), ("odds.json", "2.5"):
-        edit(tmp_path / name, old, "9")
-        assert run_command(["score", data, predictions, *more]) == 2
-        assert f"{name}: damaged or edited" in capsys.readouterr().err
-        edit(tmp_path / name, "9", old)
 
 
 def test_questions_of_the_hub_are_known_by_their_content(monkeypatch):
