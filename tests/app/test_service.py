@@ -286,7 +286,7 @@ def test_simultaneous_requests_share_forward_passes_and_get_their_own_answers(op
     with running(make_service(opened(head), 4, 256, 2)) as port, ThreadPoolExecutor(16) as clients:
         found = list(clients.map(lambda body: post(port, body), bodies * 2))
     note.remove()
-    assert len(passes) < 32 or "answers" in head or head == "windows"  # which need several rows each
+    assert len(passes) < 32 or "answers" in head or head in ("windows", "choice")  # which need several rows each
     for (status, answer), wanted in zip(found, expected * 2, strict=True):
         assert status == 200 and numbers(answer["answers"]) == pytest.approx(numbers(wanted), abs=2e-5)
         assert re.sub(r"[\d.e-]+", "", json.dumps(answer["answers"])) == re.sub(r"[\d.e-]+", "", json.dumps(wanted))

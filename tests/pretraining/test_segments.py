@@ -350,7 +350,10 @@ def test_the_lengths_do_not_tell_the_order(tmp_path, tokenizer):
 
 def test_an_order_needs_a_document_of_two_sentences(tmp_path, tokenizer):
     corpus = make_corpus(tmp_path / "c", tokenizer, [[5], [5], [5]])
-    with pytest.raises(ValueError, match="sentence-order prediction needs a document of 2 sentences, got none such"):
+    with pytest.raises(
+        ValueError,
+        match="sentence-order prediction needs at least 1 documents and a document of 2 sentences, got none such",
+    ):
         instances_of(corpus, tokenizer, objective="mlm_sop")
     corpus = make_corpus(tmp_path / "d", tokenizer, [[5, 5]])  # One document is enough.
     assert len(instances_of(corpus, tokenizer, objective="mlm_sop").plan(0)) == 1

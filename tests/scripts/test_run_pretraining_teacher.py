@@ -149,16 +149,16 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape
     build_tokenizer(swapped).save_pretrained(other)
     given = ("--tokenizer_name", teacher)
     assert f"has the id 40, but for the weights of {other} that id stands for {vocab[41]!r}" in line(other, *given)
-    assert "--max_seq_length 48 is over the model's maximum of 32" in (found := line(teacher, "--max_seq_length", "48"))
+    assert "'s maximum of 32; give --max_seq_length 32" in (found := line(teacher, "--max_seq_length", "48"))
     assert "--teacher" in found
     assert "attends in both directions" in line(teacher, "--objective", "ltr")
     headless = shutil.copytree(teacher, tmp_path / "headless")
     weights = load_file(headless / "model.safetensors")
     save_file({name: one for name, one in weights.items() if "cls." not in name}, headless / "model.safetensors")
-    assert "--teacher" in (found := line(headless)) and "cls.predictions" in found
+    assert "headless: expected the weights of" in (found := line(headless)) and "cls.predictions" in found
     tuned = shutil.copytree(headless, tmp_path / "tuned")
     fields = read(tuned, "config.json") | {"architectures": ["BertForTokenClassification"]}
     (tuned / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-    assert "expected a BertForMaskedLM, got a BertForTokenClassification" in line(tuned)
+    assert "By its config.json it is a BertForTokenClassification" in line(tuned)
     assert "is the output folder" in line(tmp_path / "run")
     assert "--keep_layers and --config_name exclude each other" in line(teacher, "--keep_layers", "0")
