@@ -58,13 +58,12 @@ def main(argv: list[str] | None = None) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     target = Path(args.output_file)
-    if target.suffix not in (".jsonl", ".npz"):
-        raise UserError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
     lock = target.with_name(f".{target.name}.lock")
-    exists = f"--output_file {target} exists; give another name, or delete it"
+    exists = f"--output_file {target} exists; give another name that ends in .jsonl or .npz, or delete it"
     if target.exists():
         sweep(lock)  # left by a process that was killed after it had written the file
-        raise UserError(exists)
+    if target.exists() or target.suffix not in (".jsonl", ".npz"):
+        raise UserError(exists if target.exists() else f"--output_file {target}: expected a name in .jsonl or .npz")
     config = checkpoint_config(args.model_name_or_path)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)

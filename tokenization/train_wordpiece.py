@@ -88,8 +88,6 @@ def train_wordpiece(
     """
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
-    if vocab_size <= len(LAYOUTS[layout]):
-        raise UserError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
     count = count or partial(count_words, texts)
     words, strip_accents = _words_and_accents(count, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)

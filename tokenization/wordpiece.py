@@ -200,12 +200,9 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
         if not piece:
             empty = empty or number
             continue
-        if empty:
-            raise UserError(f"{vocab_file}:{empty}: expected a piece, got an empty line; delete it")
-        if piece in vocab:
-            raise UserError(
-                f"{vocab_file}:{number}: {piece!r:.60} is already in line {vocab[piece] + 1}; each piece has one id"
-            )
+        if empty or piece in vocab:
+            found = "an empty line" if empty else f"{piece!r:.60}, which is already in line {vocab[piece] + 1}"
+            raise UserError(f"{vocab_file}:{empty or number}: expected a piece of its own, got {found}; delete it")
         vocab[piece] = number - 1
     return vocab
 

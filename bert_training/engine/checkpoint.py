@@ -131,9 +131,6 @@ def load_checkpoint(
     saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    if saved["sharded"] != is_sharded(model):
-        how = "without" if is_sharded(model) else "with"
-        raise UserError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
     else:
@@ -294,6 +291,8 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     others = [f"with other settings ({', '.join(changed)}); resume with the same ones"] * bool(changed)
     if saved["data_sha256"] != checksums(origin.data):
         others.append("on other data; resume with the files that it was started with")
+    if saved["sharded"] != is_sharded(state.model):
+        others.append(f"{'with' if saved['sharded'] else 'without'} FSDP; resume it so")
     others += [other for name, other in STARTED_WITH.items() if saved[name] != getattr(origin, name)]
     if others:
         raise UserError(f"{folder} belongs to a run {'; and '.join(others)}")

@@ -47,11 +47,6 @@ def check_extension(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBa
     check_extendable(tokenizer)
     if args.new_pieces is not None:
         return
-    if not Path(args.extend_vocab).is_file():
-        raise UserError(
-            f"--extend_vocab {args.extend_vocab}: expected a number of pieces or a file with one word a line; there is "
-            "no such file"
-        )
     listed = read_words(args.extend_vocab, tokenizer)
     then = (begun.get("new_pieces") or {}).get("list_sha256")
     if then not in (None, sha256(Path(args.extend_vocab))):

@@ -27,7 +27,6 @@ from bert_training.networks.new_rows import (
     with_rows,
 )
 from tokenization.bert_tokenizer import save_tokenizer_files
-from tokenization.errors import UserError
 from tokenization.extend_vocabulary import extend_vocabulary, read_words, remarks_in_lines
 
 RECORD = "new_pieces.json"
@@ -101,8 +100,6 @@ def extend_folder(
         pieces, remarks = read_words(new, own)
         print(*remarks_in_lines(remarks), sep="\n", end="\n" * bool(remarks))
     weights = _has_weights(source)
-    if multiple and not weights:
-        raise UserError(f"--pad_vocab_to_multiple_of rounds the rows of weights up; {source} has none. Leave it out")
     if weights:
         check_fit(checkpoint_config(source), own, 1, quiet=True)
     extended = extend_vocabulary(own, texts, pieces)

@@ -250,15 +250,14 @@ def _load(path: Path) -> Mapping[str, Any]:
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
             stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        stored = stored.get("model", stored)  # NVIDIA: model, optimizer, ...
+        others = [name for name, tensor in stored.items() if not isinstance(tensor, torch.Tensor)]
+        assert not others, f"it also holds {others[:3]}"
     except Exception as error:  # the bytes of a damaged pickle can raise anything
         if isinstance(error, OSError) and error.filename is not None:  # it is not there, or must not be read
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
-    if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
-        stored = stored["model"]
-    if not isinstance(stored, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in stored.values()):
-        raise UserError(f"{path}: expected names with tensors, got a {type(stored).__name__} with other things")
     return stored
 
 

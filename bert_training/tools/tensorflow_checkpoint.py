@@ -28,7 +28,6 @@ MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
 FOOTER = 48  # bytes
 # The numbers of tensorflow/core/framework/types.proto -> types of NumPy, which has no bfloat16.
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # a variable that only TensorFlow 2 writes
 # Wire types of protocol buffers; the last two have a fixed number of bytes.
 VARINT, LENGTH_DELIMITED = 0, 2
 FIXED_LENGTHS = {1: 8, 5: 4}
@@ -88,11 +87,6 @@ class TensorFlowCheckpoint:
         except (_Damaged, IndexError, struct.error) as error:  # the footer has no checksum
             raise UserError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
         self.num_shards = header.get(1, 0)
-        if OBJECT_GRAPH in self.variables:
-            raise UserError(
-                f"{self.prefix}: an object-based checkpoint of TensorFlow 2; expected one that names its variables as "
-                "TensorFlow 1 does (tf.compat.v1.train.Saver writes those)"
-            )
 
     def read(self, name: str) -> np.ndarray:
         """The value of a variable; its checksum is verified. bfloat16 becomes float32.

@@ -38,5 +38,5 @@ def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path):
     assert damage(whole / "checkpoint-2") is None
     _, loading = AutoModelForPreTraining.from_pretrained(whole, output_loading_info=True)
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
-    with pytest.raises(ValueError, match="was written by a run with FSDP; resume it with FSDP"):
+    with pytest.raises(ValueError, match="belongs to a run with FSDP; resume it so"):
         load_checkpoint(run, whole / "checkpoint-2", state_with_optimizer())

@@ -94,8 +94,8 @@ def test_a_vocabulary_of_all_kinds_of_line_ends(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([*PIECES, "a"], r"vocab\.txt:11: 'a' is already in line 8; each piece has one id"),
-        ([*PIECES, "", "x"], r"vocab\.txt:11: expected a piece, got an empty line; delete it"),
+        ([*PIECES, "a"], r"vocab\.txt:11: expected a piece of its own, got 'a', which is already in line 8"),
+        ([*PIECES, "", "x"], r"vocab\.txt:11: expected a piece of its own, got an empty line; delete it"),
     ],
 )
 def test_rows_that_would_shift_the_ids_are_refused(tmp_path, folder, rows, message):

@@ -191,7 +191,7 @@ def test_layers_are_selected_by_their_numbers():
 
 
 MISTAKES = {
-    "name": (["--output_file", "x.txt"], "expected a name that ends in .jsonl or .npz"),
+    "name": (["--output_file", "x.txt"], "expected a name in .jsonl or .npz"),
     "length": (["--max_seq_length", "33"], "is over the model's maximum of 32"),
     "file": (["--input_file", "no.txt"], "no.txt: cannot be read"),
     "layers": (

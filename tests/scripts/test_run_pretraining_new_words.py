@@ -150,7 +150,6 @@ def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
     ("given", "message"),
     [
         (("--extend_vocab", 500), r"offers 500 new pieces, but only \d+ "),
-        (("--extend_vocab", "nothing.txt"), "there is no such file"),
         (("--max_position_embeddings", 63), "has 64 positions, and only more"),
     ],
 )

@@ -136,8 +136,8 @@ def test_every_learned_piece_can_be_produced():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vocab_size": 5}, "layout 'compact' has 5 fixed rows, got 5"),
-        ({"vocab_size": 104, "layout": "google"}, "layout 'google' has 104 fixed rows, got 104"),
+        ({"vocab_size": 5}, "5 special rows, 3 characters"),
+        ({"vocab_size": 104, "layout": "google"}, "104 special rows, 3 characters"),
         (
             {"vocab_size": 9},
             r"5 special rows, 3 characters and 3 '##' characters need 11, got 9; raise it, or .* below 3",

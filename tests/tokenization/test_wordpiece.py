@@ -143,8 +143,8 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a\n\nb\n", "vocab.txt:2: expected a piece, got an empty line"),
-        (b"a\nb\na\n", "vocab.txt:3: 'a' is already in line 1"),
+        (b"a\n\nb\n", "vocab.txt:2: expected a piece of its own, got an empty line"),
+        (b"a\nb\na\n", "vocab.txt:3: expected a piece of its own, got 'a', which is already in line 1"),
         (b"a\n\xff\n", "vocab.txt:2: expected UTF-8 text, got byte 0xff at column 1"),
     ],
 )

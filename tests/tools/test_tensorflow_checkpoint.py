@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_training.tools.old_checkpoints import read_old_checkpoint
 from bert_training.tools.tensorflow_checkpoint import FOOTER, TensorFlowCheckpoint
 from tests.helpers.repository import ROOT
 
@@ -41,8 +42,9 @@ def test_the_step_is_an_integer():
 
 
 def test_a_checkpoint_of_objects_is_refused():
-    with pytest.raises(ValueError, match=r"objects/model\.ckpt: an object-based checkpoint of TensorFlow 2; expected"):
-        TensorFlowCheckpoint(WRITTEN / "objects" / "model.ckpt")
+    config = WRITTEN / "pretrained" / "bert_config.json"
+    with pytest.raises(ValueError, match=r"expected variables of google-research/bert, found .* others"):
+        read_old_checkpoint(WRITTEN / "objects" / "model.ckpt", config)
 
 
 @pytest.mark.parametrize("seed", range(40))
