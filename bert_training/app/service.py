@@ -275,17 +275,18 @@ def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Cal
     kind: Any = reduce(or_, answering)
 
     async def route(asked: kind) -> Response:
-        began = time.perf_counter()
+        began, status = time.perf_counter(), 500
         answers = queue.put([partial(answering[type(asked)], **arguments) for arguments in asked.each()])
         try:
             found = await asyncio.gather(*answers)
-        except UserError as error:
-            response = _refusal(422, str(error))
-        else:
             response = JSONResponse({"answers": found}) if found else _refusal(503, "too many texts are waiting")
             counts.texts += len(found)
             counts.seconds += time.perf_counter() - began if found else 0
-        counts.requests[path, response.status_code] += 1
+            status = response.status_code
+        except UserError as error:
+            response, status = _refusal(422, str(error)), 422
+        finally:
+            counts.requests[path, status] += 1
         return response
 
     return route

@@ -14,12 +14,13 @@ from bert_training.app.folder import ANSWERS, CLASSES, MASKED, NAMES, OpenedMode
 from bert_training.cards.publishing import CONFIGS, published_config
 from bert_training.files import atomic
 from bert_training.inputs.json_files import read_json
+from bert_training.tasks.classification.trained_for import stored_facts
 from modeling_bert_repro import qa_pipeline
+from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
 GRADIO = "6.31.0"  # with which app.py was tried
-FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json", "vocab.txt",
-         "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")  # fmt: skip
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 APP = '''"""What a BERT says of a text; written by bert-repro serve --space."""
 
 import gradio
@@ -42,7 +43,10 @@ TASKS = {
     NAMES: ("token-classification", "text", 'ask(text, aggregation_strategy="first")', ""),
     ANSWERS: ("question-answering", "question, context", "ask(question=question, context=context)", QA),
 }
-PAIRS = ("text, second_text", "ask(dict(text=text, text_pair=second_text), top_k=None, truncation=True)")
+PAIRS = (
+    "text, second_text",
+    "ask(dict(text=text, text_pair=second_text), top_k=None, truncation=True, max_length={longest})",
+)
 README = """---
 title: {title}
 sdk: gradio
@@ -59,14 +63,16 @@ def write_space(opened: OpenedModel, target: str) -> None:
     """Write the Space into a new folder.
 
     Raises:
-        ValueError: transformers has no pipeline for the head.
+        ValueError: transformers has no pipeline for the head, or none that reads and judges texts as this model does.
         OSError: the folder exists and is not empty.
     """
     ability = opened.abilities[0] if opened.abilities else ""
-    if ability not in TASKS or opened.at_the_end or not type(opened.model).__module__.startswith("transformers."):
+    plain = ability in TASKS and not opened.at_the_end and type(opened.model).__module__.startswith("transformers.")
+    stored = stored_facts(opened.model.config)
+    if not plain or {"thresholds", "temperature"} & set(stored) or stored.get("long_texts", "cut") != "cut":
         raise UserError(
-            f"--space: transformers has no pipeline for {ability or 'an encoder without a head'} of {opened.folder}; "
-            "make a Docker Space of the service, see docs/deploy.md"
+            f"--space: transformers has no pipeline that answers as {opened.folder} does ({ability or 'no head'}, with "
+            f"{', '.join(stored) or 'no settings'}); make a Docker Space of the service, see docs/deploy.md"
         )
     folder = Path(target)
     atomic.make_folder(folder.parent)
@@ -79,7 +85,7 @@ def write_space(opened: OpenedModel, target: str) -> None:
         title, python = json.dumps(opened.name), f"{sys.version_info[0]}.{sys.version_info[1]}"
         readme = README.format(title=title, gradio=GRADIO, python=python)  # a string of JSON is one of YAML
         (draft / "README.md").write_text(readme, encoding="utf-8")
-        _copy_model(opened.folder, draft / "model")
+        _copy_model(opened, draft / "model")
     print(f"{folder}: try it with python app.py in that folder; then create a Gradio Space and upload the folder:")
     print(f"  hf upload --repo-type space NAME/SPACE {folder}")
 
@@ -93,11 +99,13 @@ def _app(opened: OpenedModel, ability: str) -> str:
     return APP.format(imports=imports, task=task, arguments=arguments, call=call, boxes=boxes, title=ascii(opened.name))
 
 
-def _copy_model(folder: Path, target: Path) -> None:
-    """The files of the model, without the folders of this machine that older configs name."""
+def _copy_model(opened: OpenedModel, target: Path) -> None:
+    """The model, without the folders of this machine that older configs name, and the tokenizer as it was opened."""
+    config = opened.model.config
     target.mkdir()
-    for path in sorted({path for pattern in FILES for path in folder.glob(pattern)}):
-        if path.name in CONFIGS:
-            atomic.write_json(target / path.name, published_config(read_json(path)))
-        else:
-            shutil.copyfile(path, target / path.name)
+    save_tokenizer_files(opened.tokenizer, target, config.max_position_embeddings, config.type_vocab_size)
+    for name in CONFIGS:
+        source = target / name if (target / name).is_file() else opened.folder / name
+        atomic.write_json(target / name, published_config(read_json(source)))
+    for path in sorted({path for pattern in WEIGHTS for path in opened.folder.glob(pattern)}):
+        shutil.copyfile(path, target / path.name)

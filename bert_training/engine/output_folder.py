@@ -1,4 +1,4 @@
-"""The check of --output_dir before anything is written there, and the lock that keeps other runs out of it."""
+"""--output_dir: what may be overwritten there, the lock that keeps other runs out, and a run that is finished there."""
 
 import dataclasses
 import re

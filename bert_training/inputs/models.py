@@ -1,8 +1,8 @@
 """What --model_name_or_path and --config_name may name: a folder, a name on the Hub, or a published size.
 
 ``open_model`` makes config and tokenizer of the flags, and checks that they belong together. The weights are loaded by
-``bert_training/networks/initial_weights.py``. What only older programs could read (files of TensorFlow, a lone
-pytorch_model.bin) is converted first, by ``bert-repro convert``.
+``bert_training/networks/initial_weights.py``. What only older programs could read (files of TensorFlow, a pickle
+without config.json) is converted first, by ``bert-repro convert``.
 """
 
 from pathlib import Path
@@ -40,6 +40,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "position_embedding_type": ("absolute",),
     "attn_implementation": ATTENTION,
     "_attn_implementation": ATTENTION,
+    "transformers_weights": (),  # another file of weights than the one that is hashed
 }
 # What a network returns is for the script or the command to decide.
 OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
@@ -143,7 +144,8 @@ def check_fields(path: Path, fields: dict[str, Any]) -> None:
     """Raise ValueError if the fields of the config.json at ``path`` are those of another network."""
     for name, values in EXPECTED.items():
         if (value := fields.get(name)) is not None and value not in values:
-            raise UserError(f"{path}: expected a BERT with {name} {' or '.join(values)}, got {str(value)[:60]!r}")
+            wanted = f"{name} {' or '.join(values)}" if values else f"no {name}"
+            raise UserError(f"{path}: expected a BERT with {wanted}, got {str(value)[:60]!r}")
 
 
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:

@@ -84,8 +84,11 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
 def weights_tokenizer(weights: str) -> PreTrainedTokenizerBase | None:
     """The tokenizer beside the weights of a folder or a name on the Hub; None if there is none."""
     run = run_of_checkpoint(Path(weights))
-    if run is None and not _has_tokenizer(_folder_of(weights)):
+    folder = run or _folder_of(weights)
+    if folder is None or not _has_tokenizer(folder):
         return None
+    if _is_vocabulary_alone(folder):  # whose rows are compared, whatever its case is
+        return vocabulary_tokenizer(folder / VOCABULARY, quiet=True, certain=False)
     return load_tokenizer(str(run or weights), quiet=True)
 
 
@@ -174,8 +177,8 @@ def _of_transformers(name: str, folder: Path | None, quiet: bool, options: dict[
             f"{name}: expected in 'fast_tokenizer_files' of {TOKENIZER_CONFIG} names of files beside it, got "
             f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
         )
-    if folder is not None and not any((folder / file).is_file() for file in VOCABULARIES):
-        found = ", ".join(sorted(path.name for path in folder.iterdir())[:NAMED]) or "nothing"
+    if Path(name).is_dir() and not any(Path(name, file).is_file() for file in VOCABULARIES):
+        found = ", ".join(sorted(path.name for path in Path(name).iterdir())[:NAMED]) or "nothing"
         raise UserError(
             f"{name}: expected a folder or a name on the Hub with a tokenizer; it holds {found}; give --tokenizer_name "
             f"FOLDER, with a folder that has a {TOKENIZER} or a {VOCABULARY}"
@@ -258,6 +261,7 @@ def vocabulary_tokenizer(
     do_lower_case: bool | None = None,
     strip_accents: bool | None = None,
     quiet: bool = False,
+    certain: bool = True,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocab.txt.
 
@@ -269,6 +273,7 @@ def vocabulary_tokenizer(
         name: what the user called it.
         do_lower_case, strip_accents: None takes the setting that is stored beside the vocabulary.
         quiet: print nothing.
+        certain: refuse a vocabulary whose case is not certain.
 
     Raises:
         ValueError: it is no vocabulary, or pieces and name contradict each other about the case.
@@ -280,7 +285,8 @@ def vocabulary_tokenizer(
     capitals = sum(piece != piece.lower() and not piece.startswith("[") for piece in vocabulary)
     accented = [piece for piece in vocabulary if marks(piece)]
     if "do_lower_case" not in settings:
-        if doubt := _doubt(path, capitals, 0 if "strip_accents" in settings else len(accented), len(vocabulary)):
+        doubt = _doubt(path, capitals, 0 if "strip_accents" in settings else len(accented), len(vocabulary))
+        if doubt and certain:
             raise UserError(
                 f'{name or path}: {doubt}; write {{"do_lower_case": true}} (or false) into '
                 f"{path.with_name(TOKENIZER_CONFIG)}, or give --do_lower_case to bert-repro convert"

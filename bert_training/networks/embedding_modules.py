@@ -62,11 +62,13 @@ def embedding_modules(name: str) -> dict[str, bytes]:
     modules = read_json(listed)
     paths = {PROMPTS: _beside(name, PROMPTS)}
     for number, module in enumerate(modules):
+        if not isinstance(module, dict):
+            raise UserError(f"{listed}: expected a list of modules, got {str(modules)[:120]!r}")
         library, _, kind = str(module.get("type")).rpartition(".")
         path, place = module.get("path"), "" if kind == "Transformer" else f"{number}_{kind}"
         inside = is_plain_name(path) or path == place
         files = WEIGHTS if place else (LIMITS, TOKENIZER_CONFIG)
-        found = {file: _beside(name, str(Path(path, file))) for file in files} if inside else {}
+        found = {file: _beside(name, str(Path(str(path), file))) for file in files} if inside else {}
         known = inside and library.startswith("sentence_transformers.") and kind in MODULES
         if not known or not all(found[file].is_file() for file in MODULES[kind]):
             raise UserError(

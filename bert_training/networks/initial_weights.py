@@ -1,4 +1,4 @@
-"""Load networks with the weights of a checkpoint, or some of its layers, and hash its files; all scripts do it here."""
+"""Load networks with the weights of a checkpoint, or some of its layers, hash its files, and set how they compute."""
 
 import copy
 import re

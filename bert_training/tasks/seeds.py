@@ -69,9 +69,12 @@ def series_of(args: FineTuningArguments, *data: TaskData) -> Series:
     """The series of the runs that the flags ask for on this data, or on that of each fold.
 
     Raises:
-        ValueError: as in ``deciding_metric``.
+        ValueError: as in ``deciding_metric``; or a flag of the training is given without training data.
     """
     first = data[0]
+    idle = [name for name in ("teacher", "keep_layers", "class_weights") if getattr(args, name, None)]
+    if idle and "train" not in first.splits:
+        raise UserError(f"--{', --'.join(idle)}: no effect without training data; leave out")
     metric = deciding_metric(args, *first.metric_names(), "train" in first.splits)
     each = [Series(first.name, one.facts(), metric, one.baselines()) for one in data]
     if len(each) == 1:

@@ -73,7 +73,7 @@ def ask(
     threshold: float | None = None,
     batch_size: int = 32,
 ) -> Answers:
-    """Answer every question from its context, with all that an evaluation knows; the page shows it.
+    """Answer every question from its context, with all that an evaluation knows.
 
     Args:
         model: an extractive question-answering model with the interface of transformers.
@@ -155,9 +155,7 @@ def read_contexts(path: str | Path) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
     parser = command_parser("ask", __doc__)
-    parser.add_argument(
-        "--model", required=True, help="the folder or the Hub name of a fine-tuned model, or an old one"
-    )
+    parser.add_argument("--model", required=True, help="the folder or the Hub name of a fine-tuned model")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--question", nargs="+", help="one or more questions, each in quotes")
     asked.add_argument("--text", nargs="+", help="one or more texts, each in quotes, for a model of run_glue.py")

@@ -160,7 +160,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     may_be_new = ("pooler.",) if name == ENCODER else ()
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     network = load_network(getattr(transformers, name), str(folder), may_be_new, config=config, **options).model
-    tokenizer = load_tokenizer(str(folder), quiet=True)
+    tokenizer = load_tokenizer(str(folder))  # it warns of a tokenizer that is not the one of the run
     check_fit(cast("BertConfig", network.config), tokenizer, 4)
     modules = embedding_modules(str(folder)) if name == ENCODER else {}
     network.eval().set_attn_implementation("sdpa")

@@ -82,16 +82,12 @@ class FineTuningArguments(SharedArguments):
                 setattr(self, name, normalize("NFC", given))
 
     def problems(self) -> Iterator[str]:
-        """No weights, a checkpoint for a series, whose runs have their own, and what needs a training."""
+        """No weights, and a checkpoint for a series, whose runs have their own."""
         yield from super().problems()
         if not self.model_name_or_path and not self.config_name and not getattr(self, "keep_layers", None):
             yield "give --model_name_or_path MODEL or, for random weights, --config_name SIZE and --tokenizer_name DIR"
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             yield "a series of runs resumes by itself; leave --resume_from_checkpoint out"
-        if (self.validation_file or getattr(self, "test_file", None)) and not self.train_file:
-            for name in ("teacher", "keep_layers", "class_weights"):
-                if getattr(self, name, None):
-                    yield f"--{name} has no effect without training data; leave it out"
 
 
 @dataclass
