@@ -96,6 +96,16 @@ def test_what_a_space_holds(tmp_path, pretrained, capsys):
 @pytest.mark.parametrize("name", ["BertForMultipleChoice", "BertForNextSentencePrediction", "BertModel"])
 def test_a_head_without_a_pipeline_is_refused(tmp_path, pretrained, name):
     opened = open_folder(str(save_model(tmp_path / "m", pretrained, name)))
-    with pytest.raises(ValueError, match=r"transformers has no pipeline for .*; make a Docker Space of the service"):
+    with pytest.raises(ValueError, match=r"no pipeline that answers as .*; make a Docker Space of the service"):
         write_space(opened, str(tmp_path / "space"))
     assert not (tmp_path / "space").exists()
+
+
+@pytest.mark.parametrize("stored", [{"temperature": 1.5}, {"thresholds": [0.3, 0.4]}, {"long_texts": "windows"}])
+def test_a_model_that_a_pipeline_does_not_answer_for_is_refused(tmp_path, pretrained, stored):
+    """A pipeline would give other probabilities, no decision about labels, or read the beginning alone."""
+    folder = save_model(tmp_path / "m", pretrained, "BertForSequenceClassification")
+    opened = open_folder(str(folder))
+    opened.model.config.fine_tuning = stored
+    with pytest.raises(ValueError, match=r"transformers has no pipeline that answers as .*, with \w+"):
+        write_space(opened, str(tmp_path / "space"))

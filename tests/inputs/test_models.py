@@ -146,6 +146,7 @@ def test_gamma_and_beta_are_read(tmp_path):
         ({"attn_implementation": "somebody/kernel"}, "attn_implementation eager or sdpa"),
         ({"_attn_implementation": ["eager"]}, "_attn_implementation eager or sdpa"),
         ({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}, "model_type bert, got 'evil'"),
+        ({"transformers_weights": "../other.safetensors"}, "no transformers_weights, got '../other.safetensors'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type absolute, got 'relative_key'"),
     ],
 )

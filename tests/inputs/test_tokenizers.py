@@ -371,3 +371,14 @@ def test_the_tokenizer_of_weights_on_the_hub_is_fetched(folder, monkeypatch):
     monkeypatch.setattr(tokenizers, "cached_file", lambda _, file: str(folder / file))
     monkeypatch.setattr(tokenizers, "_opened", lambda name, options: AutoTokenizer.from_pretrained(folder))
     assert len(weights_tokenizer("somebody/model")) == len(PIECES)
+
+
+def test_a_vocabulary_of_uncertain_case_is_compared_all_the_same(model, tmp_path):
+    """The tokenizer that is given says what the case is."""
+    pieces = [*PIECES, *map(str, range(99)), "HER2"]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).unlink()
+    write_rows(model / "vocab.txt", pieces)
+    assert chosen_tokenizer(other(tmp_path / "same", pieces), str(model)).tokenize("cat") == ["cat"]
+    with pytest.raises(ValueError, match="that id stands for 'HER2'"):
+        chosen_tokenizer(other(tmp_path / "other", [*pieces[:-1], "BRCA"]), str(model))

@@ -115,6 +115,7 @@ def with_module(**fields):
         (with_module(path="/etc"), "expected Transformer, .*, each in a folder with"),
         (with_module(path=""), "expected Transformer, .*, each in a folder with"),
         (with_module(path=None), "expected Transformer, .*, each in a folder with"),
+        (lambda folder: (folder / "modules.json").write_text('{"path": ""}'), "expected a list of modules"),
         (with_module(type="custom.Dense"), "expected Transformer, .*, each in a folder with"),
         (with_module(type="sentence_transformers.models.WeightedLayerPooling"), "expected Transformer"),
     ],

@@ -224,6 +224,13 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
     assert calls == [1]
 
 
+def test_flags_of_a_training_need_training_data():
+    """Of AX, say, there is none: the layers of a finished model would be left out, and its score be that of the rest."""
+    args = GlueArguments(output_dir="out", model_name_or_path="m", task_name="ax", keep_layers="0", teacher="t")
+    with pytest.raises(ValueError, match=r"--teacher, --keep_layers: no effect without training data"):
+        seeds.series_of(args, SimpleNamespace(splits={"test": []}))
+
+
 def test_flags_that_do_not_fit_a_series_are_refused(capsys):
     assert "--compare_to needs --seeds or --folds" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
