@@ -225,7 +225,7 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
 
 
 def test_flags_of_a_training_need_training_data():
-    """Of AX, say, there is none: the layers of a finished model would be left out, and its score be that of the rest."""
+    """Of AX, say, there is none: layers of a finished model would be left out, and its score be that of the rest."""
     args = GlueArguments(output_dir="out", model_name_or_path="m", task_name="ax", keep_layers="0", teacher="t")
     with pytest.raises(ValueError, match=r"--teacher, --keep_layers: no effect without training data"):
         seeds.series_of(args, SimpleNamespace(splits={"test": []}))
