@@ -14,7 +14,7 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from bert_training.inputs.texts import without_query
+from bert_training.inputs.compressed_files import without_query
 
 HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
 MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")

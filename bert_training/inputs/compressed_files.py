@@ -6,6 +6,7 @@ notice: that a whole stream is missing at the end of a file of several.
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Protocol
@@ -109,3 +110,8 @@ def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> UserError:
         f"{where}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
         "convert the file to UTF-8 (a spreadsheet saves 'CSV UTF-8'; or iconv -f latin1 -t utf-8)"
     )
+
+
+def without_query(entry: str) -> str:
+    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
+    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry

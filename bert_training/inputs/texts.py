@@ -44,7 +44,7 @@ from bert_training.builtin_data import documentation
 from bert_training.files.atomic import make_folder, whole_file
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import hold, release
-from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of, open_packed
+from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of, open_packed, without_query
 from bert_training.inputs.hub_datasets import from_hub, load_dataset
 from bert_training.inputs.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
@@ -66,11 +66,6 @@ logger = logging.getLogger(__name__)
 
 
 # --- which files ---------------------------------------------------------------------------------------------------
-
-
-def without_query(entry: str) -> str:
-    """An entry without the query and the fragment of an address of HTTP, which may hold a signature or a token."""
-    return re.split(r"[?#]", entry, maxsplit=1)[0] if re.search(r"(^|::)https?://", entry) else entry
 
 
 @dataclass
