@@ -249,7 +249,10 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            packed = zipfile.is_zipfile(path)
+            damaged = _damaged_part(path) if packed else None  # torch.load compares no checksums
+            assert damaged is None, f"the checksum of its part {damaged!r:.80} differs"
+            stored = torch.load(path, "cpu", weights_only=True, mmap=packed)
         stored = stored.get("model", stored)  # NVIDIA: model, optimizer, ...
         others = [name for name, tensor in stored.items() if not isinstance(tensor, torch.Tensor)]
         assert not others, f"it also holds {others[:3]}"
@@ -259,6 +262,12 @@ def _load(path: Path) -> Mapping[str, Any]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     return stored
+
+
+def _damaged_part(path: Path) -> str | None:
+    """The first part of a zip file that does not have its checksum; None if all have theirs."""
+    with zipfile.ZipFile(path) as parts:
+        return parts.testzip()
 
 
 def _refuse_unknown(index: Path, unknown: list[str]) -> None:

