@@ -224,6 +224,9 @@ def check_launch(accelerator: Accelerator) -> None:
         raise UserError("; ".join(problems))
 
 
+# --- what a run was done with, for its run.json -----------------------------------------------------------------------
+
+
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 
 
@@ -255,6 +258,9 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+# --- trackers, for --report_to ----------------------------------------------------------------------------------------
 
 
 TENSORBOARD = "tensorboard"

@@ -78,14 +78,3 @@ def read_events(path: Path) -> list[dict]:
             )
         events.append(event)
     return events
-
-
-def nearly_equal(one: Any, other: Any) -> bool:
-    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(nearly_equal, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    return bool(one == other) or (one != one and other != other)  # both are NaN

@@ -98,9 +98,8 @@ def open_script(script: str, flags: dict[str, Any]) -> Opened:
     with tempfile.TemporaryDirectory(prefix="bert-repro-export-") as place, quiet(), contextlib.redirect_stderr(said):
         write_json(Path(place, "flags.json"), flags | {"output_dir": f"{place}/run", "save_steps": 0})
         try:
-            main([f"--config={place}/flags.json"], tune)
-        except _Done:
-            pass
+            with contextlib.suppress(_Done):
+                main([f"--config={place}/flags.json"], tune)
         except SystemExit as error:
             lines = said.getvalue().strip().splitlines() or ["no message"]
             raise UserError(f"{script} refuses this folder: {lines[-1]}") from error

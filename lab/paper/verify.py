@@ -17,7 +17,6 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import commit
 from bert_training.files.hashing import is_plain_name, sha256
 from bert_training.inputs.json_files import read_json
-from bert_training.inputs.records import nearly_equal
 from bert_training.tools.findings import (
     DIFFERS,
     Finding,
@@ -150,6 +149,17 @@ def _page(expected: str, page: str, record: dict[str, Any]) -> Iterator[Finding]
         then = record["report_made_with"]["commit"]
         reason = f"{worded} lines have other words than this version writes, or lines are missing"
         yield unknown("report.md", f"{reason} (commit {commit()}; the report: {then})")
+
+
+def nearly_equal(one: Any, other: Any) -> bool:
+    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(nearly_equal, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+    return bool(one == other) or (one != one and other != other)  # both are NaN
 
 
 if __name__ == "__main__":

@@ -2,13 +2,20 @@
 
 import os
 import platform
+import resource
 import subprocess
 import sys
 
 import pytest
 import torch
 
-from bert_training.engine.launch import CACHE_CAPACITIES, CHOSEN_CAPACITY, keep_few_primitives, start_run
+from bert_training.engine.launch import (
+    CACHE_CAPACITIES,
+    CHOSEN_CAPACITY,
+    keep_few_primitives,
+    open_many_files,
+    start_run,
+)
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
@@ -86,3 +93,22 @@ def test_a_run_in_fp16_does_not_go_on_without_a_gpu(tmp_path):
     )
     with pytest.raises(ValueError, match="fp16 and FSDP need a GPU"):
         start_run(args)
+
+
+@pytest.mark.parametrize(
+    ("limits", "workers", "raised"),
+    [
+        ((1024, 4096), 4, None),
+        ((1024, 4096), 100, (64 + 100 * 32, 4096)),
+        ((1024, 4096), 1000, (4096, 4096)),  # as far as the system allows
+        ((10, resource.RLIM_INFINITY), 0, (64, resource.RLIM_INFINITY)),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), 10**6, None),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_as_far_as_needed(monkeypatch, limits, workers, raised):
+    """Without room for one, a process of torch that prepares batches waits for ever."""
+    made = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: made.append(pair))
+    open_many_files(workers)
+    assert made == [raised] * (raised is not None)

@@ -15,10 +15,10 @@ from transformers.pipelines import PIPELINE_REGISTRY
 import modeling_bert_repro
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS
-from bert_training.tools.ask import ask
 from modeling_bert_repro import qa_pipeline
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
 from tests.helpers.clean_process import run_clean
+from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.model_folders import save_model
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
@@ -77,7 +77,7 @@ def random_questions(count: int) -> list[Question]:
 def test_answers_are_those_of_the_post_processing(tokenizer, threshold, batch_size):
     model = network(tokenizer, LENGTHS, threshold)
     questions = random_questions(25)
-    expected = ask(model, tokenizer, questions)
+    expected = evaluated(model, tokenizer, questions)
     pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
     found = pipe(question=[q.text for q in questions], context=[q.context for q in questions], batch_size=batch_size)
     every = pipe([{"question": q.text, "context": q.context} for q in questions], top_k=99, batch_size=batch_size)
@@ -119,7 +119,7 @@ def test_both_searches_give_the_same_n_best_on_random_logits(tokenizer, wanted, 
     settings = LENGTHS | {"n_best_size": wanted}
     stock = network(tokenizer, settings)
     model, questions = RandomLogits(stock.config, seed), random_questions(12)
-    expected = ask(model, tokenizer, questions).nbest
+    expected = evaluated(model, tokenizer, questions).nbest
     pipe = QuestionAnsweringPipeline(model=stock, tokenizer=tokenizer, device="cpu")
     pipe.model = model
     ties = 0

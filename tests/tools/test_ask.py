@@ -22,6 +22,7 @@ from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
 from bert_training.tools import ask
 from bert_training.tools.ask import answers, read_contexts, verdicts
+from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 
@@ -56,8 +57,8 @@ def network(tokenizer, null: float = 0.0) -> BertForQuestionAnswering:
 def test_long_contexts_are_read_in_windows_and_batches_do_not_matter(tokenizer):
     questions = [Question(str(i), "who ?", CONTEXT[i:]) for i in range(4)]
     model = network(tokenizer)
-    whole = ask.ask(model, tokenizer, questions, batch_size=100)
-    single = ask.ask(model, tokenizer, questions, batch_size=1)
+    whole = evaluated(model, tokenizer, questions, batch_size=100)
+    single = evaluated(model, tokenizer, questions, batch_size=1)
     assert whole.predictions == single.predictions and whole.null_odds == {}
     for id_, entries in whole.nbest.items():
         assert len(entries) == 7
@@ -70,28 +71,28 @@ def test_long_contexts_are_read_in_windows_and_batches_do_not_matter(tokenizer):
 def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
     question = Question("q", "who ?", CONTEXT)
     model = network(tokenizer, null=30.0)
-    assert ask.ask(model, tokenizer, [question]).predictions["q"]
-    whole = ask.ask(model, tokenizer, [question], threshold=0.0)
+    assert evaluated(model, tokenizer, [question]).predictions["q"]
+    whole = evaluated(model, tokenizer, [question], threshold=0.0)
     assert whole.predictions == {"q": ""}
     (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], 0.0)
     assert record["answer"] == "" and (record["start"], record["end"]) == (0, 0) and record["score"] > 0.9
     odds = whole.null_odds["q"]
     for stored, answered in ((odds + 1, True), (odds - 1, False)):
         model.config.null_score_diff_threshold = stored
-        prediction = ask.ask(model, tokenizer, [question]).predictions["q"]
+        prediction = evaluated(model, tokenizer, [question]).predictions["q"]
         assert bool(prediction) == answered
         # It describes the answer, even if another entry has a higher score.
         (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], None)
         assert record["answer"] == prediction == CONTEXT[record["start"] : record["end"]]
         assert (record["score"] < 0.1) == answered
-        assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
+        assert not evaluated(model, tokenizer, [question], threshold=0.0).predictions["q"]
 
 
 def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
     model = network(tokenizer)
     model.config.question_answering["max_query_length"] = 21
     with pytest.raises(ValueError, match=r"--max_query_length 21 .* leave no room for the context"):
-        ask.ask(model, tokenizer, [Question("q", "who ?", CONTEXT)])
+        evaluated(model, tokenizer, [Question("q", "who ?", CONTEXT)])
 
 
 def test_settings_are_stored_and_read(tmp_path):

@@ -59,7 +59,7 @@ def flag(default: Any, nature: Nature = Nature.NONE, **limits: Any) -> Any:
     Args:
         nature: what the flag means for the rest of the project. A class that redefines a flag of its base class, for
             example with another default, need not repeat it, nor what it declares.
-        limits: what ``checks.py`` checks of a value that is not the default.
+        limits: what ``check`` looks at in a value that is not the default.
             ``at_least``, ``above``, ``at_most``, ``below``: its bounds.
             ``choices``: the texts that it may be, where the type is no Literal.
             ``needs``: other flags without which it has no effect, such as ``("train_file or dataset_name",)``; all of
