@@ -190,7 +190,7 @@ def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_
     )
     flags = (
         f"--output_dir {tmp_path / 'run'} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
-        f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 400 --logging_steps 1 "
+        f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 60 --logging_steps 1 "
         "--save_steps 0 --eval_steps 0"
     ).split()
     job = cluster("", flags=flags)
