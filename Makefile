@@ -67,10 +67,11 @@ $(ECOSYSTEM)/installed: .venv/installed
 faults: install ## the whole fault campaign; takes three hours and rewrites lab/records/faults.json
 	$(BIN)/python lab/faults.py
 
-lint: install ## check rules and format (ruff) and types (mypy)
+lint: install ## check rules and format (ruff), types (mypy) and the directions of imports (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: install ## time training steps, also of transformers' BERT; rewrites lab/records/
 	$(BIN)/python lab/benchmarks/step.py --dtype fp32

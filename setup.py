@@ -1,4 +1,4 @@
-"""The distribution modeling-bert-repro: the three packages and the scripts."""
+"""The distribution modeling-bert-repro: the five packages and the scripts."""
 
 import ast
 from pathlib import Path
@@ -26,12 +26,39 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(
-        include=["modeling_bert_repro", "tokenization", "tokenization.*", "bert_training", "bert_training.*"]
+        include=[
+            "modeling_bert_repro",
+            "tokenization",
+            "tokenization.*",
+            "bert_training",
+            "bert_training.*",
+            "bert_tools",
+            "bert_deploy",
+        ]
     ),
     package_data={"": ["py.typed", "*.json", "page/*"]},
     # Installed as programs, not as modules, so that no module of a common name lands beside a user's own code.
     scripts=sorted(path.name for path in (*HERE.glob("run_*.py"), HERE / "extract_features.py")),
-    entry_points={"console_scripts": ["bert-repro = bert_training.__main__:main"]},
+    entry_points={
+        "console_scripts": ["bert-repro = bert_training.__main__:main"],
+        "bert_repro.commands": [
+            "builtin_data = bert_training.builtin_data.documentation:main",
+            "curves = bert_training.cards.curves:main",
+            "submission = bert_training.tasks.classification.submission:main",
+            "upload = bert_training.cards.hub_upload:main",
+            "convert = bert_tools.convert:main",
+            "corpus = bert_tools.corpus:main",
+            "inspect = bert_tools.inspect_run:main",
+            "plan = bert_tools.budget:main",
+            "report = bert_tools.report:main",
+            "score = bert_tools.score:main",
+            "verify = bert_deploy.verify:main",
+            "vocabulary = bert_tools.vocabulary:main",
+            "ask = bert_deploy.ask:main",
+            "export = bert_deploy.export:main",
+            "serve = bert_deploy.serve:main",
+        ],
+    },
     python_requires=">=3.11,<3.14",
     install_requires=[
         "torch>=2.11,<3",
@@ -98,6 +125,7 @@ setup(
             "backports.zstd>=1.0",
             "build>=1.2",
             "hypothesis>=6.100",
+            "import-linter>=2.5",
             "mypy>=1.18",
             "playwright>=1.50",
             "pytest>=8",

@@ -12,7 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
 
 
 def scripts(source: Path) -> set[str]:

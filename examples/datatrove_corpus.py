@@ -18,7 +18,7 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers.jsonl import JsonlWriter
 from datatrove.utils.hashing import HashConfig
 
-from bert_training.tools import corpus
+from bert_tools import corpus
 
 
 def content(document) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bert_tools.inspect_run import read_pretraining_facts
 from bert_training.cards.curves import MARGIN, curve_of
 from bert_training.cards.reference_curves import FILE, references, settings_of
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.inputs.records import read_events
 from bert_training.pretraining.plateau import line_of
-from bert_training.tools.inspect_run import read_pretraining_facts
 from tokenization.errors import UserError
 
 

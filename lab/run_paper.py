@@ -25,11 +25,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bert_tools import budget
 from bert_training.engine.errors import report_errors
 from bert_training.engine.output_folder import lock_output_dir, unlock_output_dir
 from bert_training.files.atomic import write_json
 from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.tools import budget
 from lab.paper.cost import costs, dry_run, measure_speed
 from lab.paper.data import PaperArguments, checksums_of, find_tasks, find_text, prepare, scale_of
 from lab.paper.experiments import EXPERIMENTS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_tools import report
 from bert_training.inputs.flags.phases import Phase, phases_of, with_steps
-from bert_training.tools import report
 from lab.benchmarks.markdown import markdown
 
 ROOT = Path(__file__).resolve().parents[1]

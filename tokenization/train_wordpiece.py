@@ -63,7 +63,7 @@ def train_wordpiece(
     """Learn a vocabulary and return its pieces in the order of their ids.
 
     Args:
-        texts: a list, a generator, the column of a data set. ``bert_training.tools.vocabulary: learn_vocabulary``
+        texts: a list, a generator, the column of a data set. ``bert_tools.vocabulary: learn_vocabulary``
             reads them from files.
         vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a
             warning, if no more pairs of pieces occur ``min_frequency`` times.

@@ -1,4 +1,4 @@
-"""The built-in data of every script: real English from the user's own Python installation, without a network.
+"""Write the built-in corpus and its tasks as files: real English from the user's own Python installation.
 
 The text is the documentation that an installation contains: ``pydoc_data.topics`` (chapters of the language reference)
 and the docstrings of the standard library and of those ``PACKAGES`` that are installed. Docstrings also provide

@@ -3,7 +3,7 @@
 run_pretraining.py calls ``log_diagnosis`` after each evaluation; ``bert-repro inspect`` makes the same diagnosis
 of a folder.
 
-``bert-repro inspect --help`` (bert_training/tools/inspect_run.py) says what the line is, and when a run is on it.
+``bert-repro inspect --help`` (bert_tools/inspect_run.py) says what the line is, and when a run is on it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -20,13 +20,13 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from bert_deploy.export import milliseconds, open_gate, opened
+from bert_deploy.export_record import OPENVINO, SMALL, WHOLE
+from bert_deploy.onnx_files import needed_packages, write_onnx
+from bert_deploy.onnx_int8 import quantize
+from bert_deploy.openvino_files import write_openvino
+from bert_deploy.verify_scores import files_in
 from bert_training.files.atomic import make_folder, write_json
-from bert_training.tools.export import milliseconds, open_gate, opened
-from bert_training.tools.exported import OPENVINO, SMALL, WHOLE
-from bert_training.tools.onnx_files import needed_packages, write_onnx
-from bert_training.tools.onnx_int8 import quantize
-from bert_training.tools.openvino_files import write_openvino
-from bert_training.tools.verify_scores import files_in
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "exported.json"

@@ -24,8 +24,8 @@ from lab.benchmarks.provenance import ROOT, provenance
 RECORD = ROOT / "lab" / "records" / "inference.json"
 IMPORTS = {
     "transformers' pipeline": "from transformers import pipeline, AutoTokenizer, BertForSequenceClassification",
-    "bert-repro ask": "import bert_training.tools.ask",
-    "bert-repro serve": "import bert_training.app.serve, bert_training.app.service",
+    "bert-repro ask": "import bert_deploy.ask",
+    "bert-repro serve": "import bert_deploy.serve, bert_deploy.service",
 }
 Ask = Callable[[list[str]], list[dict[str, float]]]
 
@@ -103,8 +103,8 @@ def measured(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
 def _ways(model: str) -> dict[str, Ask]:
     from transformers import BertForSequenceClassification, pipeline
 
+    from bert_deploy import ask as command
     from bert_training.networks.number_types import compute_in_bfloat16
-    from bert_training.tools import ask as command
 
     classify = pipeline("text-classification", model)
 

@@ -87,7 +87,7 @@ def measure_speed(plan: Plan, scale: Scale, timed_run: TimedRun) -> tuple[float,
     """(operations per second, name of the device) of the first network of the plan.
 
     Args:
-        timed_run: trains a few steps as the planner does (``bert_training.tools.budget.timed_run``).
+        timed_run: trains a few steps as the planner does (``bert_tools.budget.timed_run``).
     """
     size = plan.cells[0].size
     config = config_of(scale, size, scale.vocab_size)

@@ -13,11 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_training.engine.errors import report_errors
-from bert_training.engine.launch import commit
-from bert_training.files.hashing import is_plain_name, sha256
-from bert_training.inputs.json_files import read_json
-from bert_training.tools.findings import (
+from bert_deploy.findings import (
     DIFFERS,
     Finding,
     differs,
@@ -27,6 +23,10 @@ from bert_training.tools.findings import (
     unknown,
     verified,
 )
+from bert_training.engine.errors import report_errors
+from bert_training.engine.launch import commit
+from bert_training.files.hashing import is_plain_name, sha256
+from bert_training.inputs.json_files import read_json
 from lab.paper.data import PaperArguments, find_tasks, find_text, scale_of
 from lab.paper.plan import Outline, make_plan
 from lab.paper.record import outline_of, plain_outline, results_of

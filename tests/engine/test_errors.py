@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import extract_features
-from bert_training.__main__ import COMMANDS
+from bert_training.__main__ import commands
 from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, is_for_the_user, report_errors
 from bert_training.files.atomic import DiskError
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
@@ -80,7 +80,7 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
 
     remedies = dict.fromkeys(SCRIPTS, "--gradient_accumulation_steps gives the same training")
     remedies |= {"extract_features.py": "give a smaller --batch_size"}
-    remedies |= {f"bert-repro {name}": "take a machine with more" for name in COMMANDS}
+    remedies |= {f"bert-repro {name}": "take a machine with more" for name in commands()}
     for program, remedy in remedies.items():
         monkeypatch.setattr(sys, "argv", [program])
         given = extract_features.LESS_MEMORY if program == "extract_features.py" else MORE_MEMORY

@@ -9,8 +9,8 @@ import signal
 import pytest
 
 import run_pretraining
+from bert_tools.inspect_run import open_run, read_pretraining_facts
 from bert_training.pretraining.instances import PretrainingInstances
-from bert_training.tools.inspect_run import open_run, read_pretraining_facts
 from tests.helpers.fault_runs import run
 from tests.helpers.kills import INJECTION, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same

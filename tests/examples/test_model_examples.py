@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from bert_tools import report
 from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import PLANNERS
-from bert_training.tools import report
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
 from tests.helpers.finished_folders import findings_of

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from bert_deploy import verify
+from bert_deploy.findings import DIFFERS, Finding
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.tools import verify
-from bert_training.tools.findings import DIFFERS, Finding
 
 
 def findings_of(folder: Path, *given: Path, evaluate: bool = False) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Small saved models with random weights, one for every head, as the page of ``bert_training/app`` opens them."""
+"""Small saved models with random weights, one for every head, as the page of ``bert_deploy`` opens them."""
 
 import copy
 import json

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig
 
-from bert_training.tools.old_checkpoints import read_old_checkpoint
+from bert_tools.old_checkpoints import read_old_checkpoint
 from tests.helpers.repository import ROOT
 
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"

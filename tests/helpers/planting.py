@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers.repository import ROOT
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,12 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HOUSES = ("bert_training", "bert_tools", "bert_deploy")
+
+
+def sources() -> list[Path]:
+    """The files of the training, its annexes and the scripts: all of the product but network and tokenizer."""
+    return [*(path for house in HOUSES for path in (ROOT / house).rglob("*.py")), *ROOT.glob("*.py")]
 
 
 def pages() -> list[Path]:

@@ -14,6 +14,7 @@ import fsspec.compression
 import numpy as np
 import pytest
 
+from bert_deploy.ask import read_contexts
 from bert_training.inputs.compressed_files import kind_of, numbered_lines, read_text
 from bert_training.inputs.rows import Column, read_rows
 from bert_training.inputs.texts import read_documents
@@ -22,7 +23,6 @@ from bert_training.tasks.ner.sources import read_file
 from bert_training.tasks.squad.metrics import read_numbers, read_predictions
 from bert_training.tasks.squad.questions import read_squad
 from bert_training.tasks.swag import read_swag
-from bert_training.tools.ask import read_contexts
 from tokenization import build_tokenizer
 
 try:

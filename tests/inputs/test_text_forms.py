@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from bert_tools.vocabulary import learn_vocabulary
 from bert_training.inputs.text_forms import WIKIEXTRACTOR, WIKITEXT, reading_of_lines
-from bert_training.tools.vocabulary import learn_vocabulary
 from tokenization.train_wordpiece import train_wordpiece
 
 DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'

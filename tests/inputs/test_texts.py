@@ -11,12 +11,12 @@ import sys
 import numpy as np
 import pytest
 
+from bert_tools import inspect_run
 from bert_training.files.atomic import damage
 from bert_training.inputs.records import read_events
 from bert_training.inputs.text_forms import WIKITEXT
 from bert_training.inputs.texts import read_documents, reading_of
 from bert_training.pretraining.corpus import CorpusWriter, read_manifest
-from bert_training.tools import inspect_run
 from tests.helpers.repository import ROOT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"

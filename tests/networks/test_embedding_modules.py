@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bert_tools import convert, extension
 from bert_training.cards.hub_upload import files_to_upload, write_published
 from bert_training.networks import embedding_modules as rooms
 from bert_training.networks.embedding_modules import carry_modules, embedding_modules
-from bert_training.tools import convert, extension
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.model_folders import edit_json

@@ -16,13 +16,13 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 import extract_features
 import modeling_bert_repro
 import run_pretraining
+from bert_deploy import ask
 from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from bert_training.pretraining.network import build_pretraining_network
-from bert_training.tools import ask
 from tests.helpers import short_runs
 from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.model_folders import save_model
@@ -339,7 +339,7 @@ KEPT = """
     from pathlib import Path
     import torch, transformers
     import modeling_bert_repro
-    from bert_training.app.folder import open_folder
+    from bert_deploy.folder import open_folder
     from bert_training.networks.initial_weights import load_network
 
     (file,) = (path for path in Path(sys.argv[1]).iterdir() if path.suffix in (".safetensors", ".bin"))

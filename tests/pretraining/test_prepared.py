@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 from transformers import AutoTokenizer
 
+from bert_tools.corpus import main
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.text import Text
-from bert_training.tools.corpus import main
 from tests.helpers.small_corpora import data_bytes
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROJECT = ("modeling_bert_repro", "tokenization", "bert_training")
+PROJECT = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
 SECONDS = 900  # after which a fork that hangs is ended
 
 

@@ -19,8 +19,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import bert_training.__main__
-import bert_training.tools.report
-import bert_training.tools.verify
 import extract_features  # noqa: F401
 import run_glue
 import run_ner

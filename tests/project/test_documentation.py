@@ -21,7 +21,7 @@ import torch
 from accelerate.commands.launch import launch_command_parser
 from transformers import BertConfig
 
-from bert_training.__main__ import COMMANDS
+from bert_training import __main__
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.natures import FIXED
@@ -31,7 +31,7 @@ from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
 from modeling_bert_repro import BertForPreTraining, heads
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
-from tests.helpers.repository import ROOT, pages
+from tests.helpers.repository import HOUSES, ROOT, pages
 from tokenization import build_tokenizer
 
 FLAGS = {
@@ -42,9 +42,9 @@ PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
-    *(p for d in ("bert_training", "tokenization", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
+    *(path for house in (*HOUSES, "tokenization", "examples") for path in ROOT.glob(f"{house}/**/*.py")),
 ]
-FOLDERS = r"(?:docs|tests|bert_training|tokenization|modeling_bert_repro|examples|lab|\.ci)"
+FOLDERS = r"(?:docs|tests|bert_training|bert_tools|bert_deploy|tokenization|modeling_bert_repro|examples|lab|\.ci)"
 SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
 # The flags of programs that start our scripts. They stand on the command line before the script.
 LAUNCHERS = {
@@ -191,9 +191,11 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return [f"{command}: no such module"]
     if not (ROOT / name.partition(".")[0]).is_dir():  # venv, pytest, pip
         return []
-    if name == "bert_training" and words and words[0] not in COMMANDS:
+    if name == "bert_training" and words and words[0] not in __main__.commands():
         return [f"{command}: no such command of bert-repro"]
-    known = flags_of_parsers(tuple((ROOT / name.partition(".")[0]).rglob("*.py"))) | flags_of_scripts()
+    folders = HOUSES if name == "bert_training" else (name.partition(".")[0],)
+    files = tuple(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    known = flags_of_parsers(files) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
     return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
 
@@ -251,7 +253,7 @@ def test_ci_runs_the_tests_as_the_readme_does():
 
 def test_the_readme_lists_every_command():
     tables = re.findall(r"(?:^\|.*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert list(COMMANDS) in [re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) for table in tables]
+    assert list(__main__.commands()) in [sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) for table in tables]
 
 
 def test_mistakes_are_noticed(capsys):

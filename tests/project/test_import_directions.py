@@ -1,7 +1,6 @@
-"""Which part of the project may import which: the table of docs/architecture.md."""
+"""What the parts of the project import; the contracts of import-linter in pyproject.toml say the directions."""
 
 import ast
-import re
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -9,30 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.clean_process import run_in_a_fork
-from tests.helpers.repository import ROOT
+from tests.helpers.repository import HOUSES, ROOT, sources
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
-# What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
-INPUTS, FILES, CARDS = "bert_training.inputs", "bert_training.files", "bert_training.cards"
-ENGINE, NETWORKS = "bert_training.engine", "bert_training.networks"
-BUILTIN, PRETRAINING, TASKS = "bert_training.builtin_data", "bert_training.pretraining", "bert_training.tasks"
-TOOLS, APP, RECORD = "bert_training.tools", "bert_training.app", "bert_training.record"
-LAYERS = {
-    NETWORK: set(),
-    TOKENIZATION: set(),
-    INPUTS: {TOKENIZATION, FILES, BUILTIN},
-    FILES: {TOKENIZATION},
-    RECORD: {TOKENIZATION, INPUTS, FILES},
-    CARDS: {TOKENIZATION, INPUTS, FILES, RECORD},
-    ENGINE: {TOKENIZATION, INPUTS, FILES, CARDS, RECORD},
-    NETWORKS: {TOKENIZATION, INPUTS, FILES, ENGINE},
-    BUILTIN: {TOKENIZATION, FILES},
-    PRETRAINING: {TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, RECORD},
-    TASKS: {TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, RECORD},
-    TOOLS: {NETWORK, TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, RECORD},
-    APP: {NETWORK, TOKENIZATION, INPUTS, FILES, CARDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS, RECORD},
-}
 
 
 def imported(path: Path) -> list[str]:
@@ -46,56 +25,19 @@ def imported(path: Path) -> list[str]:
     return names
 
 
-def part_of(name: str) -> str | None:
-    """The part of the project that a module belongs to, or None if it is not a module of the project."""
-    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "lab"):
-        return "outside"
-    parts = [part for part in LAYERS if name == part or name.startswith(f"{part}.")]
-    return parts[0] if parts else "outside" if name.split(".")[0] == "bert_training" else None
+def files_of(house: str) -> list[Path]:
+    return sorted((ROOT / house).rglob("*.py"))
 
 
-def files_of(part: str) -> list[Path]:
-    folder = ROOT.joinpath(*part.split("."))
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
-
-
-@pytest.mark.parametrize("part", LAYERS)
-def test_a_part_imports_only_what_its_layer_allows(part):
-    assert files_of(part)
-    allowed = {None, part, *LAYERS[part]}
-    wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
-    assert wrong == set()
-
-
-def test_architecture_lists_these_imports():
-    """The table of docs/architecture.md. "All of ``bert_training``" is every package but its own and
-    bert_training.app.
-    """
-    table = (
-        (ROOT / "docs/architecture.md")
-        .read_text()
-        .partition("| package | what it does | imports")[2]
-        .partition("\n\n")[0]
-    )
-    listed = {}
-    for row in table.splitlines()[2:]:
-        part, _, imports = row.strip("| ").split(" | ")
-        names = set(re.findall(r"`([\w.]+)`", imports))
-        packages = {name for name in LAYERS if name.startswith("bert_training.")} - {part.strip("`"), APP}
-        listed[part.strip("`")] = names - {"bert_training"} | (packages if "bert_training" in names else set())
-    assert listed == LAYERS
-
-
-def test_every_file_of_training_is_in_a_package():
-    packages = {path for part in LAYERS for path in files_of(part)}
-    assert set((ROOT / "bert_training").rglob("*.py")) - packages == {
-        ROOT / "bert_training" / "__init__.py",
-        ROOT / "bert_training" / "__main__.py",
-    }
+@pytest.mark.parametrize("house", [NETWORK, TOKENIZATION, *HOUSES])
+def test_no_package_imports_a_script_a_test_or_the_laboratory(house):
+    assert files_of(house)
+    names = {name.partition(".")[0] for path in files_of(house) for name in imported(path)}
+    assert not names & {*SCRIPTS, "tests", "examples", "lab"}
 
 
 def test_training_imports_its_modules_by_their_full_names():
-    for path in (ROOT / "bert_training").rglob("*.py"):
+    for path in sources():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
 
@@ -105,8 +47,8 @@ def test_tokenization_does_not_import_torch():
 
 
 def test_flags_need_nothing_of_tokenization_but_the_error():
-    paths = [path for path in files_of(INPUTS) if path.parent.name == "flags"]
-    names = {name for path in paths for name in imported(path) if part_of(name) == TOKENIZATION}
+    paths = files_of("bert_training/inputs/flags")
+    names = {name for path in paths for name in imported(path) if name.startswith(TOKENIZATION)}
     assert names == {"tokenization.errors.UserError"}
 
 

@@ -16,7 +16,7 @@ import bert_training
 import modeling_bert_repro
 from tests.helpers.repository import ROOT
 
-PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training")
+PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
 DESCRIBED = ("modeling_bert_repro", "tokenization")  # packages whose public names have docstrings
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
 # This runs in a process of its own, because setuptools changes the state of the process.

@@ -2,15 +2,16 @@
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
-from bert_training.__main__ import COMMANDS as COMMANDS_BY_NAME
+from bert_training import __main__
 from bert_training.__main__ import main as command
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
-COMMANDS = ("bert_training.tools.ask", "bert_training.cards.hub_upload", "bert_training.tools.budget")
+COMMANDS = ("bert_deploy.ask", "bert_training.cards.hub_upload", "bert_tools.budget")
 
 
 def hidden(module: str, code: str) -> subprocess.CompletedProcess:
@@ -46,7 +47,8 @@ def test_a_command_names_the_package_that_it_lacks():
 
 @pytest.mark.parametrize("module", ["bert_training.absent", "tokenization.absent", "_bz2.absent"])
 def test_a_module_that_no_package_would_add_keeps_its_traceback(monkeypatch, module):
-    monkeypatch.setitem(COMMANDS_BY_NAME, "ask", (module, ""))
+    absent = EntryPoint("ask", f"{module}:main", "bert_repro.commands")
+    monkeypatch.setattr(__main__, "commands", lambda: {"ask": absent})
     with pytest.raises(ModuleNotFoundError):
         command(["ask"])
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import run_glue
+from bert_deploy.findings import DIFFERS
 from bert_training.engine.errors import report_errors
-from bert_training.tools.findings import DIFFERS
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.glue_runs import train

@@ -12,7 +12,7 @@ import run_glue
 import run_ner
 import run_squad
 import run_swag
-from bert_training.tools import inspect_run
+from bert_tools import inspect_run
 from tests.helpers.pretraining_runs import pretrain
 
 HINDI = "मेरे स्कूल में लोग काम करते हैं हमारे बाज़ार पदों पर भर्ती है अपने गाँव घर किताबें मिलती बच्चे पढ़ते पोस्ट".split()

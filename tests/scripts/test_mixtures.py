@@ -5,10 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_tools.inspect_run import mixture_measurements, open_run
 from bert_training.__main__ import main as command
 from bert_training.pretraining import word_loss
 from bert_training.pretraining.mixture import MixedInstances
-from bert_training.tools.inspect_run import mixture_measurements, open_run
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read

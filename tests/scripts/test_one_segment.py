@@ -13,10 +13,10 @@ from transformers import AutoModel, AutoModelForQuestionAnswering, AutoTokenizer
 import extract_features
 import run_glue
 import run_pretraining
-from bert_training.app.folder import open_folder
-from bert_training.app.readings import answer, classify, row_of
+from bert_deploy import export
+from bert_deploy.folder import open_folder
+from bert_deploy.readings import answer, classify, row_of
 from bert_training.tasks import teachers as rooms
-from bert_training.tools import export
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers import short_runs
 from tests.helpers.small_networks import save_random_network

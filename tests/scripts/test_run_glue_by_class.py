@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import run_glue
-from bert_training.app.folder import open_folder
-from bert_training.app.readings import classify
+from bert_deploy.folder import open_folder
+from bert_deploy.readings import classify
 from bert_training.cards.hub_upload import files_to_upload
 from bert_training.engine.errors import report_errors
 from tests.helpers import short_runs

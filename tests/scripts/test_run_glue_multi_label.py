@@ -11,10 +11,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, pipeline
 
 import run_glue
-from bert_training.app import readings
-from bert_training.app.folder import open_folder
+from bert_deploy import ask, readings
+from bert_deploy.folder import open_folder
 from bert_training.tasks import fine_tuning
-from bert_training.tools import ask
 from tests.helpers.finished_folders import findings_of, forge
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.records import results_of_rows

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import run_glue
+from bert_deploy.verify_scores import check_scores
+from bert_tools.report import read_finished_runs, tables
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.seeds import compare
-from bert_training.tools.report import read_finished_runs, tables
-from bert_training.tools.verify_scores import check_scores
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 

@@ -7,8 +7,8 @@ import pytest
 from transformers import BertConfig
 
 import run_glue
+from bert_deploy.verify_scores import evaluation_flags
 from bert_training.engine.errors import report_errors
-from bert_training.tools.verify_scores import evaluation_flags
 from tests.helpers.model_folders import save_model
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

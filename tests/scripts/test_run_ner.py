@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, pipeline
 
 import run_ner
-from bert_training.app import readings
-from bert_training.app.folder import open_folder
+from bert_deploy import readings
+from bert_deploy.folder import open_folder
+from bert_tools.report import read_finished_runs, tables
 from bert_training.tasks.ner.metrics import entities, span_scores
-from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.records import events, read, results_of_rows
 from tests.helpers.script_checks import (

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, BertConfig
 
 import run_pretraining
+from bert_deploy.folder import open_folder
 from bert_training.__main__ import main as command
-from bert_training.app.folder import open_folder
 from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from bert_tools.vocabulary import main as vocabulary
 from bert_training.pretraining.held_out import is_held_out
-from bert_training.tools.vocabulary import main as vocabulary
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.torchrun import torchrun

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 import run_pretraining
+from bert_deploy.findings import DIFFERS
 from bert_training.engine.errors import report_errors
 from bert_training.pretraining.teacher import PROJECTION
-from bert_training.tools.findings import DIFFERS
 from modeling_bert_repro import BertModel
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.records import events, read

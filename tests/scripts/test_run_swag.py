@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 import run_swag
+from bert_tools.report import read_finished_runs, tables
 from bert_training.engine.errors import report_errors
-from bert_training.tools.report import read_finished_runs, tables
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.script_checks import (

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import run_squad
+from bert_deploy import ask
 from bert_training.__main__ import main as run_command
 from bert_training.tasks.squad.questions import read_squad
-from bert_training.tools import ask
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.records import read

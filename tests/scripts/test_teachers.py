@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 import run_glue
 import run_ner
 import run_squad
+from bert_deploy.findings import DIFFERS
 from bert_training.cards.model_card import write_model_card
 from bert_training.engine.errors import report_errors
 from bert_training.tasks import teachers
-from bert_training.tools.findings import DIFFERS
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.glue_runs import train

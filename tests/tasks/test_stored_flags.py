@@ -10,7 +10,7 @@ from transformers import AutoConfig, BertConfig, PretrainedConfig
 
 import run_glue
 import run_squad
-from bert_training.app.folder import open_folder
+from bert_deploy.folder import open_folder
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.natures import EVALUATION, natures
 from bert_training.inputs.flags.parsing import parse_arguments

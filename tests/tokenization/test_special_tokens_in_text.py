@@ -10,9 +10,9 @@ import pytest
 from tokenizers import AddedToken
 from transformers import BertTokenizer
 
-from bert_training.app import readings
-from bert_training.app.folder import OpenedModel
-from bert_training.app.readings import row_of
+from bert_deploy import readings
+from bert_deploy.folder import OpenedModel
+from bert_deploy.readings import row_of
 from bert_training.pretraining.build_corpus import build_corpus, encode_part
 from bert_training.tasks import feature_extraction, swag
 from bert_training.tasks.classification import glue, labelled_texts

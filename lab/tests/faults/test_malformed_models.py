@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bert_tools.old_checkpoints import read_old_checkpoint
 from bert_training.engine.checkpoint import named_checkpoint
 from bert_training.files.atomic import sealed_folder
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpus import read_manifest
-from bert_training.tools.old_checkpoints import read_old_checkpoint
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require
 from lab.tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines

@@ -2,10 +2,10 @@
 
 import random
 
+from bert_deploy.ask import read_contexts
 from bert_training.inputs.texts import read_documents
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.tasks.feature_extraction import read_rows
-from bert_training.tools.ask import read_contexts
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require, text_lines
 from lab.tests.helpers.malformed_texts import TEXT, documents_of, oracle_of_text, texts_in, written

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.tools import budget
+from bert_tools import budget
 from lab import run_paper
 from lab.paper import cost, data, published
 from lab.paper.data import PaperArguments, scale_of

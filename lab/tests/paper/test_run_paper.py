@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.tools.findings import VERIFIED
+from bert_deploy.findings import VERIFIED
 from lab.paper import verify
 from lab.paper.record import results_of
 from lab.paper.scales import CELLS, RECORD

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_deploy.findings import DIFFERS, UNKNOWN, VERIFIED
 from bert_training.files.hashing import sha256
-from bert_training.tools.findings import DIFFERS, UNKNOWN, VERIFIED
 from lab.paper import verify
 from lab.paper.scales import RECORD
 from lab.tests.helpers.paper_plans import TABLES, write_table

@@ -14,7 +14,7 @@ from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.pretraining.instances import SETTINGS
-from tests.helpers.repository import ROOT
+from tests.helpers.repository import ROOT, sources
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -213,9 +213,8 @@ def test_a_script_has_at_most_62_flags(script):
 
 def test_nobody_changes_the_flags_once_they_are_parsed():
     """run.json, a series and a resumed run compare the flags. dataclasses.replace makes changed copies."""
-    files = [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]
     changed = []
-    for path in files:
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]

@@ -10,7 +10,7 @@ from bert_training.cards.model_usage import USES
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, NerArguments
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by, path_of, script_of
 from modeling_bert_repro import lstm_heads
-from tests.helpers.repository import ROOT
+from tests.helpers.repository import ROOT, sources
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -47,7 +47,7 @@ def test_a_script_may_lie_elsewhere(tmp_path, monkeypatch):
 def test_nothing_compares_the_name_of_a_script_or_tables_it():
     """What differs between scripts is in their rows."""
     found = set()
-    for path in [*ROOT.glob("*.py"), *(ROOT / "bert_training").rglob("*.py")]:
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             keys = node.keys if isinstance(node, ast.Dict) else []

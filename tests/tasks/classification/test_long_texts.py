@@ -16,8 +16,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import modeling_bert_repro
 import run_glue
-from bert_training.app import readings
-from bert_training.app.folder import open_folder
+from bert_deploy import readings
+from bert_deploy.folder import open_folder
 from bert_training.engine.batches import one_example, step_batches
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps

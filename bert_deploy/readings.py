@@ -1,0 +1,393 @@
+"""What a model says about a text: the values that the service answers with.
+
+Every reading is a generator: it yields the ``Rows`` that it needs of the network, and gets their outputs. So whoever
+runs it decides what else is computed in the same forward pass: called as a function it is alone, in ``batches.py`` it
+is among others. Texts are expected as ``service.py`` checks them. A text that the model cannot read is a ValueError
+with a sentence for the user.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+
+import numpy as np
+import torch
+
+from bert_deploy.folder import CHOICE, NEXT_PIECE, OpenedModel
+from bert_training.engine.batches import Features
+from bert_training.pretraining.segments import IS_NEXT
+from bert_training.tasks.classification.long_texts import pooled, read_texts
+from bert_training.tasks.classification.verdicts import Verdict, class_names
+from bert_training.tasks.cut_texts import encode_cut
+from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
+from bert_training.tasks.ner.schemes import plain_labels, with_types
+from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
+from bert_training.tasks.squad.answers import find_answers
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.settings import stored_settings
+from bert_training.tasks.squad.threshold import stored_threshold
+from bert_training.tasks.squad.windows import build_windows
+from tokenization.errors import UserError
+
+ROWS_AT_ONCE = 32  # of one reading
+ATTENTION_PIECES = 64  # in a picture
+
+Row = dict[str, Any]  # input_ids and token_type_ids
+Outputs = list[dict[str, np.ndarray]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a reading needs of the network; with ``encoder`` the last hidden states, without the head."""
+
+    rows: Sequence[Row]
+    encoder: bool = False
+
+
+Steps = Generator[Rows, Outputs, T]
+
+
+class Reading(Generic[P, T]):
+    """A generator as a function that runs it alone; ``steps`` is the generator."""
+
+    def __init__(self, steps: Callable[Concatenate[OpenedModel, P], Steps[T]]) -> None:
+        wraps(steps)(self)
+        self.steps = steps
+
+    def __call__(self, opened: OpenedModel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What it reads, with no other text beside it."""
+        return run(opened, self.steps(opened, *args, **kwargs))
+
+
+def run(opened: OpenedModel, steps: Steps[T]) -> T:
+    """What a generator returns; the longest of its rows are computed first."""
+    found: Outputs = []
+    asked = next(steps)
+    order = sorted(range(len(asked.rows)), key=lambda number: -len(asked.rows[number]["input_ids"]))
+    for begin in range(0, len(order), ROWS_AT_ONCE):
+        found += outputs_of(opened, [asked.rows[number] for number in order[begin : begin + ROWS_AT_ONCE]], asked)
+    return cast("T", finished(steps, [found[place] for place in np.argsort(order)]))
+
+
+def finished(steps: Steps[Any], outputs: Outputs) -> Any:
+    """What a generator that has said its rows makes of their outputs."""
+    try:
+        steps.send(outputs)
+    except StopIteration as end:
+        return end.value
+    return None  # never: a reading asks once
+
+
+@torch.inference_mode()
+def outputs_of(opened: OpenedModel, rows: Sequence[Row], asked: Rows) -> Outputs:
+    """What one forward pass says of each row; outputs that have a dimension of tokens are padded."""
+    columns = {name: [np.asarray(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
+    batch = Features(columns, opened.tokenizer.pad_token_id).collate(range(len(rows)))
+    choices = CHOICE in opened.abilities and not asked.encoder  # a row is a choice, (1, C, L)
+    # Of an exported file, the encoder is all of it.
+    network: Any = getattr(opened.model, "base_model", opened.model) if asked.encoder else opened.model
+    outputs = network(**{name: tensor[None] if choices else tensor for name, tensor in batch.items()})
+    arrays = {name: value.float().numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+    return [{name: array[0, n] if choices else array[n] for name, array in arrays.items()} for n in range(len(rows))]
+
+
+# --- texts and numbers -----------------------------------------------------------------------------------
+
+
+def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
+    """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
+    tokenizer, reader = opened.tokenizer, opened.text_tokenizer
+    parts = text.split(str(tokenizer.mask_token)) if masks else [text]
+    ids: list[int] = []
+    for number, part in enumerate(parts):
+        ids += [tokenizer.mask_token_id] if number else []
+        ids += reader(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+    return ids
+
+
+def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True) -> Row:
+    """One row for the model, [CLS] A [SEP] B [SEP]; without the last [SEP] unless ``closed``."""
+    cls, sep = opened.tokenizer.cls_token_id, opened.tokenizer.sep_token_id
+    row = {"input_ids": [cls], "token_type_ids": [0]}
+    for number, text in enumerate(texts):
+        ids = [*_ids(opened, text, masks), sep]
+        row["input_ids"] += ids
+        row["token_type_ids"] += [min(number, opened.model.config.type_vocab_size - 1)] * len(ids)
+    if not closed:
+        row = {name: values[:-1] for name, values in row.items()}
+    length = len(row["input_ids"])
+    if length > opened.longest:
+        raise UserError(
+            f"The text has {length:,} pieces with the special tokens, and this model reads at most "
+            f"{opened.longest:,} at once; shorten it."
+        )
+    return row
+
+
+def _rows(ids: Iterable[Any], types: Iterable[Any]) -> list[Row]:
+    return [{"input_ids": row, "token_type_ids": kinds} for row, kinds in zip(ids, types, strict=True)]
+
+
+def checked_loss(opened: OpenedModel, length: int, lost: int, name: str = "The text") -> int:
+    """How many of the tokens are not read, as in the training. Raises ValueError if such texts are refused."""
+    if lost and opened.refuses_long_texts:
+        raise UserError(f"{name} has {length:,} pieces, of which this model would not read {lost:,}; shorten it.")
+    return lost
+
+
+def _probabilities(logits: np.ndarray) -> torch.Tensor:
+    if not np.isfinite(logits).all():
+        raise UserError(
+            "The model's outputs are not finite numbers: its training diverged, or its weights are damaged."
+        )
+    return torch.from_numpy(logits).double().softmax(-1)
+
+
+def _logits(outputs: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Those with a name, of a network with two heads, or the only ones."""
+    return outputs[name] if name in outputs else outputs["logits"]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A piece of the vocabulary, or a label, and its probability; for a regression, the score itself.
+
+    Attributes:
+        given: of a model that gives a text several labels, whether the probability reaches the threshold of the label.
+        threshold: that threshold.
+        lost: how many tokens of what was read for it were left out, as in the training.
+    """
+
+    text: str
+    probability: float
+    given: bool | None = None
+    threshold: float | None = None
+    lost: int = 0
+
+
+# --- pre-training ----------------------------------------------------------------------------------------
+
+
+@Reading
+def masked_words(opened: OpenedModel, text: str, best: int = 8) -> Steps[list[list[Guess]]]:
+    """The most probable pieces for every [MASK] of a text or, left to right, after its end."""
+    mask = opened.tokenizer.mask_token_id
+    after = NEXT_PIECE in opened.abilities
+    row = row_of(opened, text, masks=not after, closed=not after)
+    places = [len(row["input_ids"]) - 1] if after else [n for n, id_ in enumerate(row["input_ids"]) if id_ == mask]
+    if not places:
+        raise UserError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
+    (outputs,) = yield Rows([row])
+    values, ids = _probabilities(_logits(outputs, "prediction_logits")[places]).topk(best)
+    known = len(opened.tokenizer)  # the rows of the network may be more, for example rounded up to a multiple of 8
+    names = [
+        [str(opened.tokenizer.convert_ids_to_tokens(id_)) if id_ < known else f"(row {id_})" for id_ in row]
+        for row in ids.tolist()
+    ]
+    return [[Guess(name, share) for name, share in zip(*gap)] for gap in zip(names, values.tolist())]
+
+
+@Reading
+def next_sentence(opened: OpenedModel, first: str, candidates: Sequence[str]) -> Steps[list[Guess]]:
+    """For each candidate the probability that it follows the first text, most probable first."""
+    outputs = yield Rows([row_of(opened, first, line) for line in candidates])
+    logits = np.stack([_logits(one, "seq_relationship_logits") for one in outputs])
+    return _ranked(map(Guess, candidates, _probabilities(logits)[:, IS_NEXT].tolist()))
+
+
+def _ranked(guesses: Iterable[Guess]) -> list[Guess]:
+    return sorted(guesses, key=lambda guess: -guess.probability)
+
+
+# --- fine-tuned heads ------------------------------------------------------------------------------------
+
+
+@Reading
+def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[Verdict]:
+    """What a model says of a text or a pair, read as in the training, with the names in their order."""
+    columns = [[text]] if second is None else [[text], [second]]
+    if opened.texts not in (None, len(columns)):
+        other = "pairs; write a second text" if opened.texts == 2 else "single texts; leave the second one out"
+        raise UserError(f"This model judges {other}.")
+    if opened.reading.long_texts != "cut":
+        opened.reading.check(opened.text_tokenizer, len(columns))
+    read = read_texts(columns, opened.text_tokenizer, opened.reading)
+    lost = checked_loss(opened, read.lengths[0], read.lost[0])
+    rows = [
+        {"input_ids": ids, "token_type_ids": types} for ids, types in zip(read.input_ids[0], read.token_type_ids[0])
+    ]
+    outputs = yield Rows(rows)
+    at_cls = opened.reading.label_token == "cls"
+    found = [one["logits"] if at_cls else one["logits"][len(row["input_ids"]) - 1] for one, row in zip(outputs, rows)]
+    logits = found[0] if len(found) == 1 else pooled(torch.from_numpy(np.stack(found)), [len(found)])[0].numpy()
+    return opened.judge(logits)._replace(lost=lost)
+
+
+def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
+    """What a model says of a text or a pair: its classes, most probable first, or its score.
+
+    If a text may have several labels, the probabilities are independent of each other, and the thresholds decide which
+    labels are given.
+    """
+    said = verdict(opened, text, second).ranked()
+    if said.score is not None:
+        return [Guess(said.names[0], said.score, lost=said.lost)]
+    none: list[Any] = [None] * len(said.names)
+    given, limits = (said.given, said.thresholds) if said.thresholds else (none, none)
+    found = zip(said.names, said.shares.tolist(), given, limits, strict=True)
+    return [Guess(*one, lost=said.lost) for one in found]
+
+
+@Reading
+def choose(opened: OpenedModel, context: str, endings: Sequence[str]) -> Steps[list[Guess]]:
+    """The endings with the probability that each is the right one."""
+    columns, lengths = encode_cut(opened.text_tokenizer, [[context] * len(endings), endings], opened.longest)
+    lost = [checked_loss(opened, length, max(0, length - opened.longest)) for length in lengths]
+    outputs = yield Rows(_rows(columns["input_ids"], columns["token_type_ids"]))
+    shares = _probabilities(np.stack([one["logits"] for one in outputs])).tolist()
+    return _ranked(Guess(ending, share, lost=count) for ending, share, count in zip(endings, shares, lost))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a question; ``start`` and ``end`` are its characters in the context.
+
+    Attributes:
+        entries: the n best spans, best first; with a threshold, one of them has the text "".
+        null_odds, threshold: None for a model that always answers.
+        lost: how many tokens of the question were not read.
+    """
+
+    answer: str
+    start: int
+    end: int
+    entries: list[dict[str, Any]]
+    null_odds: float | None
+    threshold: float | None
+    lost: int = 0
+
+
+@Reading
+def answer(opened: OpenedModel, question: str, context: str) -> Steps[Reply]:
+    """The answer to a question about a context of any number of windows."""
+    asked, settings = Question("question", question, context), stored_settings(opened.model.config)
+    longest, stride, most = (settings[name] for name in ("max_seq_length", "doc_stride", "max_query_length"))
+    windows = build_windows([asked], opened.tokenizer, longest, stride, most)
+    (length,) = windows.question_lengths.tolist()
+    lost = checked_loss(opened, length, max(0, length - most), "The question")
+    rows = _rows(windows.input_ids, windows.token_type_ids)
+    outputs = yield Rows(rows)
+    threshold = stored_threshold(opened.model.config)
+    answers = find_answers(
+        [asked],
+        windows,
+        *([one[name][: len(row["input_ids"])] for one, row in zip(outputs, rows)] for name in POSITIONS),
+        n_best_size=settings["n_best_size"],
+        max_answer_length=settings["max_answer_length"],
+        version_2_with_negative=threshold is not None,
+        null_score_diff_threshold=threshold or 0.0,
+    )
+    entries, text = answers.nbest[asked.id], answers.predictions[asked.id]
+    best = next((entry for entry in entries if entry["text"] == text), {"start": 0, "end": 0})
+    return Reply(text, best["start"], best["end"], entries, answers.null_odds.get(asked.id), threshold, lost)
+
+
+POSITIONS = ("start_logits", "end_logits")
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """A tagged name with its place in the text; ``probability`` is the lowest of its words' tags."""
+
+    kind: str
+    start: int
+    end: int
+    probability: float
+
+
+@Reading
+def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
+    """The names in a text, with their kinds; it is cut into words as the training data was."""
+    spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
+    split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
+    rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
+    outputs = yield Rows(_rows(rows.input_ids, [np.zeros_like(ids) for ids in rows.input_ids]))
+    logits = [one["logits"][: len(ids)] for one, ids in zip(outputs, rows.input_ids)]
+    labels = with_types(class_names(opened.model.config))
+    (tags,) = find_tags(split, rows, logits, labels)
+    shares = np.empty(len(spans))
+    for numbers, positions, row in zip(rows.words, rows.positions, logits):
+        shares[numbers] = _probabilities(row[positions]).max(-1).values.numpy()
+    return [
+        TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
+        for kind, first, after in spans_of_words(tags, plain_labels(labels))
+        if kind != "O"
+    ]
+
+
+@Reading
+def vector(opened: OpenedModel, text: str) -> Steps[np.ndarray]:
+    """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
+    row = row_of(opened, text)
+    (outputs,) = yield Rows([row], encoder=True)
+    if "last_hidden_state" not in outputs:
+        raise UserError(
+            f"The exported file gives no vectors, only {', '.join(outputs)}; bert-repro export --encoder_alone "
+            "writes one that does."
+        )
+    return outputs["last_hidden_state"][: len(row["input_ids"])].mean(axis=0)
+
+
+# --- inside the model ------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def attention(opened: OpenedModel, text: str, second: str | None, layer: int) -> tuple[list[str], np.ndarray]:
+    """The pieces (L) of a text or a pair, and the weights (N, L, L) of all heads of a layer, counted from 1.
+
+    Row i of a head says how the piece i divides its attention among all pieces; it sums to 1.
+    """
+    row = row_of(opened, *filter(None, (text, second)), masks=opened.tokenizer.mask_token is not None)
+    if len(row["input_ids"]) > ATTENTION_PIECES:
+        raise UserError(
+            f"The text has {len(row['input_ids']):,} pieces, and a picture shows at most {ATTENTION_PIECES}; "
+            "shorten it."
+        )
+    batch = {name: torch.tensor([values]) for name, values in row.items()}
+    weights = opened.model.base_model(**batch, output_attentions=True).attentions[layer - 1][0]
+    return list(opened.tokenizer.convert_ids_to_tokens(row["input_ids"])), weights.float().numpy()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece with its id and the characters of the text that it stands for; ``word`` is None for special tokens."""
+
+    text: str
+    id: int
+    word: int | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How a text becomes pieces: its normalised form, the words, and the pieces."""
+
+    normalised: str
+    words: list[str]
+    pieces: list[Piece]
+
+
+def pieces(opened: OpenedModel, text: str) -> Pieces:
+    """How a text becomes pieces, step by step."""
+    tokenizer = opened.text_tokenizer
+    backend = tokenizer.backend_tokenizer
+    normalised = backend.normalizer.normalize_str(text) if backend.normalizer else text
+    words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
+    coded = tokenizer(text, split_special_tokens=True, return_offsets_mapping=True, verbose=False)
+    texts = tokenizer.convert_ids_to_tokens(coded["input_ids"])
+    columns = zip(texts, coded["input_ids"], coded.word_ids(), coded["offset_mapping"])
+    return Pieces(normalised, words, [Piece(piece, id_, word, *span) for piece, id_, word, span in columns])

@@ -1,0 +1,597 @@
+"""bert_deploy/export.py: what is refused, the gate on the score, and real files where onnxruntime is there.
+
+Most tests put torch's own network in the place of a file, because torch's exporter takes seconds.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoTokenizer
+
+from bert_deploy import export, export_record, export_scores, onnx_files, onnx_int8, openvino_files, verify
+from bert_training.engine.errors import report_errors
+from bert_training.files.hashing import sha256
+from bert_training.tasks.classification.scores import value_of
+from tests.helpers import short_runs
+from tests.helpers.clean_process import run_in_a_fork
+from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import add_modules
+from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import small_config
+from tokenization.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory, tokenizer_folder, vocab):
+    """A function that saves a random network of a class with its tokenizer, once."""
+
+    def save(name: str, **config) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        torch.manual_seed(0)
+        config = small_config(vocab_size=len(vocab), max_position_embeddings=64, initializer_range=0.3, **config)
+        getattr(transformers, name)(config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def torch_as_file(monkeypatch):
+    """Files hold the factor by which the numbers of torch's network are wrong: 1 in float32, and here 8 bits' own."""
+    factors = dict.fromkeys((export.WHOLE, export.SMALL, *export.OPENVINO), 1.0)
+    networks = []
+
+    def write(model, outputs, example, path):
+        networks.append((model, outputs))
+        path.write_text("whole")
+
+    class File:
+        def __init__(self, path):
+            self.factor = factors[f"{path.parent.name}/{path.name}"]
+
+        def __call__(self, batch):
+            (model, outputs) = networks[-1]
+            with torch.inference_mode():
+                found = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
+            return {name: self.factor * found[name].numpy() for name in outputs}
+
+    monkeypatch.setattr(export, "needed_packages", lambda of_format: {})
+    monkeypatch.setattr(export, "write_onnx", write)
+    monkeypatch.setattr(export, "quantize", lambda whole, small: small.write_text("small"))
+    monkeypatch.setattr(export, "opened", File)
+    monkeypatch.setattr(export, "ROUNDS", 1)
+    return factors
+
+
+def status(*words) -> int:
+    return report_errors(lambda: export.main([str(word) for word in words]))
+
+
+SCORES = {"run_glue": "eval_accuracy", "run_squad": "eval_f1", "run_ner": "eval_f1", "run_swag": "eval_accuracy"}
+
+
+@pytest.mark.parametrize("script", SCORES)
+def test_a_file_is_scored_as_the_run_was(finished_runs, torch_as_file, tmp_path, script, capsys):
+    """The score is that of all_results.json, of SQuAD 2.0 at the stored threshold, and all decisions are torch's."""
+    assert not status(finished_runs[script], "--quantize", "--output_dir", tmp_path / "out")
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    results = json.loads((finished_runs[script] / "all_results.json").read_text())
+    assert record["metric"] == SCORES[script] and record["forced"] == []
+    recorded = results["eval_at_best_f1" if script == "run_squad" else SCORES[script]]
+    for one in (record["torch"], *record["files"].values()):
+        assert one["score"] == pytest.approx(recorded * (1 if script == "run_squad" else 100))
+    assert {one["changed"] for one in record["files"].values()} == {0}
+    assert "| onnx/model_quantized.onnx | " in capsys.readouterr().out
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert "auto_map" not in config and (tmp_path / "out/tokenizer.json").is_file()
+
+
+@pytest.mark.parametrize("script", SCORES)
+def test_the_rows_that_a_file_answers_differently_are_counted(copy_of_run, torch_as_file, tmp_path, script, capsys):
+    """Texts, sentences, questions and choices; here numbers with the other sign turn all of them around."""
+    torch_as_file[export.SMALL], folder = -1.0, copy_of_run(script)
+    if script == "run_squad":  # otherwise it answers nothing, whatever the numbers are
+        edit_json(folder / "config.json", null_score_diff_threshold=1000.0)
+    words = (folder, "--quantize", "--force", "--output_dir", tmp_path / "out")
+    assert not status(*words)
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    (whole, small), rows = record["files"].values(), record["rows"]
+    facts = json.loads((folder / "run.json").read_text())["data"]["splits"]["validation"]
+    assert rows == facts["examples"] and (whole["changed"], small["changed"]) == (0, rows)
+    assert f"| {rows:,} of {rows:,} | " in capsys.readouterr().out
+    assert f"{100 / rows:.2f} points" in export.beside_a_row(0.5, rows)
+    assert not export.beside_a_row(100 / rows, rows)
+
+
+def test_several_labels_change_as_a_whole_and_scores_do_not_count():
+    logits = np.array([[2.0, -2.0], [0.5, 3.0]])
+    several = transformers.BertConfig(problem_type="multi_label_classification", num_labels=2)
+    several.fine_tuning = {"thresholds": [0.9, 0.1]}
+    assert export_scores.answers_of({"validation": logits}, several) == [[False, True], [False, True]]
+    one = transformers.BertConfig(num_labels=2)
+    assert export_scores.answers_of({"a": logits, "b": -logits}, one) == [0, 1, 1, 0]
+    assert export_scores.answers_of({"validation": logits[:, :1]}, one) == [None, None]
+
+
+def scored(folder: Path, metric: str | None = None, **flags) -> tuple[str, float]:
+    """The metric of an evaluation, and the score, of a run that was told to choose the best weights by a metric."""
+    run = json.loads((folder / "run.json").read_text())
+    run["flags"] |= {"metric_for_best_model": metric, **flags}
+    compute = export.open_model(folder, False).torch_outputs
+    found = export_scores.Validation(folder, run, []).evaluate(compute)
+    return found.metric, found.score
+
+
+@pytest.mark.parametrize("threshold", [-1000.0, 1000.0])
+def test_answers_are_scored_at_the_threshold_that_the_model_applies(copy_of_run, threshold):
+    """Without answers, the score is the share of the questions that have none; that flag of the training has no say."""
+    folder = copy_of_run("run_squad")
+    edit_json(folder / "config.json", null_score_diff_threshold=threshold)
+    results = json.loads((folder / "all_results.json").read_text())
+    none = 100 * results["eval_NoAns_total"] / results["eval_total"]
+    for metric in ("best_f1", "exact", "eval_best_exact", None):
+        name, score = scored(folder, metric, null_score_diff_threshold=-threshold)
+        assert name == {"best_f1": "eval_f1", None: "eval_f1"}.get(metric, "eval_exact")
+        assert (score == pytest.approx(none)) == (threshold < 0)
+
+
+@pytest.mark.parametrize(("stored", "expected"), [(0.0, 2200 / 23), (1.0, 0.0)])
+def test_labels_are_scored_at_the_thresholds_that_the_model_stores(pretrained, tmp_path, monkeypatch, stored, expected):
+    """They are not found anew. Texts have 11 of 12 labels, and get all or none: F1 is 2 * 11 / (12 + 11), or 0."""
+    short_runs.no_pictures(monkeypatch)
+    rows = [{"text": f"the old house {'. ' * number}", "label": ["x", "y"][: 1 + (number > 0)]} for number in range(6)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = f"--train_file {tmp_path}/own.jsonl --validation_file {tmp_path}/own.jsonl --max_steps 1"
+    flags += f" --model_name_or_path {pretrained} --max_seq_length 24 --output_dir {tmp_path}/run"
+    short_runs.start("run_glue", flags.split())
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    edit_json(tmp_path / "run/config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [stored] * 2})
+    assert scored(tmp_path / "run") == ("eval_f1_micro", pytest.approx(expected))
+
+
+METRICS = {
+    "f1_macro": "eval_f1_macro",
+    "eval_recall_macro": "eval_recall_macro",
+    "recall:x": "eval_recall:x",
+    "loss": "eval_accuracy",
+    "ece": "eval_accuracy",
+    "no_such": "eval_accuracy",
+    None: "eval_accuracy",
+}
+
+
+def test_the_metric_is_that_by_which_the_best_weights_were_chosen(pretrained, tmp_path, monkeypatch):
+    """One that is lower for better weights, or that is not among the results, leaves the usual one of the task."""
+    short_runs.no_pictures(monkeypatch)
+    rows = "".join(f"the old house {'. ' * number},{'xyz'[number % 3]}\n" for number in range(8))
+    (tmp_path / "own.csv").write_text("text,label\n" + rows)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
+    short_runs.start(
+        "run_glue", [*flags.split(), "--max_seq_length=24", "--max_steps=1", f"--output_dir={tmp_path}/run"]
+    )
+    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    for metric, name in METRICS.items():
+        expected = 100 * value_of(results, name)
+        assert scored(tmp_path / "run", metric) == (name, pytest.approx(expected)), metric
+
+
+def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrained, tmp_path, monkeypatch):
+    """Its rows alone. The labels are such that all rows together have another score."""
+    short_runs.no_pictures(monkeypatch)
+    words = ["the old house", "the king walked", "he went home", "a small red house"]
+    rows = "".join(f"{words[number % 4]} {'. ' * number},{'xy'[number % 3 == 0]}\n" for number in range(16))
+    (tmp_path / "own.csv").write_text("text,label\n" + rows)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0.25 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    assert not status(tmp_path / "run", "--quantize", "--output_dir", tmp_path / "out")
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    assert record["validation"] == "the part of own.csv that was held out" and record["rows"] == 4
+    assert record["torch"]["score"] == pytest.approx(100 * results["eval_accuracy"])
+    assert {one["changed"] for one in record["files"].values()} == {0}
+    run = json.loads((tmp_path / "run/run.json").read_text()) | {"thresholds": "found"}
+    assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, []).missing
+
+
+def test_windows_of_a_text_are_pooled_as_in_the_run(pretrained, tmp_path, monkeypatch):
+    """Long texts have several windows; rows that are taken for texts would be those of others."""
+    short_runs.no_pictures(monkeypatch)
+    texts = ["the old house", "the king walked . " * 6]
+    rows = "".join(f"{texts[number % 2]} {'. ' * number},{'xy'[number % 2]}\n" for number in range(8))
+    (tmp_path / "own.csv").write_text("text,label\n" + rows)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
+    flags += " --long_texts windows --max_seq_length 12 --max_steps 40 --learning_rate 1e-3"
+    short_runs.start("run_glue", [*flags.split(), f"--output_dir={tmp_path}/run"])
+    assert json.loads((tmp_path / "run/all_results.json").read_text())["eval_accuracy"] == 1
+    assert scored(tmp_path / "run") == ("eval_accuracy", 100)
+
+
+def test_other_data_of_the_same_name_scores_nothing(finished_runs, monkeypatch):
+    folder = finished_runs["run_glue"]
+    run, other = json.loads((folder / "run.json").read_text()), {"splits": {"validation": {"sha256": "other"}}}
+    opened = export_scores.Opened(transformers.BertConfig(), lambda *_: ({}, None), "eval_accuracy", other)
+    monkeypatch.setattr(export_scores, "open_script", lambda script, flags: opened)
+    assert export_scores.Validation(folder, run, []).missing == "the data at hand is not that in run.json"
+
+
+def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pretrained, tmp_path, monkeypatch, capsys):
+    short_runs.no_pictures(monkeypatch)
+    table = tmp_path / "own.csv"
+    table.write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    flags = f"--model_name_or_path {pretrained} --train_file {table} --validation_split 0.5 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    (tmp_path / "moved").mkdir()
+    table.rename(tmp_path / "moved" / "own.csv")
+    words = (tmp_path / "run", "--quantize", "--output_dir", tmp_path / "out")
+    assert status(*words) == 2 and not (tmp_path / "out").exists()
+    error = capsys.readouterr().err
+    assert "the validation data cannot be scored" in error and "give --data with the folder that has it" in error
+    assert not status(*words, "--data", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "out")
+    assert not status(*words, "--force")
+    assert json.loads((tmp_path / "out/export.json").read_text())["validation"] is None
+
+
+def test_a_run_without_validation_data_is_made_smaller_by_force_alone(
+    torch_as_file, pretrained, tmp_path, monkeypatch, capsys
+):
+    short_runs.no_pictures(monkeypatch)
+    (tmp_path / "own.csv").write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0 --max_steps 1"
+    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+    words = (tmp_path / "run", "--quantize")
+    assert status(*words, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
+    assert (
+        "names no file of it); give --data with the folder that has it, or --force to keep" in capsys.readouterr().err
+    )
+    assert not status(*words, "--output_dir", tmp_path / "forced", "--force")
+    assert not status(tmp_path / "run", "--output_dir", tmp_path / "float32")
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory, pretrained, run_data) -> Path:
+    """A finished folder of run_glue.py that gives every text its label."""
+    place = tmp_path_factory.mktemp("learned") / "run_glue"
+    with pytest.MonkeyPatch.context() as patch:
+        short_runs.no_pictures(patch)
+        more = ["--max_steps", "40", "--learning_rate", "1e-3"]
+        short_runs.start("run_glue", short_runs.flags("run_glue", run_data, place, pretrained, *more))
+    assert json.loads((place / "all_results.json").read_text())["eval_accuracy"] == 1
+    return place
+
+
+def test_a_worse_file_leaves_nothing_behind(learned, torch_as_file, tmp_path, capsys):
+    torch_as_file[export.SMALL] = -1.0  # turns every decision around
+    words = (learned, "--quantize", "--output_dir", tmp_path / "out")
+    assert status(*words) == 2
+    error = capsys.readouterr().err
+    assert "onnx/model_quantized.onnx: eval_accuracy fell from 100.00 to 0.00" in error and error.count("\n") == 1
+    assert "--max_drop 0.5, which is less than one of the 8 rows (12.50 points)" in error
+    assert "8 of 8 rows are answered differently" in error
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob("*.incomplete"))
+    assert not status(*words, "--force")
+    assert "kept because of --force" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out/export.json").read_text())["forced"]
+
+
+def verified(*words) -> int:
+    try:
+        return report_errors(lambda: verify.main([str(word) for word in words]))
+    except SystemExit as end:
+        return int(end.code)
+
+
+def forged(out: Path, **fields) -> None:
+    """Change export.json so that it fits the folder and itself."""
+    record = json.loads((out / "export.json").read_text()) | fields
+    del record[export_record.CHECKSUM]
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "export.json"]
+    record["sha256"] = {path.relative_to(out).as_posix(): sha256(path) for path in files}
+    (out / "export.json").write_text(json.dumps(export_record.sealed(record)))
+
+
+def test_an_export_is_verified_against_the_run_and_every_lie_is_found(learned, torch_as_file, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert not status(learned, "--quantize", "--output_dir", out)
+    with_run = (out, "--run", learned)
+    assert verified(out) == 3 and "not recomputed     scores: --run names the folder" in capsys.readouterr().out
+    (out / "notes.txt").write_text("mine")
+    assert verified(*with_run) == 0
+    said = capsys.readouterr().out
+    assert "not in the record  notes.txt\n" in said and 'labels: ["x", "y"]' in said
+    assert "changed 0" in said
+
+    def differs(*words) -> str:
+        assert verified(*words, "--brief") == 1
+        return capsys.readouterr().out
+
+    record = json.loads((out / "export.json").read_text())
+    edit_json(out / "config.json", id2label={"0": "y", "1": "x"}, label2id={"y": 0, "x": 1})
+    assert "config.json: the file has changed" in differs(out)
+    forged(out)
+    assert f"config.json: not what an export of {learned} writes" in differs(*with_run)
+    invented = {
+        name: facts | {"score": 55.5, "f1": 99.9, "share_of_span": 0.4} for name, facts in record["files"].items()
+    }
+    edit_json(out / "export.json", files=invented)
+    assert "export.json: damaged or edited" in differs(out).replace(f"{out}/", "")
+    export.write_beside(export.open_model(learned, False), out)
+    forged(out, files=invented)
+    told = differs(*with_run)
+    assert "says 55.5, but the gate of onnx/model.onnx computes 100.0" in told
+    assert "says 0.4, but the gate of onnx/model.onnx computes 0.0" in told
+    assert "says 99.9, and the gate of onnx/model_quantized.onnx computes nothing of this name" in told
+
+
+def test_what_is_not_scored_in_an_export_has_no_score_to_verify(model_of, torch_as_file, tmp_path, capsys):
+    folder, out = model_of("BertForMaskedLM"), tmp_path / "out"
+    assert not status(folder, "--output_dir", out)
+    assert verified(out, "--run", folder) == 0
+    (out / "onnx/model.onnx").write_text("other weights")
+    assert verified(out) == 1 and "onnx/model.onnx: the file has changed" in capsys.readouterr().out
+
+
+def test_parts_of_similar_length_are_the_whole_batch():
+    """Rows come back in their order; nothing but padding is left out, also with padding on the left and choices."""
+    seen = []
+
+    def compute(batch):
+        seen.append(batch["input_ids"].shape)
+        mask = batch["attention_mask"]
+        sums = (batch["input_ids"] * mask).sum(-1)
+        per_token = batch["input_ids"] * mask
+        if mask.ndim == 3:
+            return {"logits": sums}
+        return {"logits": sums[:, None].repeat(5, 1), "start_logits": per_token}
+
+    random = np.random.default_rng(0)
+    for shape in ((21, 30), (10, 3, 12)):
+        ids = random.integers(1, 99, shape)
+        mask = (np.arange(shape[-1]) < random.integers(1, shape[-1], shape[:-1])[..., None]).astype(np.int64)
+        mask[0] = 1
+        mask[1] = mask[1][..., ::-1]
+        batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
+        expected = compute(batch)
+        for beside in ({}, {"side_by_side": compute, "threads": 3}):
+            found = onnx_files.in_parts(compute, batch, size=4, **beside)
+            assert (found["logits"] == expected["logits"]).all()
+            if "start_logits" in expected:
+                assert (found["start_logits"] == expected["start_logits"]).all()
+    assert min(shape[-1] for shape in seen) < 12
+
+
+def test_without_validation_data_the_outputs_are_compared(model_of, torch_as_file, tmp_path, capsys):
+    folder = model_of("BertForMaskedLM")
+    assert not status(folder, "--quantize", "--output_dir", tmp_path / "out")
+    assert "no validation data; no run of this head was fine-tuned" in capsys.readouterr().out
+    torch_as_file[export.SMALL] = 3.0
+    assert status(folder, "--quantize", "--output_dir", tmp_path / "bad") == 2
+    assert "its outputs differ from torch's by up to" in capsys.readouterr().err
+    for factor, message in (
+        (1.01, "its outputs differ"),
+        (float("nan"), "its outputs differ from torch's by up to nan"),
+    ):
+        torch_as_file[export.WHOLE] = factor
+        assert status(folder, "--output_dir", tmp_path / "bad") == 2 and not (tmp_path / "bad").exists()
+        assert message in capsys.readouterr().err
+
+
+def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs, torch_as_file, tmp_path):
+    assert not status(finished_runs["run_pretraining"], "--encoder_alone", "--output_dir", tmp_path / "out")
+    modules = json.loads((tmp_path / "out/modules.json").read_text())
+    assert [one["type"].split(".")[-1] for one in modules] == ["Transformer", "Pooling", "Normalize"]
+    assert json.loads((tmp_path / "out/config.json").read_text())["architectures"] == ["BertModel"]
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    assert record["outputs"] == ["last_hidden_state"]
+
+
+@pytest.mark.parametrize("kinds", [("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense", "Normalize")])
+def test_vectors_are_pooled_and_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, *kinds)
+    assert not status(folder, "--output_dir", tmp_path / "out")
+    name = "config_sentence_transformers.json"
+    assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
+    written = json.loads((tmp_path / "out/modules.json").read_text())
+    assert tuple(one["type"].split(".")[-1] for one in written) == ("Transformer", *kinds)
+    assert json.loads((tmp_path / "out/1_Pooling/config.json").read_text())["pooling_mode_max_tokens"]
+    assert (tmp_path / "out/2_Dense/model.safetensors").is_file() == ("Dense" in kinds)
+
+
+def test_modules_that_do_not_fit_are_refused_before_the_work(model_of, torch_as_file, tmp_path, capsys):
+    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
+    add_modules(folder, "Pooling", "CNN")
+    assert status(folder, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
+    assert (
+        "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder"
+        in capsys.readouterr().err
+    )
+
+
+def rewritten(folder: Path, place: Path, **fields) -> Path:
+    shutil.copytree(folder, place)
+    edit_json(place / "config.json", **fields)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            "of a BertForTokenClassification, with transformers' names",
+        ),
+        ({"architectures": ["BertFeatureTagger"]}, "expected in 'architectures' one of"),
+        (
+            {"id2label": {"0": "b", "1": "a"}, "label2id": {"a": 0, "b": 1}},
+            "expected the labels of the run in its order, which it does not record",
+        ),
+    ],
+)
+def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, message):
+    folder = rewritten(model_of("BertForMaskedLM"), tmp_path / "model", **fields)
+    capsys.readouterr()
+    assert status(folder, "--output_dir", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert any(part in error for part in message.split("|")) and error.count("\n") == 1, error
+    assert not (tmp_path / "out").exists()
+
+
+def test_8_bits_are_those_of_onnxruntime(model_of, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        status(model_of("BertModel"), "--quantize", "--format", "openvino", "--output_dir", tmp_path / "out")
+    assert "--quantize is for --format onnx" in capsys.readouterr().err
+
+
+def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
+    (tmp_path / "exported/onnx").mkdir(parents=True)
+    (tmp_path / "exported/onnx/model.onnx").write_text("")
+    for place in (tmp_path / "exported", tmp_path / "exported/onnx/model.onnx"):
+        with pytest.raises(UserError, match="expected a folder"):
+            export.open_model(place, False)
+    place = copy_of_run("run_glue")
+    run = json.loads((place / "run.json").read_text())
+    config = json.loads((place / "config.json").read_text())
+    labels = run["data"]["labels"]
+    with pytest.raises(UserError, match="expected the labels of the run in its order"):
+        edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
+        export.check_labels(place / "config.json", edited, run)
+    export.check_labels(place / "config.json", config, run)
+
+
+@pytest.mark.parametrize(("of_format", "named"), [("onnx", "onnx, onnxruntime, onnxscript"), ("openvino", "openvino")])
+def test_packages_that_are_not_there(monkeypatch, of_format, named):
+    monkeypatch.setattr(onnx_files.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=rf"the export needs .*{named}, not installed here; pip install"):
+        onnx_files.needed_packages(of_format)
+
+
+# --- real files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
+@pytest.mark.parametrize("name", [name for name in export.HEADS if name != "BertForPreTraining"])
+def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property):
+    """At other batch sizes and lengths than those of the export."""
+    for package in onnx_files.PACKAGES:
+        pytest.importorskip(package)
+    model = export.open_model(model_of(name), False)
+    whole, small = tmp_path / "model.onnx", tmp_path / "model_quantized.onnx"
+    onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), whole)
+    difference, share = export.difference_of(model, onnx_files.OnnxFile(whole))
+    record_property("largest difference", difference)
+    assert share < 1e-4
+    onnx_int8.quantize(whole, small)
+    _, share = export.difference_of(model, onnx_files.OnnxFile(small))
+    assert share < export.MOST_DIFFERENCE["8 bits"]
+
+
+SERVED = """
+    import os, sys
+    from pathlib import Path
+    import numpy as np
+    import torch
+    from bert_deploy import exported
+
+    torch.set_num_threads(2)
+    opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
+    compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
+    # More rows than are computed at once, and none of them before the file is another.
+    batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    weights.open("r+b").write(Path(sys.argv[3]).read_bytes())
+    first = compute(batch)["logits"]
+    os.truncate(weights, 100)
+    print(np.array_equal(first, compute(batch)["logits"]), *first[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("of_format", ["onnx", "openvino"])
+def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path, of_format):
+    """It is overwritten in place by another network, and then cut short."""
+    for package in (*onnx_files.PACKAGES, *(["openvino"] if of_format == "openvino" else [])):
+        pytest.importorskip(package)
+    model, weights, said = export.open_model(model_of("BertForSequenceClassification"), False), [], []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.onnx"
+        onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), path)
+        if of_format == "openvino":
+            openvino_files.write_openvino(path, path.with_suffix(".xml"))
+        weights.append(path.with_suffix(".bin" if of_format == "openvino" else ".onnx"))
+        said.append(model.torch_outputs({key: np.ones((1, 9), np.int64) for key in onnx_files.INPUTS})["logits"])
+        torch.nn.init.normal_(model.network.classifier.weight)
+    assert not np.allclose(*said, atol=0.01)
+    opened = tmp_path / ("a.xml" if of_format == "openvino" else "a.onnx")
+    printed = run_in_a_fork(textwrap.dedent(SERVED), [opened, *weights], ROOT, with_project=True)
+    same, *found = printed.splitlines()[-1].split()
+    assert same == "True" and np.allclose(said[0], [float(value) for value in found], atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, capsys):
+    """The scales of the last product, of the scores of all pieces, times 3."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    words = (model_of("BertForMaskedLM"), "--quantize", "--output_dir")
+    quantize = export.quantize
+
+    def badly(whole, small):
+        quantize(whole, small)
+        graph = onnx.load(small)
+        weights = [
+            one for one in graph.graph.initializer if one.name.startswith("val_") and one.name.endswith("_scale")
+        ]
+        scales = [one for one in weights if one.dims and one.dims[0] > 1][-1:]
+        assert scales, [one.name for one in graph.graph.initializer]
+        for scale in scales:
+            wrong = 3 * onnx.numpy_helper.to_array(scale)
+            scale.CopyFrom(onnx.numpy_helper.from_array(wrong, scale.name))
+        onnx.save(graph, small)
+
+    monkeypatch.setattr(export, "quantize", badly)
+    assert status(*words, tmp_path / "bad") == 2
+    assert "model_quantized.onnx: its outputs differ from torch's" in capsys.readouterr().err
+    assert not (tmp_path / "bad").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_the_program_of_the_page_needs_nothing_of_this_project(learned, tmp_path):
+    """It labels texts as torch does, in a process in which torch and transformers cannot be imported."""
+    for package in onnx_files.PACKAGES:
+        pytest.importorskip(package)
+    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text(encoding="utf-8")
+    (program,) = [part for part in page.split("```python")[1:] if "onnxruntime" in part.split("```")[0]]
+    assert not status(learned, "--quantize", "--max_drop", 100, "--output_dir", tmp_path / "exported/own8")
+    closed = "import sys\nfor name in ('torch', 'transformers', 'bert_training'): sys.modules[name] = None\n"
+    words = [sys.executable, "-c", closed + program.split("```")[0]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    texts = ["Please close the window.", "Is it raining?"]
+    expected = transformers.pipeline("text-classification", str(learned))(texts)
+    assert done.stdout.splitlines() == [f"{one['label']}: {text}" for one, text in zip(expected, texts)], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
+    for package in (*onnx_files.PACKAGES, "openvino"):
+        pytest.importorskip(package)
+    folder = model_of("BertForTokenClassification")
+    assert not status(folder, "--format", "openvino", "--output_dir", tmp_path / "out")
+    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
+    assert files[export.OPENVINO[0]]["share_of_span"] < 1e-4 and len(files) == 1
+    assert not (tmp_path / "out/onnx").exists()
+    assert verified(tmp_path / "out", "--run", folder) == 0

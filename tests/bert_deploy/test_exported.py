@@ -1,0 +1,135 @@
+"""Networks of exported folders: they answer as torch does, and what cannot be served is refused with a sentence."""
+
+import copy
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from bert_deploy import exported, readings
+from bert_deploy.export_record import OPENVINO as OPENVINO_FILES
+from bert_deploy.exported import FILES, ONNX, OPENVINO
+from bert_deploy.folder import open_folder
+from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
+from tests.helpers.model_folders import save_model
+from tokenization.errors import UserError
+
+TEXT = "the old doctor opened a small red house"
+
+
+@pytest.fixture
+def folder(tmp_path, pretrained):
+    return save_model(tmp_path / "classes", pretrained, "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+
+
+def computing(model):
+    """What a file with this network computes."""
+
+    def compute(batch):
+        outputs = model(**{name: torch.from_numpy(value) for name, value in batch.items()})
+        return {name: value.detach().numpy() for name, value in outputs.items()}
+
+    return compute
+
+
+def as_export(folder, monkeypatch, name="onnx/model.onnx"):
+    """The same folder without weights, and with a file that computes as they do."""
+    model = open_folder(str(folder)).model
+    (folder / "model.safetensors").unlink()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"a file")
+    opened = []
+
+    def opens(path):
+        opened.append(path.relative_to(folder).as_posix())
+        return computing(model)
+
+    monkeypatch.setattr(exported, "_onnx", opens)
+    monkeypatch.setattr(exported, "_openvino", opens)
+    return opened
+
+
+@pytest.mark.parametrize("backend", [ONNX, OPENVINO])
+def test_an_export_answers_as_its_model(folder, monkeypatch, backend):
+    expected = readings.verdict(open_folder(str(folder)), TEXT).record()
+    name = FILES[backend][-1]
+    assert as_export(folder, monkeypatch, name) == []
+    opened = open_folder(str(folder), backend)
+    assert readings.verdict(opened, TEXT).record() == expected and opened.model.file == name
+    with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
+        readings.vector(opened, TEXT)
+
+
+def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
+    opened = as_export(folder, monkeypatch)
+    open_folder(str(folder), ONNX)
+    (folder / "onnx" / "model_quantized.onnx").write_bytes(b"another")
+    open_folder(str(folder), ONNX)
+    assert opened == ["onnx/model.onnx", "onnx/model_quantized.onnx"]
+
+
+def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, monkeypatch):
+    folder = save_model(tmp_path / "encoder", pretrained, "BertModel")
+    expected = readings.vector(open_folder(str(folder)), TEXT)
+    as_export(folder, monkeypatch)
+    assert np.allclose(readings.vector(open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
+
+
+def test_what_cannot_be_served_is_refused(folder, monkeypatch):
+    as_export(folder, monkeypatch)
+    with pytest.raises(UserError, match=r"expected one of openvino/.*; found none; bert-repro export writes it"):
+        open_folder(str(folder), OPENVINO)
+    with pytest.raises(UserError, match="expected a folder with a model; it has no weights"):
+        open_folder(str(folder))
+
+
+def test_a_file_of_onnxruntime_is_served(folder):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from bert_deploy.onnx_files import write_onnx
+
+    opened = open_folder(str(folder))
+    expected = readings.verdict(opened, TEXT)
+    (folder / "onnx").mkdir()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    example = {name: np.ones((2, 5), dtype=np.int64) for name in names}
+    write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx")
+    (folder / "model.safetensors").unlink()
+    assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
+
+
+def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
+    exact, rounded = (open_folder(str(folder), dtype=dtype) for dtype in DTYPES)
+    assert rounded.model.dtype == torch.bfloat16
+    found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
+    assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
+    assert readings.vector(rounded, TEXT).dtype == np.float32
+
+
+def test_a_file_of_openvino_is_served_to_several_threads(folder):
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnxscript")
+    from bert_deploy.onnx_files import INPUTS, write_onnx
+    from bert_deploy.openvino_files import write_openvino
+
+    opened = open_folder(str(folder))
+    expected = readings.verdict(opened, TEXT).shares
+    (folder / "openvino").mkdir()
+    example = {name: np.ones((2, 5), dtype=np.int64) for name in INPUTS}
+    write_onnx(opened.model, ["logits"], example, folder / "model.onnx")
+    write_openvino(folder / "model.onnx", folder / OPENVINO_FILES[0])
+    served = open_folder(str(folder), OPENVINO)
+    with ThreadPoolExecutor(4) as threads:  # each with a tokenizer of its own, as in the service
+        own = [dataclasses.replace(served, tokenizer=copy.deepcopy(served.tokenizer)) for _ in range(16)]
+        found = list(threads.map(lambda one: readings.verdict(one, TEXT).shares, own))
+    assert np.allclose(found, expected, atol=1e-5)
+
+
+def test_nothing_is_said_of_processors_that_torch_does_not_know(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    for machine, warnings in (("aarch64", 0), ("x86_64", 1)):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert len(warning_of(BFLOAT16)) == warnings

@@ -1,0 +1,273 @@
+"""bert_deploy/readings.py: what models say, against transformers' pipelines and the numbers of its classes.
+
+The first tests run with transformers' class, which is served, and with this project's own.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import pipeline
+
+import modeling_bert_repro
+from bert_deploy import readings
+from bert_deploy.folder import OpenedModel, open_folder
+from bert_deploy.readings import Guess
+from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.helpers.model_folders import save_model
+from tokenization.wordpiece import FullTokenizer
+
+TEXT = "the old doctor opened a small red house"
+PAIR = ("the king walked to the river .", "he went home .")
+MASKED = "the [MASK] doctor opened a [MASK] house ."
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, pretrained):
+    """A function: a head, and fields of its config -> its folder."""
+    folder, made = tmp_path_factory.mktemp("heads"), {}
+
+    def make(name, run=None, **fields):
+        key = (name, str(run), str(fields))
+        if key not in made:
+            made[key] = save_model(folder / str(len(made)), pretrained, name, run=run, **fields)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(params=["transformers", "modeling_bert_repro"])
+def opened(request, folders):
+    """A function: a head, and fields of its config -> an opened folder, with the class of the library."""
+
+    def make(name, run=None, **fields) -> OpenedModel:
+        folder = folders(name, run, **fields)
+        found = open_folder(str(folder))
+        if request.param == "transformers":
+            return found
+        cls = getattr(modeling_bert_repro, name)
+        return dataclasses.replace(found, model=cls.from_pretrained(folder, attn_implementation="eager").eval())
+
+    return make
+
+
+def stock_logits(folder, name, *texts, **options):
+    """The outputs of transformers' class for one text or pair, tokenised by the tokenizer itself."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        model = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
+        return model(**tokenizer(*texts, return_tensors="pt"), **options)
+
+
+@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
+def test_masked_words_are_those_of_the_fill_mask_pipeline(opened, folders, name):
+    found = readings.masked_words(opened(name), MASKED, best=5)
+    expected = pipeline("fill-mask", model=str(folders(name)), top_k=5)(MASKED)
+    assert len(found) == len(expected) == 2
+    for guesses, entries in zip(found, expected):
+        assert [guess.text for guess in guesses] == [entry["token_str"].replace(" ", "") for entry in entries]
+        assert [guess.probability for guess in guesses] == pytest.approx(
+            [entry["score"] for entry in entries], rel=1e-4
+        )
+
+
+def test_a_typed_separator_is_text_and_no_special_token(folders):
+    found = open_folder(str(folders("BertForMaskedLM")))
+    plain = readings.masked_words(found, "[SEP] [MASK]")
+    split = pipeline("fill-mask", model=str(folders("BertForMaskedLM")), top_k=8)("[SEP] [MASK]")
+    assert [guess.probability for guess in plain[0]] != pytest.approx([entry["score"] for entry in split], rel=1e-3)
+
+
+def test_next_sentences_are_ranked_by_the_probability_that_they_follow(opened, folders):
+    lines = [PAIR[1], "a house .", "the red king opened the old river"]
+    found = readings.next_sentence(opened("BertForPreTraining"), PAIR[0], lines)
+    shares = {}
+    for line in lines:
+        outputs = stock_logits(folders("BertForPreTraining"), "BertForPreTraining", PAIR[0], line)
+        shares[line] = float(outputs.seq_relationship_logits.softmax(-1)[0, 0])
+    assert [guess.text for guess in found] == sorted(shares, key=lambda line: -shares[line])
+    assert {guess.text: guess.probability for guess in found} == pytest.approx(shares, rel=1e-4)
+
+
+@pytest.mark.parametrize("texts", [(TEXT,), PAIR])
+def test_classes_are_those_of_the_text_classification_pipeline(opened, folders, texts):
+    fields = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}, "problem_type": "single_label_classification"}
+    found = readings.classify(opened("BertForSequenceClassification", **fields), *texts)
+    classify = pipeline(
+        "text-classification", model=str(folders("BertForSequenceClassification", **fields)), top_k=None
+    )
+    expected = classify(dict(zip(("text", "text_pair"), texts)))
+    assert [guess.text for guess in found] == [entry["label"] for entry in expected]
+    assert [guess.probability for guess in found] == pytest.approx([entry["score"] for entry in expected], rel=1e-4)
+
+
+def test_labels_that_do_not_exclude_each_other(opened, folders):
+    fields = {"id2label": {0: "red", 1: "old", 2: "small"}, "problem_type": "multi_label_classification"}
+    found = readings.classify(opened("BertForSequenceClassification", **fields), TEXT)
+    logits = stock_logits(
+        folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", TEXT
+    ).logits
+    assert sorted(guess.probability for guess in found) == pytest.approx(sorted(logits[0].sigmoid().tolist()), rel=1e-4)
+
+
+def test_a_regression_gives_its_score(opened, folders):
+    fields = {"id2label": {0: "score"}, "problem_type": "regression"}
+    (found,) = readings.classify(opened("BertForSequenceClassification", **fields), *PAIR)
+    outputs = stock_logits(folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", *PAIR)
+    assert found == Guess("score", pytest.approx(float(outputs.logits), rel=1e-4))
+
+
+@pytest.mark.parametrize("place", ["run.json", "config.json"])
+def test_a_model_of_pairs_needs_both_texts_and_another_takes_one(opened, place):
+    def model_of(count):
+        says = {"texts_per_example": count}
+        run, fields = ({"flags": {}} | says, {}) if place == "run.json" else (None, {"fine_tuning": says})
+        return opened("BertForSequenceClassification", run, **fields)
+
+    with pytest.raises(ValueError, match="judges single texts; leave the second one out"):
+        readings.classify(model_of(1), *PAIR)
+    model = model_of(2)
+    with pytest.raises(ValueError, match="judges pairs; write a second text"):
+        readings.classify(model, TEXT)
+    assert readings.classify(model, *PAIR)
+
+
+def test_a_class_is_read_from_the_last_token(opened, folders):
+    run, fields = {"flags": {"label_token": "last"}}, {"id2label": {0: "bad", 1: "good"}, "is_decoder": True}
+    found = readings.classify(opened("BertForTokenClassification", run, **fields), TEXT)
+    logits = stock_logits(
+        folders("BertForTokenClassification", run, **fields), "BertForTokenClassification", TEXT
+    ).logits
+    expected = dict(zip(("bad", "good"), logits[0, -1].softmax(-1).tolist()))
+    assert {guess.text: guess.probability for guess in found} == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
+    found = readings.masked_words(opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders("BertForMaskedLM", is_decoder=True))
+    logits = stock_logits(folders("BertForMaskedLM", is_decoder=True), "BertForMaskedLM", TEXT).logits
+    values, ids = logits[0, -2].softmax(-1).topk(4)  # the last position is that of [SEP]
+    assert [guess.text for guess in found[0]] == tokenizer.convert_ids_to_tokens(ids.tolist())
+    assert [guess.probability for guess in found[0]] == pytest.approx(values.tolist(), rel=1e-4)
+
+
+def test_multiple_choice_gives_one_probability_for_each_ending(opened, folders):
+    endings = ["he went home .", "a river", "the small red house opened"]
+    found = readings.choose(opened("BertForMultipleChoice"), PAIR[0], endings)
+    folder = folders("BertForMultipleChoice")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer([PAIR[0]] * 3, endings, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        model = transformers.BertForMultipleChoice.from_pretrained(folder).eval()
+        shares = model(**{name: tensor[None] for name, tensor in batch.items()}).logits[0].softmax(-1).tolist()
+    assert {guess.text: guess.probability for guess in found} == pytest.approx(dict(zip(endings, shares)), rel=1e-4)
+
+
+def test_names_are_those_of_the_token_classification_pipeline(opened, folders):
+    fields = {"id2label": {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}}
+    text = "the Old doctor,opened a  small red house in zagreb ."
+    found = readings.names_in(opened("BertForTokenClassification", **fields), text)
+    tag = pipeline("token-classification", model=str(folders("BertForTokenClassification", **fields)))
+    first = {entry["start"]: entry for entry in tag(text) if not entry["word"].startswith("##")}
+    assert found
+    for name in found:
+        assert first[name.start]["entity"].endswith(name.kind) and text[name.start : name.end].strip()
+        inside = [entry["score"] for start, entry in first.items() if name.start <= start < name.end]
+        assert name.probability == pytest.approx(min(map(float, inside)), rel=1e-4)
+    assert {start for name in found for start in first if name.start <= start < name.end} == set(first)
+
+
+def test_classes_without_b_and_i_mark_single_words(folders):
+    fields = {"id2label": {0: "O", 1: "NOUN", 2: "VERB"}}
+    found = readings.names_in(open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
+    assert found and {name.kind for name in found} <= {"NOUN", "VERB"}
+    assert {TEXT[name.start : name.end] for name in found} <= set(TEXT.split())
+
+
+@pytest.mark.parametrize("threshold", [None, -1000.0, 1000.0])
+def test_answers_are_those_of_the_pipeline_of_this_project(opened, folders, threshold):
+    fields = {} if threshold is None else {"null_score_diff_threshold": threshold}
+    fields["question_answering"] = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6}
+    context = "the old doctor opened a small red house by the river . " * 4
+    found = readings.answer(opened("BertForQuestionAnswering", **fields), "who opened it ?", context)
+    folder = folders("BertForQuestionAnswering", **fields)
+    network = transformers.BertForQuestionAnswering.from_pretrained(folder)
+    ask = QuestionAnsweringPipeline(network, tokenizer=transformers.AutoTokenizer.from_pretrained(folder))
+    expected = ask(question="who opened it ?", context=context)
+    assert (found.answer, found.start, found.end) == (expected["answer"], expected["start"], expected["end"])
+    assert context[found.start : found.end] == found.answer
+    assert (found.null_odds is None) == (found.threshold is None) == (threshold is None)
+    assert (found.answer == "") == (threshold == -1000.0)
+    assert sum(entry["probability"] for entry in found.entries) == pytest.approx(1.0)
+
+
+# --- inside ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForQuestionAnswering"])
+def test_attention_is_that_of_the_layer_and_its_rows_sum_to_one(opened, folders, name):
+    for layer in (1, 2):
+        tokens, weights = readings.attention(opened(name), *PAIR, layer)
+        expected = stock_logits(folders(name), name, *PAIR, output_attentions=True).attentions
+        assert weights.shape == (2, len(tokens), len(tokens)) and tokens[0] == "[CLS]" and tokens[-1] == "[SEP]"
+        assert np.allclose(weights, expected[layer - 1][0].numpy(), atol=1e-5)
+        assert np.allclose(weights.sum(-1), 1)
+    assert not np.allclose(*(readings.attention(opened(name), *PAIR, layer)[1] for layer in (1, 2)))
+
+
+def test_the_steps_from_a_text_to_its_pieces(folders):
+    model = open_folder(str(folders("BertModel")))
+    text = "Thé OLD  king,walked [SEP] zagreb 中 ."
+    found = readings.pieces(model, text)
+    assert found.normalised.split() == "the old king,walked [sep] zagreb 中 .".split()
+    readable = FullTokenizer(folders("BertModel") / "vocab.txt")
+    assert found.words == readable.basic_tokenizer.tokenize(text)
+    assert [piece.text for piece in found.pieces] == ["[CLS]", *readable.tokenize(text), "[SEP]"]
+    assert [readable.vocab[piece.text] for piece in found.pieces] == [piece.id for piece in found.pieces]
+    for piece in found.pieces[1:-1]:
+        original = text[piece.start : piece.end]
+        assert original.lower().replace("é", "e") == piece.text.removeprefix("##") or piece.text == "[UNK]"
+        assert found.words[piece.word].find(piece.text.removeprefix("##")) >= 0 or piece.text == "[UNK]"
+    assert found.pieces[0].word is found.pieces[-1].word is None
+
+
+# --- texts that are refused ------------------------------------------------------------------------------
+
+
+def test_what_the_model_cannot_read_is_refused_with_a_sentence(folders):
+    model = open_folder(str(folders("BertForPreTraining")))
+    with pytest.raises(ValueError, match="71 pieces with the special tokens, and this model reads at most 64"):
+        readings.masked_words(model, "[MASK]" + " old" * 68)
+    with pytest.raises(ValueError, match=r"Write \[MASK\] where a word is missing"):
+        readings.masked_words(model, "no gap")
+
+
+def test_an_attention_that_fits_no_picture_is_refused(opened, monkeypatch):
+    monkeypatch.setattr(readings, "ATTENTION_PIECES", 9)
+    with pytest.raises(ValueError, match="The text has 10 pieces, and a picture shows at most 9"):
+        readings.attention(opened("BertModel"), TEXT, None, 1)
+
+
+def test_damaged_weights_are_said_to_be_the_cause(folders):
+    model = open_folder(str(folders("BertForSequenceClassification")))
+    with torch.no_grad():
+        model.model.classifier.weight.fill_(torch.nan)
+    with pytest.raises(ValueError, match="not finite"):
+        readings.classify(model, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "words"),
+    [
+        ("王小明在the北京。", {}, "王 小 明 在 the 北 京 。"),  # as run_ner.py and the pipeline read it
+        ("U.S. men.", {}, "U . S . men ."),
+        ("(U.S. men)", {"fine_tuning": {"words": {"whole": ["U.S."]}}}, "( U.S. men )"),
+        ("red.men/a.", {"fine_tuning": {"words": {"unusual": ["x/x"]}}}, "red.men / a ."),
+    ],
+)
+def test_names_are_found_word_by_word_as_the_model_was_trained(opened, text, stored, words):
+    model = opened("BertForTokenClassification", id2label={0: "NR", 1: "NN", 2: "VV"}, **stored)
+    found = readings.names_in(model, text)
+    assert [text[name.start : name.end] for name in found] == words.split()

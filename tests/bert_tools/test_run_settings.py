@@ -1,0 +1,78 @@
+"""bert_tools/run_settings.py: which runs count as repetitions of each other, and in which words they
+differ.
+"""
+
+import pytest
+
+from bert_tools.run_settings import compared_settings, in_words, initial_settings
+
+FACTS = {
+    "script": "run_glue.py",
+    "flags": {"output_dir": "a", "seed": 1, "learning_rate": 3e-5, "num_train_epochs": 3.0, "task_name": "mrpc"},
+    "processes": 2,
+    "mixed_precision": "bf16",
+    "data": {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "b" * 64}}},
+    "initial_weights": {"model.safetensors": "c" * 64},
+}
+
+
+def with_flags(**flags) -> dict:
+    return FACTS | {"flags": FACTS["flags"] | flags}
+
+
+def test_seed_and_folder_are_no_settings():
+    assert compared_settings(FACTS) == compared_settings(with_flags(seed=7, output_dir="b", logging_steps=9))
+    for name, value in (("learning_rate", 5e-5), ("num_train_epochs", 4.0), ("warmup_steps", 0.2)):
+        assert compared_settings(FACTS) != compared_settings(with_flags(**{name: value}))
+
+
+def test_the_settings_name_processes_precision_and_data():
+    settings = compared_settings(FACTS)
+    assert (settings["processes"], settings["mixed_precision"], settings["learning_rate"]) == (2, "bf16", 3e-5)
+    assert (settings["training data"], settings["evaluation data"]) == ("aaaaaaaa", "bbbbbbbb")
+
+
+def test_epochs_do_not_count_if_the_steps_are_given():
+    assert "num_train_epochs" not in compared_settings(with_flags(max_steps=100))
+    assert compared_settings(with_flags(max_steps=100)) == compared_settings(
+        with_flags(max_steps=100, num_train_epochs=9.0)
+    )
+
+
+def test_a_metric_that_decides_nothing_does_not_count():
+    assert compared_settings(FACTS) == compared_settings(with_flags(metric_for_best_model="loss"))
+    best = {"load_best_model_at_end": True}
+    assert compared_settings(with_flags(**best)) != compared_settings(with_flags(**best, metric_for_best_model="loss"))
+
+
+def test_data_without_a_hash_is_known_by_its_flags():
+    settings = compared_settings(with_flags(data_dir="glue/MRPC") | {"data": None})
+    assert settings["data_dir"] == "glue/MRPC" and settings["training data"] == ""
+
+
+def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
+    assert initial_settings(FACTS) == {"initial_weights": "cccccccc"}
+    settings = initial_settings(with_flags(config_name="mini") | {"initial_weights": None})
+    assert settings == {
+        "initial_weights": None, "model_name_or_path": None, "config_name": "mini", "tokenizer_name": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("learning_rate", 3e-5, "learning rate 3e-5"),
+        ("num_train_epochs", 1.0, "1 epoch"),
+        ("num_train_epochs", 2.5, "2.5 epochs"),
+        ("max_steps", 12000, "12,000 steps"),
+        ("max_steps", -1, ""),
+        ("processes", 1, "1 process"),
+        ("initial_weights", None, "weights without a recorded hash"),
+        ("torch_compile", True, "torch compile"),
+        ("torch_compile", False, "no torch compile"),
+        ("warmup_steps", 0.1, "warmup steps 0.1"),
+        ("data_dir", None, "no data dir"),
+    ],
+)
+def test_settings_in_words(name, value, expected):
+    assert in_words(name, value) == expected

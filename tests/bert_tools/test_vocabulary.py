@@ -1,0 +1,262 @@
+"""`bert-repro vocabulary` learns a vocabulary from files."""
+
+import gzip
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import fsspec
+import pyarrow
+import pyarrow.parquet
+import pytest
+from transformers import AutoTokenizer
+
+from bert_tools.vocabulary import learn_vocabulary, main
+from bert_training.__main__ import main as bert_repro
+from bert_training.inputs.texts import read_lines
+from bert_training.pretraining import ranges, sources
+from bert_training.pretraining.word_counts import count_words_of_files
+from tests.helpers.texts_of_all_kinds import write_all
+from tokenization import load_vocab
+from tokenization.train_wordpiece import count_words, train_wordpiece
+
+LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"] * 3
+ROWS = "".join(json.dumps({"id": 1, "text": line}) + "\n" for line in LINES)
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    return tmp_path / "text.txt"
+
+
+def test_files_give_the_bytes_that_their_texts_give(tmp_path, text):
+    (tmp_path / "text.jsonl.xz").write_bytes(lzma.compress(ROWS.encode()))
+    learn_vocabulary(text, 90, output_dir=tmp_path / "file")
+    learn_vocabulary([str(tmp_path / "text.jsonl.xz")], 90, output_dir=tmp_path / "packed")
+    train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
+    main(["--train_file", str(text), "--vocab_size", "90", "--output_dir", str(tmp_path / "command")])
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        expected = (tmp_path / "texts" / name).read_bytes()
+        for folder in ("file", "packed", "command"):
+            assert (tmp_path / folder / name).read_bytes() == expected
+
+
+def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bert-repro"])  # so that the tests after this one get their own back
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(ROWS.encode()))
+    out = tmp_path / "out"
+    flags = ["--train_file", str(text), str(tmp_path / "rows.jsonl.gz"), "--vocab-size", "80"]
+    assert bert_repro(["vocabulary", *flags, "--output_dir", str(out), "--do_lower_case", "false"]) == 0
+    assert f"rows in {out}" in capsys.readouterr().out
+    assert "The" in load_vocab(out / "vocab.txt")
+    assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
+
+    for extra, message in (
+        (["--output_dir", str(out)], "already holds a vocab.txt"),
+        (["--output_dir", str(tmp_path / "new"), "--vocab"], "unrecognized arguments"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            bert_repro(["vocabulary", *flags, *extra])
+        assert message in capsys.readouterr().err
+    assert bert_repro(["vocabulary", *flags, "--output_dir", str(tmp_path / "new"), "--train_file", "no.txt"]) == 2
+    assert capsys.readouterr().err == "bert-repro vocabulary: error: no.txt: no such file\n"
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
+    flags = ["--vocab_size", "80", "--output_dir"]
+    with pytest.raises(OSError, match=r"could not be written \(.+\); give another folder"):
+        main(["--train_file", str(text), *flags, str(tmp_path / ("n" * 300))])
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):  # before the text is read
+        main(["--train_file", "none.txt", *flags, str(tmp_path / "file/vocab")])
+
+
+@pytest.mark.parametrize("extend", [[], ["--extend", "somewhere", "--extend_vocab", "8"]], ids=["new", "extended"])
+def test_a_vocabulary_below_its_own_text_is_refused(tmp_path, text, extend):
+    """vocab.txt would be text for the next command."""
+    flags = ["--train_file", str(tmp_path), "--output_dir", str(tmp_path / "v"), *extend]
+    with pytest.raises(ValueError, match=r"--output_dir .*v lies within .*, where all files are read as text"):
+        main(flags if extend else [*flags, "--vocab_size", "100"])
+    assert not (tmp_path / "v").exists()
+
+
+def test_the_field_of_the_text_has_a_flag(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(ROWS.replace('"text":', '"content":'))
+    pyarrow.parquet.write_table(pyarrow.table({"content": LINES}), tmp_path / "b.parquet")
+    expected = learn_vocabulary(text, 80, progress=False)
+    for name in ("a.jsonl", "b.parquet"):
+        flags = ["--train_file", str(tmp_path / name), "--vocab_size", "80", "--output_dir", str(tmp_path / name[0])]
+        with pytest.raises(ValueError, match=r"expected.*content.*--text_column"):
+            main(flags)
+        main([*flags, "--text_column", "content"])
+        assert (tmp_path / name[0] / "vocab.txt").read_text().split() == expected
+
+
+def test_case_and_accents_have_flags(tmp_path):
+    (tmp_path / "text.txt").write_text("Schön schon schön Schon " * 5, encoding="utf-8")
+    command = ["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "60"]
+    for number, (flags, pieces) in enumerate(
+        [
+            ([], "schön"),
+            (["--strip_accents", "true"], "schon"),
+            (["--do_lower_case", "false"], "Schön"),
+            (["--do_lower_case", "false", "--strip-accents", "true"], "Schon"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        main([*command, *flags, "--output_dir", str(folder)])
+        assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_are_counted_by_ranges_as_in_one_process(tmp_path, workers):
+    files = write_all(tmp_path)
+    rules = (True, False, True)
+    counted = count_words_of_files(files, *rules, num_workers=workers, shard_bytes=700, progress=False)
+    assert counted == count_words((line for line in read_lines(files) if line is not None), *rules)
+
+
+def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
+    (tmp_path / "text").mkdir()
+    files = write_all(tmp_path / "text")
+    for workers in (1, 2):
+        learn_vocabulary(files, 400, num_workers=workers, progress=False, output_dir=tmp_path / str(workers))
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "12")
+    assert one == two
+    (tmp_path / "text" / "a.txt").write_text("good\n" * 900 + "\n\0\n")
+    with pytest.raises(ValueError, match=r"a\.txt:902: holds a NUL byte"):
+        learn_vocabulary(files, 400, num_workers=2, progress=False)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> list[Path]:
+    """Files of all kinds, which make several shards."""
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
+    (tmp_path / "text").mkdir()
+    return write_all(tmp_path / "text")
+
+
+def counts_of(files: list[Path], folder: Path, *extra: object) -> None:
+    words = ["--train_file", *files, "--vocab_size", 400, "--num_workers", 1, "--output_dir", folder / "v", *extra]
+    main([str(word) for word in words])
+
+
+@pytest.mark.parametrize("order", [[2, 0, 1], [1, 1, 0, 2, 0]])
+def test_tasks_learn_the_vocabulary_of_one_command(tmp_path, files, order):
+    counts_of(files, tmp_path / "one")
+    for task in order:
+        counts_of(files, tmp_path / "tasks", "--tasks", 3, "--task", task)
+    counts_of(files, tmp_path / "tasks", "--join")
+    one, tasks = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "v").iterdir()} for name in ("one", "tasks")
+    )
+    assert one == tasks and not (tmp_path / "tasks" / "v.counts").exists()
+
+
+def test_what_is_counted_is_not_counted_again(tmp_path, files, monkeypatch):
+    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
+    shards = sorted((tmp_path / "v.counts").glob("shard-*.json"))
+    times = [shard.stat().st_mtime_ns for shard in shards]
+    assert len(shards) > 4
+    shards[3].unlink()
+    with pytest.raises(ValueError, match=rf"1 of {len(shards)} shards are missing \(3\)"):
+        counts_of(files, tmp_path, "--join")
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+    with pytest.raises(ValueError, match="1 of"):  # shard 3 is of the other task
+        counts_of(files, tmp_path, "--join")
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
+    assert [shard.stat().st_mtime_ns for shard in shards if shard != shards[3]] == [*times[:3], *times[4:]]
+    counts_of(files, tmp_path, "--join")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder, _: (folder / "shard-00001.json").write_bytes(b"{}"), "shard-00001.json: .* a damaged file"),
+        (
+            lambda folder, _: (folder / "shard-00001.json").write_bytes((folder / "shard-00002.json").read_bytes()),
+            "differ in: number",
+        ),
+        (lambda folder, _: (folder / "source-00000.json").unlink(), "source-00000.json: missing or damaged"),
+        (lambda _, files: append(files[0], " more words"), r"differ in: files\)"),
+        (lambda _, files: files[0].write_bytes(files[0].read_bytes().swapcase()), "was changed between two tasks"),
+        (lambda _, files: headings(files[0]), "was changed between two tasks"),
+    ],
+)
+def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage, message, monkeypatch):
+    """A changed file of the same size is noticed when another task has found its SHA-256 afterwards."""
+    monkeypatch.setattr(sources, "BLOCK", 128)
+    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
+    changes = "changed between" in message
+    if not changes:
+        counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+    damage(tmp_path / "v.counts", files)
+    with pytest.raises(ValueError, match=message):
+        if changes:
+            counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
+        counts_of(files, tmp_path, "--join")
+    assert not (tmp_path / "v").exists()
+
+
+def headings(path: Path) -> None:
+    """Let the beginning of a file say that it is wikitext."""
+    head = b"\n= Valkyria =\n\n= = Gameplay = =\n\n"
+    path.write_bytes(head + path.read_bytes()[len(head) :])
+
+
+def append(path: Path, text: str) -> None:
+    path.write_bytes(path.read_bytes() + text.encode())
+
+
+def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
+    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
+    with pytest.raises(ValueError, match=r"differ in: do_lower_case, strip_accents\)"):
+        counts_of(files, tmp_path, "--join", "--do_lower_case", "false")
+    with pytest.raises(SystemExit):
+        counts_of(files, tmp_path, "--tasks", 2)
+    assert "--tasks and --task belong together" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        counts_of(files, tmp_path, "--extend", "model", "--tasks", 2, "--task", 0)
+    assert "--tasks and --join have no effect with --extend" in capsys.readouterr().err
+    counts_of(files, tmp_path, "--join")
+
+
+def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
+    """save_pretrained of transformers writes no vocab.txt."""
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model" / name).write_text("{}")
+        with pytest.raises(SystemExit, match="2"):
+            main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / "model")])
+        assert f"already holds a {name}" in capsys.readouterr().err
+        (tmp_path / "model" / name).unlink()
+    # What a killed process of this command has left is no other tokenizer.
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    (tmp_path / "model" / "tokenizer.incomplete").mkdir()
+    main(["--train_file", str(text), "--vocab_size", "80", "--output_dir", str(tmp_path / "model")])
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        *("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    ]
+
+
+def test_tasks_in_the_current_folder(tmp_path, text, monkeypatch):
+    (tmp_path / "vocab").mkdir()
+    monkeypatch.chdir(tmp_path / "vocab")
+    flags = ["--train_file", str(text), "--vocab_size", "80", "--output_dir", "."]
+    main([*flags, "--tasks", "1", "--task", "0"])
+    main([*flags, "--join"])
+    assert (tmp_path / "vocab" / "vocab.txt").is_file()
+
+
+def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *names: tmp_path.joinpath("cache", *names))
+    system = fsspec.filesystem("memory")
+    system.pipe("/vocabularies/a.txt", "\n".join(LINES).encode())
+    system.pipe("/vocabularies/.b.txt", b"hidden")
+    learn_vocabulary("memory://vocabularies", 90, output_dir=tmp_path / "two", num_workers=2)
+    train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
+    assert (tmp_path / "two" / "vocab.txt").read_bytes() == (tmp_path / "texts" / "vocab.txt").read_bytes()
+    assert "not read: /vocabularies/.b.txt (by its name)" in caplog.text

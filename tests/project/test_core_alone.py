@@ -1,0 +1,28 @@
+"""Whatever stands above the core may be deleted with its tests: the core trains without it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.repository import ROOT
+
+ABOVE = ("bert_tools", "bert_deploy", "lab")
+
+
+@pytest.mark.slow
+def test_the_core_trains_and_passes_its_tests_without_the_annexes(tmp_path):
+    """The tests of pages, packages and examples belong to the whole project, and so are deleted as well."""
+    away = shutil.ignore_patterns(*ABOVE, ".*", "__pycache__", "*.egg-info", "demo", "runs", "project", "examples")
+    core = shutil.copytree(ROOT, tmp_path / "core", ignore=away)
+    environment = os.environ | {"PYTHONPATH": str(core)}
+
+    def run(*words: str) -> str:
+        done = subprocess.run([sys.executable, *words], cwd=core, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+        return done.stdout
+
+    run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not gpu", "tests")
+    assert "upload" in run("-m", "bert_training") and "export" not in run("-m", "bert_training")
