@@ -70,18 +70,18 @@ def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequen
     Raises:
         ValueError: a file with the SHA-256 in run.json is neither in its place nor among the ``given``.
     """
-    known = json.dumps([run.get("data"), run.get("probes")])
+    known = json.dumps(run.get("data"))
 
     def located(name: Any) -> Any:
         if isinstance(name, list):
             return [*map(located, name)]
         places = [*(path for path in given if path.name == Path(name).name), Path(name)]
         fit = [path for path in places if path.is_dir() or (path.is_file() and sha256(path) in known)]
-        if not fit and name != "builtin":  # of --probe
+        if not fit:
             raise UserError(f"no {short_text(name)} with the SHA-256 in run.json is at hand; --data names where it is")
-        return str(fit[0].absolute()) if fit else name
+        return str(fit[0].absolute())
 
-    files = ["train_file", "validation_file", "data_dir", "probe"]
+    files = ["train_file", "validation_file", "data_dir"]
     files += ["test_file"] if any(name.startswith("test_") for name in results) else []
     return {name: located(run["flags"][name]) for name in files if run["flags"].get(name)}
 

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.cards.probes import not_more_useful
 from bert_training.engine.batches import IGNORED
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
@@ -35,12 +34,12 @@ from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
+from bert_training.pretraining.data import training_instances
 from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
-from bert_training.pretraining.phased_batches import training_instances
 from bert_training.pretraining.plateau import diagnosis
 from bert_training.pretraining.segments import EpochPlan
 from bert_training.record import RUN, Record
@@ -402,11 +401,8 @@ def loss_text(folder: Path, facts: dict[str, Any]) -> str:
     """Whether the loss of the run falls, and if it does not, why."""
     corpora = open_training_corpora(folder, facts["flags"], verify=False)
     events = read_events(folder / "metrics.jsonl")
-    return (
-        diagnosis(facts, events, *corpora)
-        or not_more_useful(events, facts.get("probes", {}))
-        or "the loss is below that of a model without context, or there are too few steps yet to tell"
-    )
+    fine = "the loss is below that of a model without context, or there are too few steps yet to tell"
+    return diagnosis(facts, events, *corpora) or fine
 
 
 def _print_data(facts: dict[str, Any], folder: Path) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
-from bert_training.cards.probes import probe_curves
 from bert_training.cards.reference_curves import comparable
 from bert_training.files.atomic import whole_file
 from bert_training.inputs.records import read_events
@@ -115,10 +114,7 @@ def draw_curves(folder: str | Path) -> Path | None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
     words = word_curves(events)
-    probes = {
-        label: (steps, [100 * value for value in values]) for label, (steps, values) in probe_curves(events).items()
-    }
-    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words) + bool(probes))
+    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label) + bool(words))
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
@@ -128,8 +124,6 @@ def draw_curves(folder: str | Path) -> Path | None:
         draw_scores(axes[1], by_label)
     if words:
         draw_curves_of(axes[1 + bool(by_label)], words, "Held-out text, nats a word")
-    if probes:
-        draw_curves_of(axes[-1], probes, "Probes: accuracy, per cent")
     save_figure(figure, folder / CURVES)
     return folder / CURVES
 

@@ -22,7 +22,6 @@ from bert_training.cards.long_texts import how_texts_were_read
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, card_name_of, metrics_of, percent_factor
 from bert_training.cards.model_usage import PLAIN_TAGS, tag_scheme, usage
-from bert_training.cards.probes import probe_table
 from bert_training.cards.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.cards.teachers import teacher_lines
 from bert_training.files.atomic import write_text
@@ -126,8 +125,6 @@ def card_text(card: Card) -> str:
     results = f"## Results\n\n{results_table(card)}"
     if by_label := labels_table(card.metrics, card.run.get("thresholds")):
         results += f"\n\n{by_label}"
-    if table := probe_table(_events(card), card.run.get("probes", {})):
-        results += f"\n\n{table}"
     if (card.folder / CURVES).exists():
         results += PICTURE
     if "thresholds" not in card.run:  # of several labels a text, labels_table says more

@@ -239,7 +239,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
 
 
 def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase, model: torch.nn.Module) -> None:
-    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
+    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process does it.
 
     Args:
         model: the network, which the saved tokenizer fits: it cuts to the positions, and gives no segments to one.
@@ -247,6 +247,8 @@ def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase
     Raises:
         OSError: it could not be written.
     """
+    if not run.is_main:
+        return
     config = run.accelerator.unwrap_model(model).config
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
         save_tokenizer_files(tokenizer, draft, config.max_position_embeddings, config.type_vocab_size)

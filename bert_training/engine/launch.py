@@ -33,6 +33,7 @@ from bert_training.engine.precision import (
 )
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.config_file import config_facts
+from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments
 from bert_training.inputs.records import FORMAT
@@ -89,6 +90,10 @@ def start_run(args: Args) -> Run[Args]:
         run.only_main(lambda: check_access(repository, dry_run=False))
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, accelerator))
+    if chosen := args.choices_of_recipe():
+        flags = vars(args)
+        run.add_facts(recipe={"name": flags["recipe"], "chosen": chosen})
+        run.say(f"recipe {flags['recipe']}: {recipe_text(chosen, flags)}")
     if settled:
         run.add_facts(**settled.facts())
         run.say(settled.said())

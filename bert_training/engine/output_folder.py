@@ -80,6 +80,19 @@ def unlock_output_dir(folder: str | Path) -> None:
     release(Path(folder, LOCK))
 
 
+def nothing_to_do(args: SharedArguments) -> bool:
+    """Whether the run that is to be resumed is finished, which is then said; if not, the output folder is free for it.
+
+    Raises:
+        ValueError: as ``check_output_dir`` and ``is_finished``.
+    """
+    if is_finished(args):
+        report_finished(args)
+        return True
+    check_output_dir(args)
+    return False
+
+
 # --- a finished run ---------------------------------------------------------------------------------------------------
 
 

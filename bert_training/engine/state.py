@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
+from bert_training.engine.fsdp import prepare
+from bert_training.engine.run import Run
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -64,3 +67,16 @@ class TrainingState:
     origin: Origin
     totals: Totals = field(default_factory=Totals)
     evaluations: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+
+def prepared_state(
+    run: Run,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    total_steps: int,
+    origin: Origin,
+) -> TrainingState:
+    """The state before the first step, with the network and the optimiser prepared by Accelerate."""
+    model, optimizer = prepare(run, model, optimizer)
+    return TrainingState(model, optimizer, scheduler, total_steps, origin)

@@ -1,16 +1,116 @@
-"""Losses and accuracies of a pre-training run."""
+"""What is measured of a network while it is pre-trained: losses and accuracies on held-out text, and a diagnosis."""
 
+from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.divergence import check_outputs
+from bert_training.engine.loop import Step
 from bert_training.engine.run import Run, gather_object
+from bert_training.engine.state import Totals
+from bert_training.engine.throughput import Throughput
+from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.coverage import check_predictable
+from bert_training.pretraining.data import PretrainingData, instances_by_length
 from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.plateau import log_diagnosis
+from bert_training.pretraining.word_loss import WordSums, hidden_words
+from tokenization.errors import UserError
+
+
+class Progress:
+    """What is measured of a run while it trains: speed, losses, and its held-out text. All processes make one.
+
+    Besides the instances of the held-out text, its words are evaluated and, if ``--validation_file`` names several
+    files, each of them.
+    """
+
+    def __init__(self, run: Run[PretrainingArguments], model: PreTrainedModel, data: PretrainingData):
+        self.run, self.data = run, data
+        self.words = hidden_words(run, data.text, data.tokenizer)
+        self.files: dict[str, dict[int, PretrainingInstances]] = {}
+        for name, corpus in data.corpora.held_out_files.items():
+            try:
+                by_length = instances_by_length(vars(run.args), corpus, data.tokenizer, held_out=True)
+                check_predictable(run.args, by_length, len(data.tokenizer))
+                self.files[name] = by_length
+            except UserError as error:  # all files together have enough, so the run need not end
+                run.say(f"{name} has no results of its own: {error}")
+        self.speed = Throughput(run, model.config, data.total_steps)
+
+    def begin(self, model: torch.nn.Module) -> None:
+        """Record, before the first step, what the losses are compared with."""
+        self.run.log(event="corpus", unigram_entropy=self.data.unigram_entropy(self.run))
+        if self.run.args.model_name_or_path and self.run.args.eval_steps:
+            self.evaluate(model, 0)
+
+    def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield the optimiser steps; say which of them begins another epoch of a source."""
+        for step in self.speed.timed(steps):
+            yield step
+            self.data.note_new_epochs(self.run, step.index)
+
+    def log(self, step: Step) -> None:
+        """Record a training step in metrics.jsonl."""
+        pairs = objective_of(vars(self.run.args)).pairs
+        # The head of next sentence prediction may have learnt another task.
+        names = {"nsp_loss": f"{pairs.name}_loss"} if pairs else {}
+        losses = {"loss": step.loss, **{names.get(name, name): loss for name, loss in step.parts.items()}}
+        rates = {"learning_rate": step.lr, "grad_norm": step.grad_norm}
+        length = self.data.length_at(step.index)
+        self.run.log(event="train", step=step.index, **losses, **rates, max_seq_length=length, **self.speed.record())
+
+    def evaluate(self, model: torch.nn.Module, step: int) -> dict[str, float]:
+        """Evaluate after an optimiser step (0: before the first); record and print the results, and why the loss stays.
+
+        All processes call it and return the same numbers.
+        """
+        run, length = self.run, self.data.length_at(step)
+        results = evaluate(run, model, self.data.held_out[length])
+        shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
+        results |= self.words_and_files(model, length)
+        run.log(event="eval", step=step, max_seq_length=length, **results)
+        shown += [name for name in ("eval_nats_per_word",) if name in results]
+        numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
+        run.say(f"step {step}: {numbers}" + (f"; {self.speed.time_left()} left" if step else ""))
+        for name in self.files:
+            keys = (f"eval_{name}_{end}" for end in ("mlm_loss", "mlm_accuracy", "nats_per_word"))
+            run.say(f"    {', '.join(f'{key} {results[key]:.4f}' for key in keys if key in results)}")
+        if step:
+            log_diagnosis(run, *self.data.corpora.train)
+        return results
+
+    def results(self, totals: Totals) -> dict[str, float]:
+        """The entries of all_results.json about the training."""
+        loss = totals.loss / totals.steps if totals.steps else float("nan")
+        sums = {"train_loss": loss, "train_runtime": totals.seconds, "train_steps": self.data.total_steps}
+        return self.speed.results() | sums
+
+    def words_and_files(self, model: torch.nn.Module, length: int) -> dict[str, float]:
+        """The results on the words of all files together, and ``eval_<file>_...`` on each of several files.
+
+        Args:
+            length: that of the instances, and the longest that a window of words may become.
+        """
+        sums = {name: words.evaluate(self.run, model, length) for name, words in self.words.items()}
+        results = _named("eval", reduce(WordSums.__add__, sums.values())) if sums else {}
+        for name, by_length in self.files.items():
+            found = evaluate(self.run, model, by_length[length])
+            parts = {key: value for key, value in found.items() if key.endswith(("mlm_loss", "_accuracy"))}
+            results |= {key.replace("eval_", f"eval_{name}_", 1): value for key, value in parts.items()}
+            results |= _named(f"eval_{name}", sums[name]) if name in sums else {}
+        return results
+
+
+def _named(prefix: str, sums: WordSums) -> dict[str, float]:
+    return {f"{prefix}_{name}": value for name, value in sums.results().items()}
 
 
 @torch.no_grad()

@@ -1,12 +1,21 @@
-"""The network that a pre-training run trains."""
+"""The network that a pre-training run trains: how it begins, and the folder that it ends in."""
 
+from types import ModuleType
+
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_training.cards.curves import draw_curves
+from bert_training.cards.model_card import write_model_card
+from bert_training.engine.checkpoint import save_model_folder
+from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.run import Run
+from bert_training.engine.state import Origin
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.models import check_fit, checkpoint_config, new_config
 from bert_training.networks.control import as_implementation
+from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
     load_network,
     prepare_for_training,
@@ -15,9 +24,32 @@ from bert_training.networks.initial_weights import (
     with_layers,
 )
 from bert_training.networks.new_rows import size_config
-from bert_training.pretraining.derived_weights import derive_weights, new_pieces_of, sized_config
+from bert_training.pretraining.counted_weights import set_counted_weights
+from bert_training.pretraining.data import PretrainingData
+from bert_training.pretraining.derived_weights import count_new_weights, derive_weights, new_pieces_of, sized_config
 from bert_training.pretraining.masking import check_masking
+from bert_training.pretraining.teacher import learn_from_teacher, remove_projection
 from tokenization.special_tokens import check_special_tokens
+
+
+def initial_network(
+    run: Run[PretrainingArguments], data: PretrainingData, classes: ModuleType
+) -> tuple[PreTrainedModel, Origin]:
+    """The network before the first step, with the teacher that ``--teacher`` names; and what the run began with.
+
+    Args:
+        classes: the module with the classes of networks.
+    """
+    cls = getattr(classes, objective_of(vars(run.args)).network)
+    model, weights = build_pretraining_network(run, cls, data.tokenizer)
+    origin = data.describe(run, model, weights)
+    train = data.corpora.train
+    if run.args.initial_weights == "counted":
+        counted = set_counted_weights(model, train[0], run.args.seed)
+        rows = f"{counted:,} of {len(data.tokenizer):,} rows"
+        run.say(f"initial weights from counts of the training text, with embeddings of {rows}")
+    count_new_weights(run, model, data.tokenizer, train)
+    return model, learn_from_teacher(run, model, classes.BertForMaskedLM, origin)
 
 
 def build_pretraining_network(
@@ -73,3 +105,19 @@ def build_pretraining_network(
         set_dropout(model, args.dropout)
     prepare_for_training(model, args)
     return model, initial_weights
+
+
+def save_results(
+    run: Run[PretrainingArguments], model: torch.nn.Module, data: PretrainingData, results: dict[str, float]
+) -> None:
+    """Write the finished folder: model, curves, model card and results; upload it with ``--push_to_hub``."""
+    remove_projection(run.accelerator.unwrap_model(model))
+    save_model_folder(run, model)
+    if run.is_main:
+        carry_modules(run.args.model_name_or_path, run.output_dir)
+        draw_curves(run.output_dir)
+        write_model_card(run.output_dir, datasets=[data.text.name], metrics=results, held_out=data.text.held_out_name)
+    run.finish(results)
+    run.say(f"finished: {run.output_dir}")
+    if run.is_main:
+        upload_finished(run.args)

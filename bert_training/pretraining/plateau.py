@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
-from bert_training.cards.probes import not_more_useful
 from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.mixtures import mean_shares
@@ -199,6 +198,6 @@ def log_diagnosis(run: Run[PretrainingArguments], *corpora: Corpus) -> None:
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
     if step < 2 * before:  # a diagnosis is repeated only when the run has twice as many steps
         return
-    if text := diagnosis(run.facts, events, *corpora) or not_more_useful(events, run.facts.get("probes", {})):
+    if text := diagnosis(run.facts, events, *corpora):
         run.log(event="doctor", step=step, text=text)
         run.say(f"doctor: {text}")

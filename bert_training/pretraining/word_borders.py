@@ -46,7 +46,7 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
         (single, f"{beginning} are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE),
         (long, f"{beginning} stand in words of more than {_LONGEST_WORD} characters without a space", FOR_OTHERS),
     ]
-    by_recipe = "whole_word_mask" in args.recipe_choices()
+    by_recipe = "whole_word_mask" in args.choices_of_recipe()
     without = f"--recipe {args.recipe} sets it, so give --whole_word_mask false" if by_recipe else "leave the flag out"
     for share, what, remedy in problems:
         if share >= REFUSED and not args.resume_from_checkpoint:

@@ -91,10 +91,10 @@ def ours(run: dict[str, Any], judge: Judge) -> None:
     """run_pretraining.py with the flags of the run; the judge takes the place of its own evaluations."""
     import run_pretraining
 
-    def evaluate(run_: Any, step: int, model: Any, *_: Any) -> dict[str, float]:
-        return judge.look(step, run_.accelerator.unwrap_model(model))
+    def evaluate(self: Any, model: Any, step: int) -> dict[str, float]:
+        return judge.look(step, self.run.accelerator.unwrap_model(model))
 
-    run_pretraining.evaluate = evaluate
+    run_pretraining.Progress.evaluate = evaluate
     run_pretraining.main(run["flags"])
 
 

@@ -28,7 +28,7 @@ def test_recorded_results_are_those_of_their_last_evaluation(path):
     events = read_events(path.with_name("metrics.jsonl"))
     step, found = results.get("best_step", results["train_steps"]), {}
     for event in events:
-        found |= event if event["event"] in ("eval", "probe") and event["step"] == step else {}
+        found |= event if event["event"] == "eval" and event["step"] == step else {}
     names = [name for name in results if name.startswith("eval_")]
     assert names and {name: found[name] for name in names} == {name: results[name] for name in names}
 

@@ -9,7 +9,6 @@ import pytest
 
 from bert_training.cards.curves import curve_of, draw_curves, main, running_mean, scores, word_curves
 from bert_training.cards.metrics import held_out_files, metrics_of
-from bert_training.cards.probes import probe_table
 from bert_training.inputs.records import read_events
 
 PRETRAINING = [
@@ -32,7 +31,6 @@ FILES = [
     | {"eval_law_nats_per_word": 8.0 - s / 100, "eval_wiki_mlm_loss": 5.0 + s / 100}
     for s in (0, 100)
 ]
-PROBED = [SQUAD[0], {"event": "probe", "step": 0, "eval_probe_law_cls": 0.5}]
 STSB = [{"event": "eval", "step": 9, "eval_pearson": -0.25, "eval_spearmanr": 0.5}]
 
 
@@ -73,8 +71,8 @@ def test_the_running_mean_worked_by_hand():
 
 @pytest.mark.parametrize(
     "events",
-    [PRETRAINING, SQUAD, STSB, SQUAD[:1], FILES, PROBED],
-    ids=["pretraining", "squad", "stsb", "loss", "files", "probes"],
+    [PRETRAINING, SQUAD, STSB, SQUAD[:1], FILES],
+    ids=["pretraining", "squad", "stsb", "loss", "files"],
 )
 def test_every_kind_of_run_has_a_picture(tmp_path, events):
     from matplotlib.image import imread
@@ -161,13 +159,3 @@ def test_a_loss_of_masked_words_alone_has_a_curve(monkeypatch, tmp_path):
     losses, _ = texts_and_lines(monkeypatch, write(tmp_path, plain))
     assert losses.lines[0].get_ydata()[0] == pytest.approx(8.98)
     assert {text.get_text().split()[0] for text in losses.texts} == {"training", "held", "unigram"}
-
-
-def test_probes_of_other_steps_say_their_steps():
-    events = [
-        {"event": "probe", "step": 0, "eval_probe_law_cls": 0.5},
-        {"event": "probe", "step": 9, "eval_probe_law_cls": 0.6, "eval_probe_new_cls": 0.7},
-    ]
-    table = probe_table(events, {}).splitlines()
-    assert "| step 0 | step 9 |" in table[0]
-    assert table[2:] == ["| law, cls | 50.0% | 60.0% |  |", "| new, cls | 70.0% (step 9) | 70.0% |  |"]

@@ -109,7 +109,7 @@ ONE, TWO = "The old house .", "The old house . A new river ."
     ],
 )
 def test_too_little_text_is_refused_before_a_vocabulary_is_learnt(tmp_path, monkeypatch, documents, flags, got):
-    monkeypatch.setattr(run_pretraining, "load_or_learn_tokenizer", lambda *_: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr(run_pretraining, "tokenizer_of", lambda *_: pytest.fail("learnt a vocabulary"))
     (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n")
     (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
     flags = f"--output_dir {tmp_path / 'run'} --train_file {tmp_path / 'a.txt'} {flags}"

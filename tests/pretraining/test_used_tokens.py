@@ -1,11 +1,11 @@
-"""bert_training/pretraining/used_tokens.py: the share of the text that an epoch uses."""
+"""bert_training/pretraining/data.py: the share of the text that an epoch uses."""
 
 import numpy as np
 import pytest
 
 from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.data import low_share, used_share
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.used_tokens import low_share, used_share
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 

@@ -22,11 +22,12 @@ import bert_training.__main__
 import extract_features  # noqa: F401
 import run_glue
 import run_ner
-import run_pretraining
+import run_pretraining  # noqa: F401
 import run_squad
 import run_swag  # noqa: F401
 from bert_training.engine.errors import report_errors
 from bert_training.files.locks import release_all
+from bert_training.pretraining import network
 from bert_training.tasks import fine_tuning
 from tests.helpers.fault_injection import AT_THE_END
 
@@ -39,7 +40,7 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     os.chdir(request["folder"])
     os.environ.update(request["environment"] | environment)
     if not request["pictures"]:  # They are made from the records after the training and take half of a short run.
-        run_pretraining.draw_curves = fine_tuning.draw_curves = lambda *_, **__: None
+        network.draw_curves = fine_tuning.draw_curves = lambda *_, **__: None
     sys.argv = request["argv"]
     module = importlib.import_module("bert_training.__main__" if sys.argv[0] == "bert_training" else sys.argv[0])
 

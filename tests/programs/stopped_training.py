@@ -17,14 +17,14 @@ from bert_training.engine.signals import STOPPED
 
 
 def main(step: int, flags: list[str]) -> None:
-    log = run_pretraining.log_step
+    log = run_pretraining.Progress.log
 
-    def log_and_signal(run, done, *rest):
-        log(run, done, *rest)
-        if done.index == step and run.rank == run.world_size - 1:  # one process is enough
+    def log_and_signal(self, done):
+        log(self, done)
+        if done.index == step and self.run.rank == self.run.world_size - 1:  # one process is enough
             os.kill(os.getpid(), signal.SIGUSR1)
 
-    run_pretraining.log_step = log_and_signal
+    run_pretraining.Progress.log = log_and_signal
     try:
         run_pretraining.main(flags)
     except SystemExit as ended:

@@ -19,6 +19,7 @@ from bert_deploy.folder import open_folder
 from bert_training.__main__ import main as command
 from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
+from bert_training.pretraining import tokenizer as tokenizer_module
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
@@ -225,7 +226,7 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     def made(model, *settings):
         raise Reached(settings)
 
-    monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
+    monkeypatch.setattr(tokenizer_module, "train_wordpiece", learn)
     with pytest.raises(Reached) as settings:
         pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, do_lower_case="false"))
     assert settings.value.args == (99, False, True)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 CHINESE = "南北心工作次数红木了上门。"
 THAI = "เพราะให้เอเชียสูตรหรือการถือว่า"
 ENGLISH = "the old house ."
+TOKENIZER = "bert_training.pretraining.tokenizer"
 
 
 def paragraphs(mark):
@@ -48,7 +49,7 @@ def test_a_text_without_ends_of_sentences_is_warned_of(pretraining_flags, tmp_pa
 def test_whole_words_of_such_a_text_are_refused_before_a_vocabulary_is_learnt(
     pretraining_flags, tmp_path, monkeypatch, line, message
 ):
-    monkeypatch.setattr("run_pretraining.load_or_learn_tokenizer", lambda *_: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr(f"{TOKENIZER}.learnt_tokenizer", lambda *_: pytest.fail("learnt a vocabulary"))
     (tmp_path / "a.txt").write_text("\n\n".join(f"{line}\n{line}{number}" for number in range(40)))
     flags = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "validation_split": 0.3}
     with pytest.raises(ValueError, match=message):
@@ -128,7 +129,7 @@ def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(
         folder = pretrain(pretraining_flags("run", **more))
     before = sorted(folder.rglob("*"))
     resumed = more | {"resume_from_checkpoint": "auto"}
-    monkeypatch.setattr("run_pretraining.train_wordpiece", lambda *_, **__: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr(f"{TOKENIZER}.train_wordpiece", lambda *_, **__: pytest.fail("learnt a vocabulary"))
     for changed, shown in [
         ({"vocab_size": 70}, "vocab_size 60 -> 70"),
         ({"do_lower_case": "false"}, "do_lower_case True -> False"),

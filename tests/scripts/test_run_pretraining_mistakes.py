@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
+from bert_training.pretraining import tokenizer as tokenizer_module
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.repository import ROOT
 
@@ -82,7 +83,7 @@ def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(
 ):
     monkeypatch.chdir(tmp_path)
     one_sentence(tmp_path / "held.txt")
-    monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr(tokenizer_module, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
     learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
     if "model_name_or_path" in EARLY[message]:
         learnt = {"config_name": None}

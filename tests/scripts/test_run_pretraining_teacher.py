@@ -61,16 +61,16 @@ def test_a_narrower_student_is_resumed_with_the_same_bits(tmp_path, start, shape
         terms = 0.29 * event["mlm_loss"] + 0.71 * event["teacher_loss"] + event["hidden_loss"] + event["nsp_loss"]
         assert event["loss"] == pytest.approx(terms, abs=1e-5)
 
-    save = run_pretraining.save_checkpoint
+    save = run_pretraining.checkpoint.save_checkpoint
 
     def save_then_stop(run, step, state):
         save(run, step, state)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_pretraining, "save_checkpoint", save_then_stop)
+    monkeypatch.setattr(run_pretraining.checkpoint, "save_checkpoint", save_then_stop)
     with pytest.raises(KeyboardInterrupt):
         start(broken, *more)
-    monkeypatch.setattr(run_pretraining, "save_checkpoint", save)
+    monkeypatch.setattr(run_pretraining.checkpoint, "save_checkpoint", save)
     projected = {name for name in load_file(broken / "checkpoint-2" / "model.safetensors") if PROJECTION in name}
     assert projected == {f"{PROJECTION}.weight", f"{PROJECTION}.bias"}
     with pytest.raises(ValueError, match=r"teacher_weight 0.71 -> 0.4"):

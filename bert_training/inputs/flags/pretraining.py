@@ -87,8 +87,6 @@ class PretrainingArguments(StudentArguments):
         whole_word_mask: Mask all pieces of a word together.
         short_seq_prob: Share of the instances with a random shorter length.
         max_predictions_per_seq: Largest number of predicted tokens per instance.
-        probe: Labelled tables, as run_glue.py reads them, or builtin: at each evaluation, a logistic regression on the
-            frozen vectors of their texts says what the model is worth for them. The training stays the same.
         max_eval_instances: Held-out instances per evaluation.
         dropout: Dropout while this script trains. Default: that of the config, which config.json always keeps for
             fine-tuning.
@@ -136,7 +134,6 @@ class PretrainingArguments(StudentArguments):
     whole_word_mask: bool = flag(False, FIXED | CARD | EVALUATION, excludes=WITHOUT_MASKS)
     short_seq_prob: float = flag(0.1, FIXED | EVALUATION, at_least=0, at_most=1)
     max_predictions_per_seq: int | None = flag(None, FIXED | EVALUATION, at_least=1, excludes=WITHOUT_MASKS)
-    probe: list[str] = flag([], FREE)
     max_eval_instances: int = flag(2048, EVALUATION, at_least=1)
     dropout: float | None = flag(None, FIXED | CARD, at_least=0, below=1)
     initializer_range: float | None = flag(None, FIXED | CARD, above=0, below=1, excludes=GIVEN_WEIGHTS)
@@ -169,8 +166,8 @@ class PretrainingArguments(StudentArguments):
             raise UserError("--phases and --max_seq_length exclude each other; leave one of them out")
         return recipe_defaults(given, CONFIG_SIZES)
 
-    def recipe_choices(self) -> dict[str, Any]:
-        """What the recipe chooses for this run, also where a flag that was given has won; empty for the paper's."""
+    def choices_of_recipe(self) -> dict[str, Any]:
+        """As in the base class; the paper's defaults are no choices."""
         names = ("recipe", "config_name", "model_name_or_path", "objective", "max_steps", "max_seq_length")
         return recipe_defaults({name: getattr(self, name) for name in (*names, "mixture", "phases")}, CONFIG_SIZES)
 

@@ -76,6 +76,10 @@ class SharedArguments(Flags):
     push_to_hub: bool = flag(False, FREE | APART, needs=("hub_model_id",))
     hub_model_id: str | None = flag(None, FREE | APART, needs=("push_to_hub",))
 
+    def choices_of_recipe(self) -> dict[str, Any]:
+        """What a recipe has set of these flags, also where a flag that was given has won; {} without one."""
+        return {}
+
     @property
     def leaves_type_to_cpu(self) -> bool:
         """Whether --mixed_precision is auto by default on a CPU."""

@@ -200,7 +200,7 @@ def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
     files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
     if ROOT / "bert_training" / "pretraining" / "instances.py" in files:
-        # They are read there by that name; tests/pretraining/test_phased_batches.py tests that they arrive.
+        # They are read there by that name; tests/pretraining/test_data.py tests that they arrive.
         read |= set(SETTINGS)
     read.add("config")  # by parse_arguments
     assert {field.name for field in dataclasses.fields(cls)} - read == set()

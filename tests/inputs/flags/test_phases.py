@@ -8,7 +8,7 @@ import pytest
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.phased_batches import phase_batches, planned_phases
+from bert_training.pretraining.data import phase_batches, planned_phases
 
 FLAGS = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "max_seq_length": 128}
 

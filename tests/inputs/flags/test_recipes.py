@@ -34,10 +34,9 @@ def test_without_a_recipe_every_default_is_that_of_its_flag():
             "report_to": ["none"],
             "train_file": [],
             "validation_file": [],
-            "probe": [],
             "max_seq_length": 128,
         }
-        assert args.recipe_choices() == {}
+        assert args.choices_of_recipe() == {}
     assert (parse().learning_rate, parse().warmup_steps, parse().per_device_train_batch_size) == (1e-4, 0.01, 32)
 
 
@@ -66,7 +65,7 @@ def test_the_recipe_to_adapt_a_model(tmp_path):
     given = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "mlm_nsp")
     assert (given.objective, given.learning_rate) == ("mlm_nsp", 5e-5)
     unmasked = parse("--recipe", "adapt", "--model_name_or_path", "on/hub", "--objective", "ltr")
-    assert not unmasked.whole_word_mask and "whole_word_mask" not in unmasked.recipe_choices()
+    assert not unmasked.whole_word_mask and "whole_word_mask" not in unmasked.choices_of_recipe()
 
 
 def test_a_mixture_without_numbers_is_a_tenth_of_general_text(capsys):
@@ -172,10 +171,10 @@ def test_weights_that_are_trained_further_keep_the_paper_s_rate():
 def test_the_choices_can_be_told_from_the_flags_alone():
     """So they are recorded equally by a run and by the run that resumes it, and copies of the flags keep them."""
     args = fast("--max_seq_length", "64", "--dropout", "0.2")
-    chosen = args.recipe_choices()
+    chosen = args.choices_of_recipe()
     untouched = vars(fast("--max_seq_length", "64"))
     assert chosen == {name: untouched[name] for name in GIVEN}
-    assert dataclasses.replace(args, seed=3).recipe_choices() == chosen
+    assert dataclasses.replace(args, seed=3).choices_of_recipe() == chosen
     assert vars(dataclasses.replace(args, seed=3)) == vars(args) | {"seed": 3}
     words = recipe_text(chosen, vars(args))
     assert words.startswith("per_device_train_batch_size 64, warmup_steps 0.1, phases 32:0.4,64:0.6, learning_rate")

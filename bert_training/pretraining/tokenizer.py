@@ -1,4 +1,4 @@
-"""New pieces for the vocabulary of the weights that a run begins with (``--extend_vocab``)."""
+"""The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt."""
 
 import json
 import zlib
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
@@ -17,8 +17,10 @@ from bert_training.inputs.flags.mixtures import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
+from bert_training.pretraining.coverage import check_beginning
 from bert_training.pretraining.held_out import lines_of_side
 from bert_training.pretraining.text import Text
+from bert_training.pretraining.word_borders import check_borders_of_words
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
@@ -29,8 +31,50 @@ from tokenization.extend_vocabulary import (
     remarks_in_lines,
 )
 from tokenization.fingerprint import tokenizer_sha256
+from tokenization.train_wordpiece import train_wordpiece
 
 RECORD = "new_pieces.json"
+
+
+def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
+    """The tokenizer of the run. All processes call it.
+
+    Raises:
+        ValueError: it makes nearly all of the text [UNK], or ``--whole_word_mask`` would mask no words of the text.
+    """
+    args = run.args
+
+    def found() -> PreTrainedTokenizerBase:
+        if args.extend_vocab:
+            return extended_tokenizer(run, text)
+        if args.tokenizer_name:
+            return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
+        return learnt_tokenizer(run, text)
+
+    run.only_main(lambda: check_borders_of_words(run, text))
+    tokenizer = run.main_first(found)
+    run.only_main(lambda: check_beginning(text, tokenizer))
+    return tokenizer
+
+
+def learnt_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
+    """A tokenizer whose vocabulary is learnt from the text and kept in the output folder."""
+    args = run.args
+    case = "uncased" if args.do_lower_case else "cased"
+    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
+    if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
+        run.say(f"learning a vocabulary of {args.vocab_size:,} rows")
+        lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
+        make_folder(folder.parent)
+        with new_folder(folder) as draft:
+            train_wordpiece(
+                lines,
+                args.vocab_size,
+                output_dir=draft,
+                do_lower_case=args.do_lower_case,
+                count=text.word_counter(),
+            )
+    return AutoTokenizer.from_pretrained(folder)
 
 
 def check_extension(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, begun: dict[str, Any]) -> None:
