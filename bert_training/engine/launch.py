@@ -167,7 +167,6 @@ def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled 
     """The type that the machine chooses, with the arguments of ``settle``; None if flag or launcher name it."""
     if not is_asked_for(args, folders):
         return None
-    keep_few_primitives("bf16")  # oneDNN makes the first ones for the products that are timed
     # An Accelerator takes these processes over.
     return settle(args, PartialState(cpu=no_device(), timeout=PATIENCE), folders)
 

@@ -7,8 +7,7 @@ on keeps the type that it began with, on another machine too: a training that ch
 
 import contextlib
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,12 +25,9 @@ Precision = Literal["no", "bf16", "fp16"]
 AUTO = "auto"
 LAUNCHER = "ACCELERATE_MIXED_PRECISION"  # accelerate launch always sets it: to "no" where nobody has chosen
 CHOSEN = "precision_chosen"  # of run.json
-FASTER = 1.3  # so many times as fast must bfloat16 be on a CPU; a step has more to do than products
 NARROWEST = 256  # the hidden size of BERT-Mini; whole runs of BERT-Tiny take as long in bfloat16 (lab/notes/log.md)
-TOKENS = 512  # rows of the layer that is timed
-LEAST_TURNS, SECONDS = 3, 0.05  # of timing
-# Rows and turns of a first try, which ends the timing if bfloat16 is no faster than that.
-FEW, FEW_TURNS, HOPELESS = 32, 2, 0.3
+# Instructions of x86 CPUs, by their names in torch.cpu.get_capabilities(). Without them, oneDNN emulates bfloat16.
+CPU_PRODUCTS = ("amx_bf16", "avx512_bf16")
 
 
 @dataclass(frozen=True)
@@ -41,13 +37,11 @@ class Settled:
     Attributes:
         precision: the type of autocast.
         why: for the user, in words.
-        ratio: how many times as fast a layer was in bfloat16; None if that was not timed.
         first: what the run recorded when it chose, if it goes on.
     """
 
     precision: Precision
     why: str
-    ratio: float | None = None
     first: dict[str, Any] | None = None
 
     def said(self) -> str:
@@ -56,7 +50,7 @@ class Settled:
 
     def facts(self) -> dict[str, Any]:
         """For run.json: why the type was chosen, once."""
-        return {CHOSEN: self.first or {"why": self.why, "ratio": self.ratio and round(self.ratio, 2)}}
+        return {CHOSEN: self.first or {"why": self.why}}
 
 
 def is_asked_for(args: SharedArguments, folders: Sequence[str] = ()) -> bool:
@@ -94,7 +88,7 @@ def settle(args: SharedArguments, state: PartialState, folders: Sequence[str]) -
 
 
 def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
-    """The type that earlier starts of the run had, or else the faster one of this machine."""
+    """The type that earlier starts of the run had, or else that of this machine."""
     best = _of_this_machine(args)
     if began := _first_start(folders):
         precision, facts = began
@@ -143,61 +137,10 @@ def _of_this_machine(args: SharedArguments) -> Settled:
     width = network_width(vars(args))
     if width < NARROWEST:
         return Settled("no", f"no (float32), because a network of width {width} has little to gain")
-    ratio = speed_ratio(width)
-    products = f"a layer of width {width} is {ratio:.2f} times as fast in bfloat16 here"
-    if ratio >= FASTER:
-        return Settled("bf16", f"bf16: {products}", ratio)
-    return Settled("no", f"no (float32): {products}, less than the {FASTER} times that pay", ratio)
-
-
-def speed_ratio(width: int) -> float:
-    """How many times as fast this CPU computes a feed-forward layer with autocast to bfloat16 as in float32.
-
-    Forward and backward, with what autocast itself costs; the two types take turns. It takes half a second for
-    BERT-Base on two cores. Processors that only emulate bfloat16 would need many seconds; few rows show what they are.
-    One thread computes: threads that wait for each other beside a busy program would be timed instead of the products.
-    """
-    with torch.random.fork_rng(devices=[]):
-        layer = torch.nn.Sequential(
-            torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
-        )
-        states = torch.randn(TOKENS, width, requires_grad=True)
-    with _one_thread():
-        ratio = _ratio(layer, states[:FEW], FEW_TURNS, 0)
-        return ratio if ratio < HOPELESS else _ratio(layer, states, LEAST_TURNS, SECONDS)
-
-
-def _ratio(layer: torch.nn.Module, states: torch.Tensor, least_turns: int, seconds: float) -> float:
-    """The ratio of the shortest times. The first turn, in which oneDNN makes code for the shapes, does not count."""
-    _turn(layer, states)
-    turns: list[tuple[float, float]] = []
-    while len(turns) < least_turns or sum(map(sum, turns)) < seconds:
-        turns.append(_turn(layer, states))
-    full, half = map(min, zip(*turns, strict=True))
-    return full / half
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _turn(layer: torch.nn.Module, states: torch.Tensor) -> tuple[float, float]:
-    return _seconds(layer, states, half=False), _seconds(layer, states, half=True)
-
-
-def _seconds(layer: torch.nn.Module, states: torch.Tensor, half: bool) -> float:
-    """The time of a forward and a backward pass."""
-    start = time.perf_counter()
-    with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        loss = layer(states).float().sum()
-    loss.backward()
-    return time.perf_counter() - start
+    found = [name for name in CPU_PRODUCTS if torch.cpu.get_capabilities().get(name)]
+    if found:
+        return Settled("bf16", f"bf16, because this CPU multiplies in bfloat16 ({found[0]})")
+    return Settled("no", "no (float32), because this CPU has no products in bfloat16")
 
 
 def keep_cudnn_from_attention() -> None:

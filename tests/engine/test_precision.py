@@ -19,21 +19,24 @@ from modeling_bert_repro import BertForPreTraining
 
 @pytest.fixture
 def cpu(monkeypatch):
-    """Sets how many times as fast bfloat16 is on this machine, for networks of every width."""
+    """Sets which instructions this machine has, for networks of every width."""
     monkeypatch.setattr(precision, "NARROWEST", 1)
-    return lambda ratio: monkeypatch.setattr(precision, "speed_ratio", lambda width: ratio)
+    return lambda *names: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(names, True))
 
 
 def flags(**given) -> SimpleNamespace:
     return SimpleNamespace(**({"model_name_or_path": None, "config_name": None} | given))
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(0.4, "no"), (1.29, "no"), (1.3, "bf16"), (2.2, "bf16")])
-def test_a_cpu_takes_what_is_clearly_faster(cpu, ratio, expected, tmp_path):
-    cpu(ratio)
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(("avx512_f",), "no"), ((), "no"), (("avx512_f", "avx512_bf16"), "bf16"), (("amx_bf16",), "bf16")],
+)
+def test_a_cpu_takes_what_it_multiplies_in(cpu, names, expected, tmp_path):
+    cpu(*names)
     found = choose(flags(), [str(tmp_path)])
-    assert found.precision == expected and f"is {ratio:.2f} times as fast in bfloat16 here" in found.why
-    assert found.facts()["precision_chosen"]["ratio"] == ratio
+    assert found.precision == expected and (expected == "no" or f"({names[-1]})" in found.why)
+    assert found.facts() == {"precision_chosen": {"why": found.why}}
 
 
 @pytest.mark.parametrize(("hardware", "expected"), [(True, "bf16"), (False, "no")])
@@ -42,7 +45,7 @@ def test_a_gpu_takes_what_it_has(monkeypatch, hardware, expected, tmp_path):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: hardware or including_emulation)
     found = choose(flags(), [str(tmp_path)])
-    assert found.precision == expected and "A Card" in found.why and found.ratio is None
+    assert found.precision == expected and "A Card" in found.why
 
 
 @pytest.mark.parametrize(
@@ -70,51 +73,21 @@ def test_float32_on_a_gpu_is_said_where_nobody_asked_for_it(monkeypatch, told, c
     assert found is None if not told else found.startswith("A Card computes in float32; with --mixed_precision auto")
 
 
-def test_the_products_have_the_width_of_the_network(monkeypatch, cpu, tmp_path):
-    widths = []
-    cpu(1.0)
-    monkeypatch.setattr(precision, "speed_ratio", lambda width: widths.append(width) or 1.0)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"config_name": "base"}, "bf16"),
+        ({"config_name": "tiny"}, "no"),
+        ({}, "bf16"),
+        ({"model_name_or_path": "you/on-the-hub"}, "bf16"),
+        ({"model_name_or_path": "FOLDER"}, "no"),
+    ],
+)
+def test_a_narrow_network_has_little_to_gain(monkeypatch, tmp_path, given, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 96}))
-    for given in ({"model_name_or_path": str(tmp_path)}, {"model_name_or_path": "you/on-the-hub"}):
-        choose(flags(**given), [])
-    for name in ("base", "tiny", str(tmp_path), None):
-        choose(flags(config_name=name), [])
-    assert widths == [96, 768, 768, 128, 96, 256]
-
-
-def test_the_speeds_are_measured_without_a_trace():
-    state = torch.random.get_rng_state()
-    assert 0.01 < precision.speed_ratio(64) < 100
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_the_faster_type_wins_whatever_its_first_turn_costs(monkeypatch):
-    few = [9.0, 1.0, *[1.0, 1.0] * precision.FEW_TURNS]
-    taken = iter([*few, 9.0, 1.0, *[0.3, 0.1] * 50])
-    monkeypatch.setattr(precision, "_seconds", lambda *_, half: next(taken))
-    assert precision.speed_ratio(8) == pytest.approx(3.0)
-
-
-def test_one_slow_turn_does_not_make_a_processor_hopeless(monkeypatch):
-    taken = iter([1.0, 1.0, 1.0, 90.0, 1.0, 0.5, *[1.0, 0.5] * 50])
-    monkeypatch.setattr(precision, "_seconds", lambda *_, half: next(taken))
-    assert precision.speed_ratio(8) == pytest.approx(2.0)
-
-
-def test_one_thread_is_timed():
-    threads, seen = torch.get_num_threads(), []
-    torch.set_num_threads(2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precision, "_seconds", lambda *_, half: seen.append(torch.get_num_threads()) or 1.0)
-        precision.speed_ratio(8)
-    assert set(seen) == {1} and torch.get_num_threads() == 2
-    torch.set_num_threads(threads)
-
-
-def test_a_narrow_network_is_not_timed(monkeypatch, tmp_path):
-    monkeypatch.setattr(precision, "speed_ratio", lambda width: 1 / 0)
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 127}))
-    assert choose(flags(config_name=str(tmp_path)), []).precision == "no"
+    given = {name: str(tmp_path) if value == "FOLDER" else value for name, value in given.items()}
+    assert choose(flags(**given), []).precision == expected
 
 
 PRETRAINING = {"output_dir": "x", "config_name": "tiny"}
@@ -190,17 +163,9 @@ def test_what_stays_in_float32(fast):
         assert {value.dtype for value in optimizer.state[parameter].values()} == {torch.float32}
 
 
-def test_a_processor_that_emulates_bfloat16_is_not_timed_for_long(monkeypatch):
-    rows = []
-    monkeypatch.setattr(
-        precision, "_seconds", lambda _, states, half: rows.append(len(states)) or (9.0 if half else 1.0)
-    )
-    assert precision.speed_ratio(8) == pytest.approx(1 / 9) and rows == [precision.FEW] * 6
-
-
 def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
-    cpu(2.0)
-    first = {"why": "measured", "ratio": 1.1}
+    cpu("amx_bf16")
+    first = {"why": "as it was"}
     facts = {"format": 1, "script": "x", "flags": {}, "mixed_precision": "no", "precision_chosen": first}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     found = choose(flags(), [str(tmp_path / "new"), str(tmp_path)])
@@ -208,8 +173,8 @@ def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
 
 
 def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(cpu, monkeypatch, tmp_path):
-    cpu(1.0)
-    first = {"why": "measured", "ratio": 2.0}
+    cpu()
+    first = {"why": "as it was"}
     facts = {
         "format": 1,
         "script": "x",
@@ -230,6 +195,6 @@ def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(
 
 def test_a_damaged_record_decides_nothing(cpu, tmp_path):
     """The run goes on from its checkpoint, and writes run.json again."""
-    cpu(2.0)
+    cpu("amx_bf16")
     (tmp_path / "run.json").write_text('{"flags"')
     assert choose(flags(), [str(tmp_path)]).precision == "bf16"
