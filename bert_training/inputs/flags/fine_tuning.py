@@ -46,6 +46,10 @@ class FineTuningArguments(SharedArguments):
         compare_to: Folder of another series, to compare run by run.
     """
 
+    FIRST = (
+        *("output_dir", "model_name_or_path", "train_file", "validation_file", "test_file"),
+        *("num_train_epochs", "learning_rate", "per_device_train_batch_size", "max_seq_length", "seeds"),
+    )
     model_name_or_path: str | None = flag(None, CARD | APART)
     config_name: str | None = flag(None, CARD | APART, needs=("tokenizer_name",), excludes=("model_name_or_path",))
     tokenizer_name: str | None = flag(None, APART)
@@ -153,6 +157,10 @@ class GlueArguments(ClassArguments):
         do_predict: Write predictions for the test split; of a task of GLUE, those for its server.
     """
 
+    FIRST = (
+        *("output_dir", "model_name_or_path", "task_name", "data_dir", "train_file", "validation_file", "test_file"),
+        *("num_train_epochs", "learning_rate", "per_device_train_batch_size"),
+    )
     task_name: str | None = flag(None, FIXED | CARD | APART | EVALUATION)
     data_dir: str | None = flag(None, APART)
     test_file: str | None = flag(None, APART)

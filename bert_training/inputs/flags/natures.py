@@ -119,7 +119,8 @@ def declared(cls: type[Dataclass]) -> dict[str, dict[str, Any]]:
     """What every flag of a dataclass declares, with what a base class declares of a flag of the same name."""
     found: dict[str, dict[str, Any]] = {one.name: {"nature": Nature.NONE} for one in fields(cls)}
     for base in reversed(cls.__mro__):
-        for name, one in vars(base).get("__dataclass_fields__", {}).items():
+        own = vars(base).get("__dataclass_fields__", {})
+        for name, one in ((name, one) for name, one in own.items() if name in found):  # FIRST is a field of the class
             nature = found[name]["nature"] | one.metadata.get("nature", Nature.NONE)
             found[name] |= {**one.metadata, "nature": nature}
     return found
@@ -140,7 +141,13 @@ BOUNDS = {
 
 @dataclass
 class Flags:
-    """The base of all classes of flags: they are checked as soon as they have values, also those of a copy."""
+    """The base of all classes of flags: they are checked as soon as they have values, also those of a copy.
+
+    Attributes of the class:
+        FIRST: the flags that --help shows first.
+    """
+
+    FIRST: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check(self)

@@ -41,22 +41,48 @@ class _Parser(argparse.ArgumentParser):
         )
         self._negative_number_matcher = re.compile(r"-\d")  # also of --layers -1,-2
         limits, help_of = declared(cls), helps(cls)
-        for one in fields(cls):
-            kind, usual = kinds(cls)[one.name], default_of(one)
-            text = help_of.get(one.name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
-            options: dict[str, Any] = {"dest": one.name, "help": text.replace("%", "%%")}
-            if kind.is_list:
-                options["nargs"] = "*" if limits[one.name].get("may_be_empty") else "+"
-            elif kind.type is bool:
-                options |= {"nargs": "?", "const": "true"}
-            if kind.choices or kind.type is bool:
-                options["metavar"] = f"{{{','.join(map(str, kind.choices or ('true', 'false')))}}}"
-            self.add_argument(*dict.fromkeys((f"--{one.name}", f"--{one.name.replace('_', '-')}")), **options)
+        for title, names in _groups(cls).items():
+            group = self.add_argument_group(title)
+            for name in names:
+                options = _options(kinds(cls)[name], name, limits[name].get("may_be_empty", False))
+                usual = default_of(cls.__dataclass_fields__[name])
+                text = help_of.get(name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
+                group.add_argument(f"--{name}", dest=name, help=text.replace("%", "%%"), **options)
 
     def error(self, message: str) -> NoReturn:
         """Print a line for each problem, and exit."""
         self.print_usage(sys.stderr)
         self.exit(2, "".join(f"{self.prog}: error: {line}\n" for line in message.splitlines()))
+
+
+def _groups(cls: type[Flags]) -> dict[str, list[str]]:
+    """The titles of the help -> flags: those that most commands need, then those of each class from the script up."""
+    left, groups = [one.name for one in fields(cls)], {"what most commands need": [*cls.FIRST]}
+    for base in cls.__mro__:
+        own = [name for name in left if name in vars(base).get("__annotations__", {}) and name not in cls.FIRST]
+        if own:
+            groups[(base.__doc__ or "").partition("\n")[0].lower().rstrip(".")] = own
+            left = [name for name in left if name not in own]
+    return groups
+
+
+def _options(kind: Kind, name: str, may_be_empty: bool) -> dict[str, Any]:
+    """How argparse reads and shows the words of a flag."""
+    options: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper()}
+    if kind.is_list:
+        options["nargs"] = "*" if may_be_empty else "+"
+    elif kind.type is bool:
+        options |= {"nargs": "?", "const": "true"}
+    if kind.choices or kind.type is bool:
+        options["metavar"] = f"{{{','.join(map(str, kind.choices or ('true', 'false')))}}}"
+    return options
+
+
+def _with_underscores(cls: type[Flags], word: str) -> str:
+    """A flag with dashes, in the spelling of its field; any other word as it is."""
+    flag, equals, value = word.partition("=")
+    name = flag.removeprefix("--").replace("-", "_")
+    return f"--{name}{equals}{value}" if flag.startswith("--") and name in cls.__dataclass_fields__ else word
 
 
 def command_parser(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -81,12 +107,13 @@ def parse_arguments(
             what it raises is passed on.
     """
     parser = _Parser(cls)
-    namespace, others = parser.parse_known_args(argv)
-    words = {name: Given(f"--{name}", texts) for name, texts in vars(namespace).items()}
+    words = [_with_underscores(cls, word) for word in (sys.argv[1:] if argv is None else argv)]
+    namespace, others = parser.parse_known_args(words)
+    typed = {name: Given(f"--{name}", texts) for name, texts in vars(namespace).items()}
     try:
-        path = words["config"].texts if "config" in words else None
-        words = (read_config(str(path), [one.name for one in fields(cls)]) if path else {}) | words
-        given = _converted(cls, words, _unknown(cls, others))
+        path = typed["config"].texts if "config" in typed else None
+        typed = (read_config(str(path), [one.name for one in fields(cls)]) if path else {}) | typed
+        given = _converted(cls, typed, _unknown(cls, others))
         defaults = cls.defaults_for(given)
     except UserError as error:
         parser.error(str(error))

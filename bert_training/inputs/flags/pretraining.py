@@ -100,6 +100,10 @@ class PretrainingArguments(StudentArguments):
         eval_steps: Number of steps between two evaluations; 0: evaluate only at the end.
     """
 
+    FIRST = (
+        *("output_dir", "train_file", "validation_file", "tokenizer_name", "config_name", "model_name_or_path"),
+        *("recipe", "max_steps", "learning_rate", "resume_from_checkpoint"),
+    )
     train_file: list[str] = flag([], APART)
     corpus_dir: str | None = flag(
         None,

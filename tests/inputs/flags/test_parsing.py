@@ -1,7 +1,9 @@
 """bert_training/inputs/flags/parsing.py: flags are read in both spellings, and a mistake is one line and status 2."""
 
+import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
@@ -101,3 +103,11 @@ def test_help_shows_every_default_but_none(cls, capsys):
         parse_arguments(cls, ["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "(default: None)" not in text and "(default: 0.01)" in text and "(default: repro)" in text
+
+
+@pytest.mark.parametrize("cls", [script.arguments for script in SCRIPTS.values()])
+def test_the_help_names_every_flag_once_and_ten_of_them_first(cls, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(cls, ["--help"])
+    shown = re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE)
+    assert tuple(shown[:10]) == cls.FIRST and sorted(shown) == sorted(field.name for field in fields(cls))
