@@ -10,7 +10,6 @@ import ast
 import functools
 import importlib.util
 import itertools
-import json
 import re
 import shlex
 from dataclasses import fields
@@ -375,4 +374,3 @@ def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     assert type(names["model"]).__module__.startswith("transformers.models.bert")
     assert len(names["guesses"]) == 5
     assert names["classifier"].num_labels == 3
-    assert "auto_map" not in json.loads(Path("runs/stock/config.json").read_text())
