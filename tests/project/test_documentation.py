@@ -10,7 +10,6 @@ import ast
 import functools
 import importlib.util
 import itertools
-import json
 import re
 import shlex
 from dataclasses import fields
@@ -336,7 +335,6 @@ def test_the_head_of_contributing_has_exact_losses():
 # --- docs/checkpoints.md ---------------------------------------------------------------------------------------------
 
 CHECKPOINTS = ROOT / "docs" / "checkpoints.md"
-SIZES = {"V": 97, "H": 24, "I": 40, "P": 48, "2": 2}
 
 
 @pytest.fixture
@@ -344,29 +342,14 @@ def tiny_model() -> BertForPreTraining:
     torch.manual_seed(0)
     return BertForPreTraining(
         BertConfig(
-            vocab_size=SIZES["V"],
-            hidden_size=SIZES["H"],
-            intermediate_size=SIZES["I"],
-            max_position_embeddings=SIZES["P"],
+            vocab_size=97,
+            hidden_size=24,
+            intermediate_size=40,
+            max_position_embeddings=48,
             num_hidden_layers=2,
             num_attention_heads=2,
         )
     )
-
-
-def test_the_table_of_tensors_is_what_a_model_saves(tiny_model):
-    table = CHECKPOINTS.read_text().partition("| name | shape |\n")[2].partition("\n\n")[0]
-    listed = {}
-    for row in table.splitlines()[1:]:
-        names, shape = row.strip("| ").split(" | ")
-        names = re.findall(r"`([\w.]+)`", names)
-        if names[1:] == ["key", "value"]:
-            names = [names[0].replace("query", part) for part in ("query", "key", "value")]
-        for name in names:
-            for layer in range(2):
-                listed[name.replace(".N.", f".{layer}.")] = tuple(SIZES[size] for size in shape.split(", "))
-    saved = {n: tuple(t.shape) for n, t in tiny_model.state_dict().items() if n not in tiny_model.all_tied_weights_keys}
-    assert listed == saved
 
 
 def test_the_list_of_what_must_not_change_is_complete():
@@ -382,14 +365,12 @@ def test_the_code_files_of_a_folder_are_all_named():
 
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pieces = vocab[: SIZES["V"]]
-    for folder in ("runs/mini", "runs/bert-base"):
-        tiny_model.save_pretrained(folder)
-        build_tokenizer(pieces).save_pretrained(folder)
+    pieces = vocab[: tiny_model.config.vocab_size]
+    tiny_model.save_pretrained("runs/mini")
+    build_tokenizer(pieces).save_pretrained("runs/mini")
     names = {}
     for block in re.findall(r"```python\n(.*?)```", CHECKPOINTS.read_text(), re.DOTALL):
         exec(block, names)
     assert type(names["model"]).__module__.startswith("transformers.models.bert")
     assert len(names["guesses"]) == 5
     assert names["classifier"].num_labels == 3
-    assert "auto_map" not in json.loads(Path("runs/stock/config.json").read_text())
