@@ -221,7 +221,7 @@ def record_origin(
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = phases_in_words(phases, run.world_size)
     held_out = corpora.held_out
-    tokenizer = held_out.manifest["key"]["tokenizer_sha256"]
+    tokenizer = held_out.tokenizer_sha256
     run.add_facts(
         data=text.sources,
         tokenizer_sha256=tokenizer,

@@ -67,9 +67,9 @@ def small_config(small_config):
 def counted_slowly(corpus, columns, blocks=(0,), size=1 << 40):
     """The same counts with loops over documents and pairs; both pieces of a pair are in the same one of the blocks."""
     special, found = set(corpus.manifest["special_ids"]), np.zeros((len(corpus.unigrams), len(columns)))
-    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
-        begin = int(corpus.sentences[first])
-        ids = corpus.tokens[begin : corpus.sentences[last]].tolist()
+    for first, last in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:]):
+        begin = int(corpus.shards[0].sentences[first])
+        ids = corpus.shards[0].tokens[begin : corpus.shards[0].sentences[last]].tolist()
         for i, piece in enumerate(ids):
             for distance in counted_weights.DISTANCES:
                 for j in (i - distance, i + distance):
@@ -134,8 +134,8 @@ def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
 
 def test_followers_are_counted_within_documents(corpus):
     columns, found = [9, 7, 12, 20], np.zeros((4, 4))
-    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
-        ids = corpus.tokens[corpus.sentences[first] : corpus.sentences[last]].tolist()
+    for first, last in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:]):
+        ids = corpus.shards[0].tokens[corpus.shards[0].sentences[first] : corpus.shards[0].sentences[last]].tolist()
         for earlier, later in zip(ids, ids[2:]):
             if earlier in columns and later in columns:
                 found[columns.index(earlier), columns.index(later)] += 1

@@ -108,8 +108,8 @@ def build(folder, tokenizer: str, *flags: str):
 
 
 def decoded(corpus, tokenizer) -> list[str]:
-    ends = corpus.sentences[corpus.documents].tolist()
-    return [tokenizer.decode(corpus.tokens[start:stop]) for start, stop in itertools.pairwise(ends)]
+    ends = corpus.shards[0].sentences[corpus.shards[0].documents].tolist()
+    return [tokenizer.decode(corpus.shards[0].tokens[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def test_the_corpus_and_its_records(pretrained, tmp_path):

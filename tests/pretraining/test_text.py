@@ -47,8 +47,8 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
     assert train.num_documents + held_out.num_documents == 80 and 8 < held_out.num_documents < 40
     texts = [
         {
-            corpus.tokens[corpus.sentences[first] : corpus.sentences[end]].tobytes()
-            for first, end in zip(corpus.documents[:-1], corpus.documents[1:])
+            corpus.shards[0].tokens[corpus.shards[0].sentences[first] : corpus.shards[0].sentences[end]].tobytes()
+            for first, end in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:])
         }
         for corpus in (train, held_out)
     ]

@@ -64,7 +64,7 @@ def of_extraction(tokenizer, tmp_path):
 
 def of_pretraining(tokenizer, tmp_path):
     corpus = build_corpus([[f"old {MARKS}"]], tokenizer, tmp_path / "corpus")
-    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
+    return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
 def of_pretraining_in_two_processes(tokenizer, tmp_path):
@@ -73,7 +73,7 @@ def of_pretraining_in_two_processes(tokenizer, tmp_path):
     for rank in range(2):
         encode_part([file], tokenizer, folder, rank, 2)
     corpus = build_corpus([file], tokenizer, folder)
-    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
+    return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
 def of_page(tokenizer, tmp_path):
