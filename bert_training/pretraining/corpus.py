@@ -97,6 +97,7 @@ class Shard(Offsets):
             raise UserError(f"{path}: {wrong}; delete this folder and build the corpus again")
         states = {name: _state(path / f"{name}.bin") for name in ARRAYS}
         arrays = {name: _mapped(path / f"{name}.bin", dtype) for name, dtype in dtypes.items()}
+        arrays["unigrams"] = arrays["unigrams"].copy()  # a map takes one of the files that a process may have open
         return cls(path, facts=facts, states=states, **arrays)
 
     def check_unchanged(self) -> None:

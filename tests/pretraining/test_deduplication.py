@@ -124,9 +124,9 @@ def test_the_corpus_and_its_records(pretrained, tmp_path):
     both = [document for one in (corpora.train[0], corpora.held_out) for document in decoded(one, tokenizer)]
     assert len(both) == len(set(both)) == 64 and sum("menu" in document for document in both) == 1
     assert plain.num_documents + plain.held_out.num_documents == 81
-    assert "deduplicated" not in plain.train[0].manifest
+    assert not plain.train[0].notes
     counts = {"documents": 81, "lines": 243, "documents_left_out": 17, "lines_left_out": 63, "mode": "both", "rules": 1}
-    assert text.left_out() == corpora.train[0].manifest["deduplicated"] == counts
+    assert text.left_out() == corpora.train[0].notes["deduplicated"] == counts
     assert boilerplate(plain.train[0], 10) > 0.2 > 0 == boilerplate(corpora.train[0], 10)
     # A corpus is never taken for one with another value of the flag.
     for value in ([], ["--deduplicate", "documents"]):
@@ -138,7 +138,7 @@ def test_the_corpus_and_its_records(pretrained, tmp_path):
     sides = [*corpora.train, corpora.held_out]
     mixed = [document for one in corpora.train for document in decoded(one, tokenizer)]
     assert len(mixed) == len(set(mixed)) and set(mixed) <= set(both) and len(sides) == 3
-    amounts = [one.manifest["deduplicated"]["documents_left_out"] for one in corpora.train]
+    amounts = [one.notes["deduplicated"]["documents_left_out"] for one in corpora.train]
     assert amounts == [7, 10]
 
 
