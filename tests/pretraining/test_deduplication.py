@@ -97,7 +97,7 @@ def test_text_that_grows_and_folders_that_are_damaged(tmp_path):
 def started(folder, tokenizer: str, *flags: str) -> tuple[PretrainingArguments, SimpleNamespace]:
     given = ["--output_dir", folder, "--tokenizer_name", tokenizer, "--validation_split", 0.3, *flags]
     args = parse_arguments(PretrainingArguments, [*map(str, given)])
-    return args, SimpleNamespace(args=args, output_dir=folder, rank=0, world_size=1, main_first=lambda work: work())
+    return args, SimpleNamespace(args=args, output_dir=folder, is_main=True, main_first=lambda work: work())
 
 
 def build(folder, tokenizer: str, *flags: str):

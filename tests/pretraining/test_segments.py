@@ -309,8 +309,8 @@ def test_swapped_pairs_are_the_chunks_of_the_pairs_that_are_all_is_next(even):
     """With the same draws, document 0 has the same two chunks of three sentences. A swap exchanges A and B."""
     found = set()
     for variant in range(40):
-        known = plan_pairs(even, 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
-        plan = plan_ordered(even, 1, variant, 15, 0.0)
+        known = plan_pairs(even.shards[0], 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
+        plan = plan_ordered(even.shards[0], 1, variant, 15, 0.0)
         pairs = zip(known.a_start, known.a_length, known.b_start, known.b_length)
         chunks = {int(pair[0]): tuple(map(int, pair)) for pair in pairs}
         for row in zip(plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label):
