@@ -32,9 +32,9 @@ from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.records import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, Shard
 from bert_training.pretraining.coverage import coverage_of_corpus
-from bert_training.pretraining.data import training_instances
+from bert_training.pretraining.data import training_instances, used_share
 from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
@@ -64,7 +64,7 @@ def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
     fill = float(lengths.mean() / settings.max_seq_length)
-    coverage = plan.used_tokens / instances.planned_tokens
+    coverage = used_share(instances)
     measurements = [
         *_corpus_measurements(corpus, continuation_pieces(tokenizer)),
         *_coverage_measurements(coverage_of_corpus(corpus, tokenizer)),
@@ -80,7 +80,7 @@ def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -
         ),
     ]
     if settings.pairs:
-        measurements += _pair_measurements(corpus, plan, settings.pairs)
+        measurements += _pair_measurements(instances.groups[0][0], plan, settings.pairs)
     if instances.rule is not None:
         measurements += _mask_measurements(instances)
     return measurements, lengths
@@ -104,14 +104,13 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     Args:
         continuation: (V,), True for the pieces that continue a word.
     """
-    counts = corpus.manifest["counts"]
     tokens = corpus.num_tokens
     pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
     documents, sentences = repeated_documents(corpus), repeated_sentences(corpus)
     in_many = boilerplate(corpus, BOILERPLATE)
-    left_out = corpus.manifest.get("deduplicated")
+    left_out = corpus.notes.get("deduplicated")
     mode = left_out["mode"] if left_out else ""
-    empty = counts["empty_sentences"] + counts["empty_documents"]
+    empty = sum(sum(facts["empty"].values()) for facts in corpus.facts)
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     entropy = corpus.unigram_entropy()
     return [
@@ -147,11 +146,11 @@ def _remedy(good: bool, mode: str) -> str:
     return "" if good else f"; --deduplicate {mode} leaves them out"
 
 
-def _pair_measurements(corpus: Corpus, plan: EpochPlan, pairs: PairTask) -> list[Measurement]:
+def _pair_measurements(shard: Shard, plan: EpochPlan, pairs: PairTask) -> list[Measurement]:
     """Measurements of the pairs and their labels."""
     first_class = float((plan.label == 0).mean())
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
-    first_tokens = corpus.sentences[corpus.documents]
+    first_tokens = shard.sentences[shard.documents]
     a_document, b_document = (np.searchsorted(first_tokens, s, side="right") for s in (plan.a_start, plan.b_start))
     leak = _predictable_share(plan)
     measurements = [

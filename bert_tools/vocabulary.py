@@ -5,12 +5,6 @@ bert-repro vocabulary --extend MODEL --extend_vocab 2000 --train_file domain.txt
 bert-repro vocabulary --extend MODEL --extend_vocab words.txt --output_dir extended
 
 If MODEL has weights, the folder gets them too, with rows for the new pieces.
-
-Tasks on any number of machines with a common disk count the words (OUTPUT_DIR.counts) as `bert-repro corpus` encodes
-them, and --join learns the vocabulary; every command has the same flags otherwise:
-
-bert-repro vocabulary --train_file wiki.txt --vocab_size 30522 --output_dir vocab --tasks 64 --task 17
-bert-repro vocabulary --train_file wiki.txt --vocab_size 30522 --output_dir vocab --join
 """
 
 import argparse
@@ -21,19 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bert_tools.corpus import add_task_flags, check_task_flags
 from bert_tools.extension import add_extension_flags, extend_from_flags
 from bert_training.files.atomic import make_folder
 from bert_training.files.cores import usable_cores
-from bert_training.files.locks import held
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_apart, check_entries
 from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
-from bert_training.pretraining.count_shards import CountPlan
-from bert_training.pretraining.shards import remove_shards
 from bert_training.pretraining.word_counts import count_words_of_files
 from tokenization.extend_vocabulary import UNUSED
-from tokenization.train_wordpiece import DRAFT, LAYOUTS, counting_rules, train_wordpiece
+from tokenization.train_wordpiece import DRAFT, LAYOUTS, train_wordpiece
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +58,7 @@ def learn_vocabulary(
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Learn a vocabulary, or count the words of a task, as the flags say.
+    """Learn a vocabulary as the flags say.
 
     Raises:
         ValueError, OSError: as ``learn_vocabulary`` does.
@@ -77,32 +67,19 @@ def main(argv: list[str] | None = None) -> None:
     if args.extend is not None:
         extend_from_flags(parser, args)
         return
-    rules = {
+    settings = {
         "do_lower_case": args.do_lower_case != "false",
         "strip_accents": None if args.strip_accents is None else args.strip_accents == "true",
         "tokenize_chinese_chars": args.tokenize_chinese_chars != "false",
-    }
-    settings = rules | {
         "output_dir": args.output_dir,
         "layout": args.layout,
         "min_frequency": 2 if args.min_frequency is None else args.min_frequency,
         "limit_alphabet": args.limit_alphabet,
     }
     workers = args.num_workers or usable_cores()
-    if args.tasks is None and not args.join:
-        pieces = learn_vocabulary(
-            args.train_file, args.vocab_size, text_column=args.text_column, num_workers=workers, **settings
-        )
-    else:
-        target = Path(os.path.abspath(args.output_dir))  # "." has no name
-        folder = target.with_name(f"{target.name}.counts")
-        files = check_entries(args.train_file, logger.warning, args.text_column)
-        plan = CountPlan.of(folder, files, args.text_column, counting_rules(**rules))
-        if args.tasks is not None:
-            _count(plan, args, workers)
-            return
-        pieces = train_wordpiece((), args.vocab_size, count=lambda *_: plan.total(), **settings)
-        remove_shards(folder)
+    pieces = learn_vocabulary(
+        args.train_file, args.vocab_size, text_column=args.text_column, num_workers=workers, **settings
+    )
     unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
     part = f" ({unused} of them [unused])" if unused else ""
     print(f"{len(pieces):,} rows{part} in {args.output_dir}")
@@ -142,9 +119,7 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     parser.add_argument(
         "--num_workers", "--num-workers", type=int, help="processes that count words; default: the cores it may use"
     )
-    add_task_flags(parser)
     args = parser.parse_args(argv)
-    check_task_flags(parser, args)
     of_others = () if os.path.exists(Path(args.output_dir) / DRAFT) else (TOKENIZER, TOKENIZER_CONFIG)
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
@@ -152,8 +127,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
     make_folder(Path(args.output_dir).parent)  # before hours of reading
     check_apart(args.train_file or (), args.output_dir)
     if args.extend is not None:
-        if args.tasks is not None or args.join:
-            parser.error("--tasks and --join have no effect with --extend; leave them out")
         return parser, args
     for name in ("extend_vocab", "pad_vocab_to_multiple_of"):
         if getattr(args, name) is not None:
@@ -162,12 +135,3 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
         if getattr(args, name) is None:
             parser.error(f"the following arguments are required: --{name}")
     return parser, args
-
-
-def _count(plan: CountPlan, args: argparse.Namespace, num_workers: int) -> None:
-    """Do one task."""
-    make_folder(plan.folder)
-    lock = plan.folder / f".task-{args.task}-of-{args.tasks}.lock"
-    with held(lock, f"{plan.folder}: another process is at work on task {args.task} of {args.tasks}"):
-        counted = plan.count(num_workers, args.task, args.tasks)
-    print(f"task {args.task} of {args.tasks}: {counted} of {len(plan.shards)} shards are in {plan.folder}")

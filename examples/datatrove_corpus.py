@@ -7,7 +7,6 @@ time= and partition=) or RayPipelineExecutor in place of LocalPipelineExecutor.
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 from datatrove.executor import LocalPipelineExecutor
@@ -18,16 +17,11 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers.jsonl import JsonlWriter
 from datatrove.utils.hashing import HashConfig
 
-from bert_tools import corpus
+from bert_tools.datatrove_blocks import CorpusShards
 
 
 def content(document) -> str:
     return document.text
-
-
-def encode(_, rank: int, world_size: int, flags: list[str]):
-    corpus.main([*flags, "--num_workers", "1", "--tasks", str(world_size), "--task", str(rank)])
-    return ()
 
 
 def main(text: str, tokenizer: str, output: str, executor=LocalPipelineExecutor, tasks: int = 4) -> None:
@@ -49,10 +43,7 @@ def main(text: str, tokenizer: str, output: str, executor=LocalPipelineExecutor,
     stage("buckets", minhash.MinhashDedupBuckets(folder["signs"], folder["buckets"], config=alike), tasks=14)
     stage("alike", minhash.MinhashDedupCluster(folder["buckets"], folder["alike"], alike), tasks=1)
     stage("clean", unique, minhash.MinhashDedupFilter(folder["alike"]), GopherQualityFilter(), write("clean"))
-    files = map(str, sorted(Path(folder["clean"]).glob("*.jsonl")))
-    flags = ["--train_file", *files, "--tokenizer_name", tokenizer, "--output_dir", folder["corpus"]]
-    stage("encode", partial(encode, flags=flags))
-    corpus.main([*flags, "--join"])
+    stage("corpus", CorpusShards(sorted(Path(folder["clean"]).glob("*.jsonl")), tokenizer, folder["corpus"]))
 
 
 if __name__ == "__main__":

@@ -52,18 +52,18 @@ Lines = Iterator[tuple[int, str]]
 
 
 class Reading(NamedTuple):
-    """How a text of a form is read, from its beginning or from a mark inside of it.
+    """How a text of a form is read, from its beginning or from the beginning of a document inside of it.
 
     Attributes:
         form: ``WIKIEXTRACTOR``, ``WIKITEXT`` or None for all other text.
         read: from (number, line or row) to those that are text.
-        is_mark: whether a stripped line is a mark; None: reading may begin with any line.
-        behind: reading may begin with the line behind a mark, and otherwise with the mark.
+        begins: whether a document begins at a stripped line; None: one line alone does not say it.
+        behind: the document begins behind that line, and otherwise with it.
     """
 
     form: str | None
     read: Callable[[Lines], Lines]
-    is_mark: Callable[[str], bool] | None = None
+    begins: Callable[[str], bool] | None = None
     behind: bool = False
 
 
@@ -102,10 +102,12 @@ def _reading(path: object, ahead: list[tuple[int, str]], first: list[tuple[int, 
         )
     texts = [text.strip() for _, text in ahead]
     if _is_wikitext(texts):
-        return Reading(WIKITEXT, _wikitext, lambda line: not line, behind=True)
+        return Reading(WIKITEXT, _wikitext)
     if _is_wikitext_without_blanks(texts):
         return Reading(WIKITEXT, _wikitext_without_blanks)
-    return Reading(None, (lambda lines: lines) if rows else partial(_plain, path))
+    if rows:
+        return Reading(None, lambda lines: lines, lambda line: True)
+    return Reading(None, partial(_plain, path), lambda line: not line, behind=True)
 
 
 def _begins_with_doc(first: str, ahead: list[tuple[int, str]]) -> bool:

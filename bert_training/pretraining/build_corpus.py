@@ -1,22 +1,23 @@
-"""Build a corpus: files -> documents -> sentences -> token ids in memory-mapped files.
+"""Build a corpus: slices of a text -> documents -> sentences -> token ids in memory-mapped files.
 
     corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
     corpus = Corpus.open("corpus", tokenizer)
 
-Files are divided into ranges of bytes (``ranges.py``), whose ids are written as shards (``shards.py``), by any number
-of processes, and joined (``join.py``). Documents that the caller yields are encoded as one stream.
+``plan_corpus`` lists the shards of files, and ``make_shard`` makes one of them: a function of the bytes of its slice
+(``slices.py``), the tokenizer and a few flags, and of nothing else. Therefore anybody may make them in any order, such
+as the tasks of datatrove (``bert_tools/datatrove_blocks.py``); one that is there already is not made again. Documents
+that the caller yields become shards one after the other.
 
-The memory needed depends on the number of workers, and not on the size of the corpus or of a document. Only a line, or
-a row of a table, is in memory as a whole, and a document that the caller gives as a list. The ids are the same for any
-number of workers and processes, and whether or not the build was interrupted.
+Of the text, only a line, or a row of a table, is in memory as a whole. Of a shard, memory holds the lengths of its
+sentences, and of a piece of 4 MB, or of a document that is longer, the ids.
 """
 
-import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,24 +25,32 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import is_occupied, make_folder, written
-from bert_training.files.hashing import UnchangedFiles, sha256
-from bert_training.files.locks import held, sweep
-from bert_training.inputs.texts import check_files, check_has_text
+from bert_training.files.atomic import damage, make_folder, remove_folder, sealed_folder, write_json
+from bert_training.files.hashing import UnchangedFiles, digest
+from bert_training.inputs.texts import check_files
 from bert_training.pretraining.corpus import (
+    ARRAYS,
+    FACTS,
     FORMAT,
+    OFFSETS,
     Corpus,
-    CorpusWriter,
-    forget_progress,
-    ids_dtype,
-    read_manifest,
+    is_finished,
+    read_facts,
+    shard_folder,
+    shard_folders,
 )
-from bert_training.pretraining.encoding import Encoded, encoded_chunks
-from bert_training.pretraining.join import join_shards
+from bert_training.pretraining.encoding import Encoded, chunks_of, encode_lines, results_in_order
+from bert_training.pretraining.held_out import ALL, Side
 from bert_training.pretraining.sentences import RULES
-from bert_training.pretraining.shard_plan import ShardPlan, plan_of
-from bert_training.pretraining.shards import CHUNK_CHARACTERS, Shard, remove_shards, shards_folder
-from tokenization.coverage import Sample, coverage_of
+from bert_training.pretraining.slices import (
+    SLICE_BYTES,
+    Span,
+    is_divisible,
+    lines_of_span,
+    pieces_of,
+    plan_slices,
+)
+from tokenization.coverage import SAMPLE, Sample, coverage_of
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from tokenization.special_tokens import text_tokenizer
@@ -51,24 +60,31 @@ if TYPE_CHECKING:
 
 # Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
 Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
+PIECE_BYTES = 1 << 22  # what a worker reads and encodes at a time
+# So much more than the characters of a sample is drawn at first, because a character may take some bytes.
+_DRAWN = 16
+_Part = tuple[list[Encoded], list[tuple[int, str]]]  # ids, and what was drawn for the sample of the text
 
 
 @dataclass(frozen=True)
-class Side:
-    """Which documents of files a corpus has.
+class Job:
+    """A shard that is to be made.
 
     Attributes:
-        share: the share of documents to hold out; None: all documents are in one corpus.
-        held_out: whether the corpus has the held-out documents or the others.
-        drop_empty: leave documents without a paragraph uncounted.
-        shards: the folder of the shards, if several corpora are made of them; the caller deletes it. Default: one of
-            this corpus, which is deleted in the end.
+        path: its folder.
+        key: what all shards of the corpus have in common.
+        last: whether it is the last one.
+        spans: what it is made from.
+        column: the field of the text.
+        side: which documents it has.
     """
 
-    share: float | None = None
-    held_out: bool = False
-    drop_empty: bool = False
-    shards: Path | None = None
+    path: Path
+    key: dict[str, Any]
+    last: bool
+    spans: list[Span]
+    column: str
+    side: Side
 
 
 def build_corpus(
@@ -80,14 +96,13 @@ def build_corpus(
     fingerprint: str | None = None,
     unchanged: UnchangedFiles | None = None,
     text_column: str = "text",
-    side: Side = Side(),
-    shard_bytes: int | None = None,
+    side: Side = ALL,
+    slice_bytes: int = SLICE_BYTES,
     notes: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
-    A build that was interrupted continues when it is started again with the same arguments. Shards of files that other
-    processes have made (``encode_part``) are not made again.
+    A build that was interrupted continues behind its last shard when it is started again with the same arguments.
 
     Args:
         source: files for ``read_documents``, or documents (lists of paragraphs), or an iterator of paragraphs with None
@@ -100,8 +115,8 @@ def build_corpus(
         unchanged: the files that the documents come from.
         text_column: the field of the text, if ``source`` is files.
         side: which documents to take, if ``source`` is files.
-        shard_bytes: the bytes of a shard; by default the text decides.
-        notes: what the manifest is to say besides, if ``source`` is documents.
+        slice_bytes: the bytes of a slice, or the characters if ``source`` is documents.
+        notes: what shard.json is to say besides, if ``source`` is documents.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
@@ -109,257 +124,256 @@ def build_corpus(
         OSError: the corpus could not be written.
     """
     target = Path(output_dir)
-    opened = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
-    if is_occupied(target):
-        return _reuse(target, opened.key)
-    with written(target):
-        make_folder(target.parent)
-        busy = f"{target}: another process is building this corpus; wait until it is done"
-        with held(lock_of(target), busy):
-            if is_occupied(target):  # by a process that has built it since the question above
-                return _reuse(target, opened.key)
-            if opened.files:
-                folder = side.shards or shards_folder(target)
-                plan = plan_of(opened.files, tokenizer, folder, text_column, side.share, shard_bytes)
-                _begin_anew(plan)
-                plan.make(num_workers)
-                opened.unchanged.check()
-                join(plan, opened, tokenizer, target, side)
-            else:
-                _encode_stream(opened, tokenizer, target, num_workers, notes)
-    if side.shards is None:
-        remove_shards(shards_folder(target))
+    make_folder(target)
+    if others := [path.name for path in target.iterdir() if not path.name.startswith(("shard-", "."))]:
+        raise UserError(f"{target}: holds other files than a corpus ({', '.join(others)[:200]}); choose another folder")
+    if _are_files(source):
+        jobs = plan_corpus(check_files(source), tokenizer, target, text_column, side, slice_bytes)
+        if is_finished(target):
+            check_made_from(target, jobs)
+            return Corpus.open(target)
+        for job in jobs:
+            make_shard(job, tokenizer, num_workers)
+        made = len(jobs)
+    else:
+        if fingerprint is None:
+            assert isinstance(source, Sequence), (
+                "documents that are not in a list need `fingerprint`, which identifies them"
+            )
+            fingerprint = json.dumps(list(source))
+        key = key_of({"documents": hashlib.sha256(fingerprint.encode()).hexdigest()}, tokenizer)
+        if is_finished(target):
+            check_key(target, key)
+            return Corpus.open(target)
+        lines = _lines_of(cast("Iterable[list[str] | str | None]", source))
+        check = unchanged.check if unchanged else lambda: None
+        made = _encode_stream(lines, tokenizer, target, key, dict(notes or {}), num_workers, slice_bytes, check)
+    for folder in shard_folders(target)[made:]:  # of an unfinished corpus of another text
+        remove_folder(folder)
     return Corpus.open(target, verify=False)
 
 
-def encode_part(
-    source: Source,
+def plan_corpus(
+    files: Sequence[Path],
     tokenizer: PreTrainedTokenizerBase,
-    output_dir: str | Path,
-    rank: int,
-    world_size: int,
-    num_workers: int = 1,
-    *,
+    target: Path,
     text_column: str = "text",
-    side: Side = Side(),
-    shard_bytes: int | None = None,
-    **unused: Any,
-) -> None:
-    """Make the shards of process ``rank`` of ``world_size``, which ``build_corpus`` then finds and joins.
-
-    It takes all arguments of ``build_corpus``; the errors are the same. Nothing is done if the corpus already exists,
-    or if ``source`` is no list of files.
-    """
-    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, shard_bytes):
-        plan.make(num_workers, rank, world_size)
-
-
-def forget_other_shards(
-    source: Source,
-    tokenizer: PreTrainedTokenizerBase,
-    output_dir: str | Path,
-    *,
-    text_column: str = "text",
-    side: Side = Side(),
-    **unused: Any,
-) -> None:
-    """Delete the shards of another text or tokenizer, before several processes call ``encode_part``."""
-    if plan := _plan_of_part(source, tokenizer, output_dir, text_column, side, None):
-        _begin_anew(plan)
+    side: Side = ALL,
+    slice_bytes: int = SLICE_BYTES,
+) -> list[Job]:
+    """The shards of a corpus of files, by their sizes and forms; the arguments are those of ``build_corpus``."""
+    slices = plan_slices(files, text_column, slice_bytes)
+    text = {
+        "sizes": [path.stat().st_size for path in files],
+        "slice_bytes": slice_bytes,
+        "text_column": text_column,
+        "side": list(side),
+    }
+    key = key_of(text, tokenizer)
+    return [
+        Job(shard_folder(target, number), key, number == len(slices) - 1, spans, text_column, side)
+        for number, spans in enumerate(slices)
+    ]
 
 
-def _plan_of_part(
-    source: Source,
-    tokenizer: PreTrainedTokenizerBase,
-    output_dir: str | Path,
-    text_column: str,
-    side: Side,
-    shard_bytes: int | None,
-) -> ShardPlan | None:
-    """The shards of a corpus that is to be built from files; None for every other one."""
-    target = Path(output_dir)
-    if not _are_files(source) or is_occupied(target):
-        return None
-    folder = side.shards or shards_folder(target)
-    return plan_of(check_files(source), tokenizer, folder, text_column, side.share, shard_bytes)
+def make_shard(job: Job, tokenizer: PreTrainedTokenizerBase, num_workers: int = 1) -> None:
+    """Make a shard, whole or not at all; nothing is done if it is there and undamaged.
 
-
-@dataclass(frozen=True)
-class Opened:
-    """A source.
-
-    Attributes:
-        lines: of documents; of files, they are not read.
-        files: the files; empty for documents.
-        described: what the manifest says of the source.
-        key: the key of the corpus.
-        unchanged: the files that must not change.
-    """
-
-    lines: Iterator[str | None]
-    files: list[Path]
-    described: list[dict[str, Any]]
-    key: dict[str, Any]
-    unchanged: UnchangedFiles
-
-
-def join(
-    plan: ShardPlan, opened: Opened, tokenizer: PreTrainedTokenizerBase, target: Path, side: Side = Side()
-) -> None:
-    """Write the corpus from its shards; the caller holds the lock.
+    Args:
+        job: the shard.
+        tokenizer: the tokenizer.
+        num_workers: processes to start for encoding.
 
     Raises:
-        ValueError: a shard is missing, damaged or one of another corpus, or there is no text.
-        OSError: the corpus could not be written.
+        ValueError: the text cannot be read, or a file was changed meanwhile.
+        OSError: it could not be written.
     """
-    made_of = {"shards": plan.key, "side": [side.share, side.held_out, side.drop_empty]}
-    with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer), made_of)) as writer:
-        held_out = None if side.share is None else side.held_out
-        sample = join_shards(writer, plan.jobs, held_out, side.drop_empty)
-        paragraphs = dict.fromkeys(range(len(plan.files)), 0)
-        for job in plan.jobs:
-            for span, count in zip(job.spans, Shard(job.path).footer["paragraphs"], strict=True):
-                paragraphs[span.number] += count
-        for number, count in paragraphs.items():
-            check_has_text(plan.files[number], count)
-        _finish(writer, opened, tokenizer, sample)
+    files = UnchangedFiles({span.path for span in job.spans})
+    described = [span.described() for span in job.spans]
+    facts = {"key": job.key, "slice": described, "last": job.last, "notes": {}}
+    if _is_made(job.path, facts):
+        return
+    total = sum(span.stop - span.start for span in job.spans)
+    below = min(1 << 64, (1 << 64) * _DRAWN * SAMPLE // max(1, total))
+    sample = Sample(below=below)
+    work = _work_on(job, tokenizer_json(text_tokenizer(tokenizer)), sample, below)
+    _write_shard(job.path, tokenizer, results_in_order(work, num_workers), sample, facts, files.check)
 
 
-def _begin_anew(plan: ShardPlan) -> None:
-    """Delete shards of another text or tokenizer, which an unfinished build has left."""
-    try:
-        plan.is_begun()
-    except ValueError:
-        remove_shards(plan.folder)
+def _work_on(job: Job, content: str, sample: Sample, below: int) -> Iterator[Callable[[], _Part]]:
+    for span in job.spans:
+        if is_divisible(Path(span.path), job.column):
+            for piece in pieces_of(span, PIECE_BYTES, job.column):
+                yield partial(_encode_piece, content, piece, job.column, job.side, below)
+        else:  # this process reads it, and others encode
+            lines = job.side.of(lines_of_span(span, job.column))
+            yield from _work_on_stream(lines, content, sample, span.number << 44)
+
+
+def _encode_piece(content: str, piece: Span, column: str, side: Side, below: int) -> _Part:
+    """Read and encode a piece; what a worker calls."""
+    sample = Sample(below=below)
+    lines = _sampled(side.of(lines_of_span(piece, column)), sample, piece.number << 44 | piece.start)
+    return [encode_lines(content, chunk) for chunk in chunks_of(lines)], sample.drawn
+
+
+def _work_on_stream(
+    lines: Iterable[str | None], content: str, sample: Sample, first: int
+) -> Iterator[Callable[[], _Part]]:
+    """Calls that encode lines which this process reads and adds to the sample."""
+    for chunk in chunks_of(_sampled(lines, sample, first)):
+        yield partial(_encode_chunk, content, chunk)
+
+
+def _encode_chunk(content: str, lines: list[str | None]) -> _Part:
+    return [encode_lines(content, lines)], []
+
+
+def _sampled(lines: Iterable[str | None], sample: Sample, first: int) -> Iterator[str | None]:
+    for place, line in enumerate(lines, first):
+        if line is not None:
+            sample.add(line, place)
+        yield line
 
 
 def _encode_stream(
-    opened: Opened,
+    lines: Iterator[str | None],
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
+    key: dict[str, Any],
+    notes: dict[str, Any],
     num_workers: int,
-    notes: Mapping[str, Any] | None,
-) -> None:
-    sample = Sample()
-    lines = sample.passing(opened.lines)
-    with contextlib.closing(CorpusWriter(target, opened.key, ids_dtype(tokenizer))) as writer:
-        remaining = itertools.islice(lines, writer.lines, None)
-        rules = tokenizer_json(text_tokenizer(tokenizer))
-        _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), opened.unchanged)
-        _finish(writer, opened, tokenizer, sample, notes)
+    characters: int,
+    check: Callable[[], None],
+) -> int:
+    """Make the shards of a stream of documents and return their number; those that are there are read over."""
+    content = tokenizer_json(text_tokenizer(tokenizer))
+    stream = _Stream(lines)
+    number = 0
+    while not number or not stream.ended:
+        part, path = stream.documents(characters), shard_folder(target, number)
+        facts = {"key": key, "slice": number, "notes": notes}
+        if _is_made(path, facts):
+            for _ in part:
+                pass
+        else:
+            sample = Sample()
+            parts = results_in_order(_work_on_stream(part, content, sample, 0), num_workers)
+            _write_shard(path, tokenizer, parts, sample, facts, check, lambda: stream.ended)
+        number += 1
+    return number
 
 
-def _finish(
-    writer: CorpusWriter,
-    opened: Opened,
+@dataclass
+class _Stream:
+    """Lines of which whole documents are taken."""
+
+    lines: Iterator[str | None]
+    ended: bool = False
+    _ahead: list[str | None] = field(default_factory=list)
+
+    def documents(self, characters: int) -> Iterator[str | None]:
+        """Documents of about so many characters in all; afterwards, ``ended`` tells whether they are the last ones."""
+        for line in itertools.chain(self._ahead, self.lines):
+            yield line
+            characters -= len(line or "")
+            if line is None and characters <= 0:
+                break
+        self._ahead = list(itertools.islice(self.lines, 1))
+        self.ended = not self._ahead
+
+
+def _write_shard(
+    path: Path,
     tokenizer: PreTrainedTokenizerBase,
+    parts: Iterable[_Part],
     sample: Sample,
-    notes: Mapping[str, Any] | None = None,
+    facts: dict[str, Any],
+    check: Callable[[], None],
+    is_last: Callable[[], bool] | None = None,
 ) -> None:
-    if writer.tokens == 0:
-        raise UserError("the source holds no text that the tokenizer turns into tokens")
-    facts = _facts(opened.described, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
-    writer.finish(facts | dict(notes or {}), len(tokenizer))
+    """Write a shard from the ids of its pieces; sentences and documents without tokens are counted and left out."""
+    dtype = ids_dtype(tokenizer)
+    unigrams = np.zeros(len(tokenizer), np.int64)
+    lengths, ends = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+    before = 0  # the number of sentences
+    make_folder(path.parent)
+    with sealed_folder(path) as draft:
+        with open(draft / "tokens.bin", "wb") as file:
+            for encoded, drawn in parts:
+                sample.merge(drawn)
+                for part in encoded:
+                    file.write(part.tokens.astype(dtype).tobytes())
+                    unigrams += np.bincount(part.tokens, minlength=len(unigrams))
+                    lengths.append(part.lengths.astype(np.uint32))
+                    ends.append(part.ends + before)
+                    before += len(part.lengths)
+        check()
+        every, borders = np.concatenate(lengths), np.concatenate(ends)
+        kept = np.concatenate([[0], np.cumsum(every > 0)])  # sentences that are kept before each
+        sentences = np.concatenate([[0], np.cumsum(every[every > 0], dtype=np.int64)])
+        documents = np.unique(np.concatenate([[0], kept[borders]]))  # an empty one ends where it begins
+        arrays = {"sentences": sentences, "documents": documents, "unigrams": unigrams}
+        for name, array in arrays.items():
+            (draft / f"{name}.bin").write_bytes(array.astype(OFFSETS).tobytes())
+        write_json(
+            draft / FACTS,
+            facts
+            | ({"last": is_last()} if is_last else {})
+            | {
+                "dtype": dtype.str,
+                "lengths": {"tokens": int(sentences[-1])} | {name: len(array) for name, array in arrays.items()},
+                "empty": {"sentences": len(every) + 1 - len(sentences), "documents": len(borders) + 1 - len(documents)},
+                "special_ids": sorted(set(tokenizer.all_special_ids)),
+                "coverage": coverage_of(tokenizer, sample).facts(),
+                "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+            },
+        )
 
 
-def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """What the manifest records about the source and the tokenizer, apart from the key of the corpus."""
+def ids_dtype(tokenizer: PreTrainedTokenizerBase) -> np.dtype:
+    """The type of the ids of a tokenizer in a file."""
+    return np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<i4")
+
+
+def key_of(text: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The key of a corpus; ``text`` identifies what it is made from."""
     return {
-        "sources": sources,
-        "vocab_size": len(tokenizer),
-        "special_ids": sorted(set(tokenizer.all_special_ids)),
-        "sentence_rules": RULES,
-        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
-    }
-
-
-def lock_of(target: Path) -> Path:
-    """The file that a process locks while it builds the corpus ``target``."""
-    return target.with_name(f".{target.name}.lock")
-
-
-def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
-    """Consecutive lines in lists of about ``CHUNK_CHARACTERS`` characters."""
-    chunk: list[str | None] = []
-    characters = 0
-    for line in lines:
-        chunk.append(line)
-        characters += 1 if line is None else len(line)
-        if characters >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
-
-
-def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: UnchangedFiles) -> None:
-    """Append all chunks. Nothing is committed after a change of the files, so that no build continues from it."""
-    for size, encoded in chunks:
-        writer.append(encoded.tokens, encoded.lengths, encoded.ends, lines=size)
-        writer.commit_sometimes(files.check)
-    files.check()
-
-
-def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
-    """The corpus in ``target``.
-
-    Raises:
-        ValueError: it was built from another source or with another tokenizer.
-    """
-    built = read_manifest(target)["key"]
-    differing = [name for name in key if built.get(name) != key[name]]
-    if differing:
-        raise UserError(
-            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); give the text, "
-            "the tokenizer and the flags that it was made with, or choose another folder"
-        )
-    forget_progress(target)  # the build may have been killed just after it renamed the folder
-    remove_shards(shards_folder(target))
-    sweep(lock_of(target))
-    return Corpus.open(target)
-
-
-def _open_source(
-    source: Source,
-    fingerprint: str | None,
-    tokenizer: PreTrainedTokenizerBase,
-    unchanged: UnchangedFiles | None,
-    text_column: str,
-) -> Opened:
-    files = check_files(source) if _are_files(source) else []
-    unchanged = unchanged or UnchangedFiles(files)
-    if files and fingerprint is None:
-        described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
-        return Opened(iter(()), files, described, key_of(described, tokenizer, text_column), unchanged)
-    if fingerprint is None:
-        assert isinstance(source, Sequence), (
-            "documents that are not in a list need `fingerprint`, which identifies them"
-        )
-        fingerprint = json.dumps(list(source))
-    lines: Iterator[str | None] = iter(()) if files else _lines_of(cast("Iterable[list[str] | str | None]", source))
-    described = described_by(fingerprint)
-    return Opened(lines, files, described, key_of(described, tokenizer), unchanged)
-
-
-def described_by(fingerprint: str) -> list[dict[str, Any]]:
-    """What the manifest says of a source that has a fingerprint."""
-    return [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
-
-
-def key_of(
-    described: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, text_column: str = "text"
-) -> dict[str, Any]:
-    """The key of a corpus; ``described`` is what the manifest says of the source."""
-    key = {
         "format": FORMAT,
-        "sources": [part["sha256"] for part in described],
+        "text": digest(text),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
+        "text_tokenizer_sha256": tokenizer_sha256(text_tokenizer(tokenizer)),  # it keeps added tokens together
+        "sentence_rules": RULES,
     }
-    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # it keeps added tokens together
-        key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
-    if text_column != "text":
-        key["text_column"] = text_column
-    return key
+
+
+def check_made_from(target: Path, jobs: Sequence[Job]) -> None:
+    """Raise ValueError unless a finished corpus has these shards; the files are read for their SHA-256."""
+    check_key(target, jobs[0].key)
+    for job, folder in zip(jobs, shard_folders(target), strict=True):
+        for span, then in zip(job.spans, read_facts(folder)["slice"], strict=True):
+            if span.described() != then:
+                raise UserError(f"{target}: holds a corpus made from another {Path(span.path).name}; {_GIVE}")
+
+
+def check_key(target: Path, key: dict[str, Any]) -> None:
+    """Raise ValueError unless a finished corpus has this key."""
+    found = read_facts(shard_folders(target)[0])["key"]
+    if differing := [name for name in key if found.get(name) != key[name]]:
+        raise UserError(
+            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); {_GIVE}"
+        )
+
+
+_GIVE = "give the text, the tokenizer and the flags that it was made with, or choose another folder"
+
+
+def _is_made(path: Path, facts: dict[str, Any]) -> bool:
+    """Whether a shard is there, undamaged and made from the same."""
+    if damage(path, [FACTS, *(f"{name}.bin" for name in ARRAYS)]) is not None:
+        return False
+    found = read_facts(path)
+    return all(found[name] == value for name, value in facts.items())
 
 
 def _lines_of(documents: Iterable[list[str] | str | None]) -> Iterator[str | None]:

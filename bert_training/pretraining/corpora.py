@@ -2,25 +2,23 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.engine.errors import is_for_the_user
-from bert_training.engine.run import Run, gather_object
+from bert_training.engine.run import Run
+from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.cores import usable_cores
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.build_corpus import Side, build_corpus, encode_part, forget_other_shards
+from bert_training.pretraining.build_corpus import build_corpus, check_made_from, plan_corpus
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.held_out import lines_of_side
-from bert_training.pretraining.prepared import adopt
-from bert_training.pretraining.shards import remove_shards
+from bert_training.pretraining.held_out import Side
 from bert_training.pretraining.text import Text
-from tokenization.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -68,124 +66,77 @@ def open_training_corpora(
 
 
 def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> Corpora:
-    """Build or open the corpora in ``output_dir/corpus``. All processes call it and help.
+    """Build or open the corpora in ``output_dir/corpus``. All processes call it; the main process builds.
 
     Raises:
         ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
         SystemExit: on the other processes, when the main process raises the ValueError.
     """
-    names = corpus_folders(vars(run.args))
 
-    def encode_parts() -> None:
-        for name in names:
-            encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
-        text.unchanged.check()
-
-    def begin_anew() -> None:
-        for name in names:
-            forget_other_shards(**_arguments(run, text, tokenizer, name))
-
-    if run.args.corpus_dir:
-        run.only_main(lambda: _adopt(run, text, tokenizer))
-    if run.world_size > 1:
-        run.only_main(begin_anew)
-        _run_together(run, encode_parts)
+    def built(name: str) -> Corpus:
+        folder = run.output_dir / "corpus" / name
+        if not run.is_main:
+            return Corpus.open(folder, tokenizer, verify=False)
+        source = _source(text, run.args, folder)
+        if name == "train" and run.args.corpus_dir:
+            adopt(Path(run.args.corpus_dir), folder, tokenizer, text.files, run.args.text_column)
+        return build_corpus(tokenizer=tokenizer, output_dir=folder, num_workers=usable_cores(), **source)
 
     def build_all() -> dict[str, Corpus]:
-        built = {
-            name: build_corpus(notes=_notes(text, name), **_arguments(run, text, tokenizer, name)) for name in names
-        }
-        text.unchanged.check()
-        if run.rank == 0:
-            remove_shards(_common_shards(run))
-        return built
+        found = {name: built(name) for name in corpus_folders(vars(run.args))}
+        if run.is_main:
+            text.unchanged.check()
+        return found
 
-    built = run.main_first(build_all)
-    train = [built.pop(name) for name in training_folders(vars(run.args))]
-    return Corpora(train, built.pop("validation"), dict(zip(text.held_out_by_name, built.values())))
+    found = run.main_first(build_all)
+    train = [found.pop(name) for name in training_folders(vars(run.args))]
+    return Corpora(train, found.pop("validation"), dict(zip(text.held_out_by_name, found.values())))
 
 
-def _adopt(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
-    assert run.args.corpus_dir is not None
-    arguments = _arguments(run, text, tokenizer, "train")
-    sources = text.sources[: len(text.files)]
-    adopt(
-        run.args.corpus_dir,
-        arguments["output_dir"],
-        tokenizer,
-        sources,
-        run.args.text_column,
-        arguments["fingerprint"],
-    )
-
-
-def _arguments(
-    run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase, name: str
-) -> dict[str, Any]:
-    """The arguments that ``build_corpus`` and ``encode_part`` have in common, for the corpus ``name``.
-
-    Only files of which everything is read are divided among the processes; the main process encodes everything else.
-    """
-    args = run.args
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
-    arguments = {
-        "tokenizer": tokenizer,
-        "output_dir": run.output_dir / "corpus" / name,
-        "num_workers": max(1, usable_cores() // local),
-        "unchanged": text.unchanged,
-    }
-    kind, _, number = name.partition("-")
+def _source(text: Text, args: PretrainingArguments, folder: Path) -> dict[str, Any]:
+    """What ``build_corpus`` makes the corpus in ``folder`` from."""
+    kind, _, number = folder.name.partition("-")
     held_out = kind == "validation"
     if held_out and args.validation_file:
         files = [*text.held_out_by_name.values()][int(number) - 1] if number else text.held_out_files
-        return arguments | {"source": files, "text_column": args.text_column}
-    source = _source(text, number)
-    share = 0.0 if args.validation_file else args.validation_split
-    arguments |= {"fingerprint": json.dumps([source.fingerprint, share, held_out])}
+        return {"source": files, "text_column": args.text_column}
+    source = text.of_file(int(number) - 1) if number else text  # with a number, from 1, an entry of a mixture
+    side = Side(None if args.validation_file else args.validation_split, held_out)
     if source.files and source.limit is None and not args.deduplicate:
-        common = None if number else _common_shards(run)
-        side = Side(share or None, held_out, drop_empty=True, shards=common if share else None)
-        return arguments | {"source": source.files, "text_column": args.text_column, "side": side}
-    chosen = lines_of_side(source.lines(), share, held_out) if share else source.lines()
-    return arguments | {"source": chosen, "num_workers": usable_cores()}  # the other processes wait
+        return {"source": source.files, "text_column": args.text_column, "side": side}
+    counts = source.left_out()
+    return {
+        "source": side.of(source.lines()),
+        "fingerprint": json.dumps([source.fingerprint, *side]),
+        "unchanged": text.unchanged,
+        "notes": {"deduplicated": counts} if counts else {},
+    }
 
 
-def _common_shards(run: Run[PretrainingArguments]) -> Path:
-    """The folder of the shards from which both the training text and the held-out text are made."""
-    return run.output_dir / "corpus" / "text.shards"
+def adopt(
+    prepared: Path, target: Path, tokenizer: PreTrainedTokenizerBase, files: Sequence[Path], text_column: str
+) -> None:
+    """Make the corpus that ``bert-repro corpus`` has prepared (--corpus_dir) that of a run, unless it has one.
 
-
-def _source(text: Text, number: str) -> Text:
-    """The training text, or with a number, from 1, that of one entry of a mixture."""
-    return text.of_file(int(number) - 1) if number else text
-
-
-def _notes(text: Text, name: str) -> dict[str, Any]:
-    """What the manifest of the corpus ``name`` says besides: what was left out of the text that it is taken from."""
-    kind, _, number = name.partition("-")
-    if kind == "validation" and text.args.validation_file:
-        return {}
-    counts = _source(text, number).left_out()
-    return {"deduplicated": counts} if counts else {}
-
-
-def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
-    """Call ``work`` on every process, and stop all of them if it fails on one.
+    The run gets files of its own: other names of the same files where the disk allows that, and copies elsewhere. The
+    prepared folder may therefore be deleted or used by other runs, and everything that reads the folder of a run finds
+    the corpus where it always is.
 
     Raises:
-        ValueError: on the main process, with the first failure.
-        SystemExit: on the other processes.
-        Exception: on the process with an error that is no message for the user.
+        ValueError: ``prepared`` is no finished corpus, is damaged, or is one of another text or tokenizer.
+        OSError: ``target`` could not be written.
     """
-    failure: ValueError | OSError | None = None
+    if is_occupied(target):
+        return
+    Corpus.open(prepared, tokenizer)
+    check_made_from(prepared, plan_corpus(files, tokenizer, target, text_column))
+    make_folder(target.parent)
+    with new_folder(target) as draft:
+        shutil.copytree(prepared, draft, copy_function=_linked, dirs_exist_ok=True)
+
+
+def _linked(source: str, target: str) -> None:
     try:
-        work()
-    except (ValueError, OSError) as error:
-        failure = error
-    failures = [message for message in gather_object([failure and str(failure)]) if message is not None]
-    if failure is not None and not is_for_the_user(failure):
-        raise failure
-    if failures and run.is_main:
-        raise UserError(failures[0])
-    if failures:  # the main process says it
-        raise SystemExit(2)
+        os.link(source, target)
+    except OSError:  # another disk, or one without hard links
+        shutil.copyfile(source, target)

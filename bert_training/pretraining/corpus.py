@@ -1,83 +1,139 @@
-"""The files of a tokenised corpus: written in bounded memory, resumable, read through memory maps.
+"""A corpus is a list of shards, each the token ids of one slice of a text, read through memory maps.
 
-    corpus/manifest.json   sources and tokenizer by sha256, counts, checksums of the files below; written last
-    corpus/tokens.bin      every token id, end to end      uint16 (int32 when the vocabulary does not fit)
-    corpus/sentences.bin   token offset of every sentence   int64 (S + 1)
-    corpus/documents.bin   sentence offset of every document int64 (D + 1)
-    corpus/unigrams.bin    how often each id occurs         int64 (V)
+    corpus/shard-00000/tokens.bin      every token id, end to end          uint16 (int32 if the vocabulary is larger)
+    corpus/shard-00000/sentences.bin   token offset of every sentence      int64 (S + 1)
+    corpus/shard-00000/documents.bin   sentence offset of every document   int64 (D + 1)
+    corpus/shard-00000/unigrams.bin    how often each id occurs            int64 (V)
+    corpus/shard-00000/shard.json      what it was made from, by SHA-256; counts; whether it is the last one
+    corpus/shard-00000/manifest.json   the SHA-256 of these files
+    corpus/shard-00001/...
 
-During the build the folder is called ``<name>.building`` and also holds progress.json, from which a build that was
-killed continues. When everything is written, one rename gives the folder its final name.
+Nothing joins the shards: whoever made them, and in whichever order, the corpus is finished when all of them are there
+(``build_corpus.py`` makes them). The offsets of a shard are those within it, and an epoch is planned shard by shard.
 """
 
-import hashlib
-import json
-import os
-import time
-import weakref
-from collections.abc import Callable, Sequence
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.files.atomic import delete, make_folder, open_own, sync, write_json
-from bert_training.files.hashing import sha256
+from bert_training.files.atomic import damage
+from bert_training.files.hashing import digest
 from bert_training.inputs.json_files import read_object
-from bert_training.pretraining.sentences import RULES
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
 
 FORMAT = 1  # increase it when the files change; bert_training/pretraining/sentences.py has a number for its rules
-COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
-_OFFSETS = np.dtype("<i8")
-_BLOCK = 1 << 24  # bytes read at a time, so that memory stays bounded
+ARRAYS = ("tokens", "sentences", "documents", "unigrams")
+FACTS = "shard.json"
+OFFSETS = np.dtype("<i8")
 
 
-def ids_dtype(tokenizer: PreTrainedTokenizerBase) -> np.dtype:
-    """The type of the ids of a tokenizer in a file."""
-    return np.dtype("<u2" if len(tokenizer) <= 1 << 16 else "<i4")
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """Consecutive documents: what a plan of an epoch needs of them.
 
-
-def fingerprint_of(key: dict[str, Any]) -> str:
-    """SHA-256 of a corpus's key: its sources, its tokenizer and the format.
-
-    The rules of sentences are not part of it, so that a run that was begun with earlier ones can go on with its corpus;
-    the manifest has their number.
+    Attributes:
+        path: the folder, for messages.
+        sentences: (S + 1) offsets of sentences into the tokens.
+        documents: (D + 1) offsets into ``sentences``.
     """
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+    path: Path
+    sentences: np.ndarray
+    documents: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        """The number of documents, D."""
+        return len(self.documents) - 1
+
+    @property
+    def num_sentences(self) -> int:
+        """The number of sentences in the documents."""
+        return int(self.documents[-1] - self.documents[0])
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens in the documents."""
+        return int(self.sentences[self.documents[-1]] - self.sentences[self.documents[0]])
+
+    def first_document(self, token: int) -> int:
+        """The number of the first document that begins at ``token`` or after it; D if there is none."""
+        # Not searchsorted, which would need the first token of every document in memory.
+        return bisect.bisect_left(
+            range(self.num_documents), token, key=lambda number: int(self.sentences[self.documents[number]])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(Offsets):
+    """A shard, opened with ``Shard.open``.
+
+    Attributes:
+        tokens: (T) ids.
+        unigrams: (V) how often each id occurs.
+        facts: the content of shard.json.
+        states: size and time of change of each file when it was opened.
+    """
+
+    tokens: np.ndarray
+    unigrams: np.ndarray
+    facts: dict[str, Any]
+    states: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def open(cls, path: Path, verify: bool = True) -> "Shard":
+        """Open the shard in a folder; the arguments and the errors are those of ``Corpus.open``."""
+        facts = read_facts(path)
+        dtypes = dict.fromkeys(ARRAYS, OFFSETS) | {"tokens": np.dtype(facts["dtype"])}
+        files = [FACTS, *(f"{name}.bin" for name in ARRAYS)]
+        if wrong := damage(path, files) if verify else _of_another_size(path, dtypes, facts):
+            raise UserError(f"{path}: {wrong}; delete this folder and build the corpus again")
+        states = {name: _state(path / f"{name}.bin") for name in ARRAYS}
+        arrays = {name: _mapped(path / f"{name}.bin", dtype) for name, dtype in dtypes.items()}
+        arrays["unigrams"] = arrays["unigrams"].copy()  # a map takes one of the files that a process may have open
+        return cls(path, facts=facts, states=states, **arrays)
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError if a file has been written to since the shard was opened.
+
+        Memory maps show such a change at once, and the system ends the process when a file has become shorter than its
+        map. A corpus that is deleted or replaced does no harm, because the maps keep the old files.
+        """
+        for name, state in self.states.items():
+            file = self.path / f"{name}.bin"
+            if file.exists() and (now := _state(file)) != state and now[0] == state[0]:
+                raise UserError(
+                    f"{file}: it was written to while this run read it; restore it or delete {self.path}, and continue "
+                    "with --resume_from_checkpoint auto"
+                )
 
 
 class Corpus:
-    """A finished corpus, opened with ``Corpus.open``; T tokens, S sentences, D documents, V rows of the vocabulary.
+    """A finished corpus, opened with ``Corpus.open``.
 
     It is pickled as its path, so that data-loading workers map the same files instead of copying them.
 
     Attributes:
         path: the folder.
-        manifest: the content of manifest.json.
-        tokens: (T) ids.
-        sentences: (S + 1) offsets into ``tokens``.
-        documents: (D + 1) offsets into ``sentences``.
-        unigrams: (V) how often each id occurs.
+        shards: those with tokens, in order.
+        facts: of all shards, the contents of their shard.json.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any]):
+    def __init__(self, path: Path, shards: Sequence[Shard]):
         self.path = path
-        self.manifest = manifest
-        dtypes = dict.fromkeys(("tokens", "sentences", "documents", "unigrams"), _OFFSETS)
-        dtypes["tokens"] = np.dtype(manifest["dtype"])
-        maps = {}
-        self._files: dict[str, int] = {}  # descriptors, which stay open as long as the maps
-        for name, dtype in dtypes.items():
-            with open(path / f"{name}.bin", "rb") as file:
-                maps[name] = _map_file(file, dtype)
-                self._files[name] = os.dup(file.fileno())
-            weakref.finalize(self, os.close, self._files[name])
-        self._states = {name: _state(file) for name, file in self._files.items()}
-        self.tokens, self.sentences = maps["tokens"], maps["sentences"]
-        self.documents, self.unigrams = maps["documents"], maps["unigrams"]
+        self.facts = [shard.facts for shard in shards]
+        self.shards = [shard for shard in shards if shard.num_tokens]
+        if not self.shards:
+            raise UserError(
+                f"{path}: holds no text that the tokenizer turns into tokens; delete this folder and give other text"
+            )
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
@@ -89,62 +145,64 @@ class Corpus:
             verify: also read every file and compare its SHA-256 with the manifest (sizes are always compared).
 
         Raises:
-            ValueError: the folder is not a complete corpus, a file was changed, or ``tokenizer`` is not the one that
-                made the ids.
+            ValueError: a shard is missing or was changed, or ``tokenizer`` is not the one that made the ids.
         """
         path = Path(path)
-        manifest = read_manifest(path)
-        if tokenizer is not None and tokenizer_sha256(tokenizer) != manifest["key"]["tokenizer_sha256"]:
+        if not is_finished(path):
+            raise UserError(f"{path}: not a finished corpus: {_missing(path)}; build it with build_corpus")
+        corpus = cls(path, [Shard.open(folder, verify) for folder in shard_folders(path)])
+        keys = [facts["key"] for facts in corpus.facts]
+        if any(key != keys[0] for key in keys):
+            raise UserError(f"{path}: it has shards of several corpora; delete it and build the corpus again")
+        if tokenizer is not None and (now := tokenizer_sha256(tokenizer)) != corpus.tokenizer_sha256:
             raise UserError(
-                f"{path}: its token ids were made with another tokenizer (sha256 "
-                f"{manifest['key']['tokenizer_sha256'][:12]}, got {tokenizer_sha256(tokenizer)[:12]}); "
-                "build the corpus again with this tokenizer in another folder"
+                f"{path}: its token ids were made with another tokenizer (sha256 {corpus.tokenizer_sha256[:12]}, got "
+                f"{now[:12]}); build the corpus again with this tokenizer in another folder"
             )
-        for name, expected in manifest["files"].items():
-            file = path / name
-            size = file.stat().st_size if file.is_file() else -1
-            if size != expected["bytes"] or (verify and sha256(file) != expected["sha256"]):
-                raise UserError(
-                    f"{file}: differs from its manifest ({size} bytes, expected {expected['bytes']} with sha256 "
-                    f"{expected['sha256'][:12]}); delete {path} and build the corpus again"
-                )
-        return cls(path, manifest)
+        return corpus
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened_again, (self.path, self._states)
-
-    def check_unchanged(self) -> None:
-        """Raise ValueError if a file has been written to since the corpus was opened.
-
-        Memory maps show such a change at once, and the system ends the process when a file has become shorter than its
-        map. A corpus that is deleted or replaced does no harm, because the maps keep the old files.
-        """
-        for name, file in self._files.items():
-            if _state(file) != self._states[name]:
-                raise UserError(
-                    f"{self.path / name}.bin: it was written to while this run read it; restore it or delete "
-                    f"{self.path}, and continue with --resume_from_checkpoint auto"
-                )
+        return _opened_again, (self.path, [shard.states for shard in self.shards])
 
     @property
     def num_documents(self) -> int:
-        """The number of documents, D."""
-        return len(self.documents) - 1
+        """The number of documents."""
+        return sum(shard.num_documents for shard in self.shards)
 
     @property
     def num_sentences(self) -> int:
-        """The number of sentences, S."""
-        return len(self.sentences) - 1
+        """The number of sentences."""
+        return sum(shard.num_sentences for shard in self.shards)
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens, T."""
-        return len(self.tokens)
+        """The number of tokens."""
+        return sum(shard.num_tokens for shard in self.shards)
+
+    @cached_property
+    def unigrams(self) -> np.ndarray:
+        """(V) how often each id occurs."""
+        return np.sum([shard.unigrams for shard in self.shards], axis=0)
+
+    @property
+    def tokenizer_sha256(self) -> str:
+        """SHA-256 of the tokenizer."""
+        return str(self.facts[0]["key"]["tokenizer_sha256"])
+
+    @property
+    def special_ids(self) -> list[int]:
+        """The ids of the special tokens, [UNK] among them."""
+        return list(self.facts[0]["special_ids"])
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the builder wanted to be recorded besides."""
+        return dict(self.facts[0]["notes"])
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of sources, tokenizer and format; corpora with equal fingerprints and rules have equal ids."""
-        return fingerprint_of(self.manifest["key"])
+        """SHA-256 of text and tokenizer; corpora with equal fingerprints have equal ids."""
+        return digest([[facts["key"], facts["slice"]] for facts in self.facts])
 
     def unigram_entropy(self) -> float:
         """Entropy in nats per token of the tokens that can be masked, which are all but the special ones and [UNK].
@@ -159,218 +217,78 @@ def unigram_entropy(corpora: Sequence[Corpus], shares: Sequence[float]) -> float
     mixed = np.zeros(0)
     for corpus, weight in zip(corpora, shares, strict=True):
         counts = corpus.unigrams.astype(np.float64)
-        counts[corpus.manifest["special_ids"]] = 0
+        counts[corpus.special_ids] = 0
         share = counts / counts.sum()
         mixed = weight * share if not len(mixed) else mixed + weight * share
     share = mixed[mixed > 0]
     return float(-(share * np.log(share)).sum())
 
 
-def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:
-    """The corpus in another process, which must find the files that the first one had opened."""
-    corpus = Corpus.open(path, verify=False)
-    if corpus._states != states:
-        raise UserError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
-    return corpus
+def shard_folder(path: Path, number: int) -> Path:
+    """The folder of a shard."""
+    return path / f"shard-{number:05}"
 
 
-def _map_file(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
-    # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
-    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+def shard_folders(path: Path) -> list[Path]:
+    """The folders of all shards that are there, in order."""
+    return sorted(folder for folder in path.glob("shard-*") if folder.suffix == "")
 
 
-def _state(descriptor: int) -> tuple[int, int]:
-    """The size of an open file and the time at which it was last written to."""
-    found = os.fstat(descriptor)
-    return found.st_size, found.st_mtime_ns
+def is_finished(path: Path) -> bool:
+    """Whether the folder ``path`` has all shards of a corpus."""
+    return not _missing(path)
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the corpus in ``path``.
+def _missing(path: Path) -> str:
+    """Which shards are missing, in words."""
+    folders = shard_folders(path)
+    present = {folder.name for folder in folders}
+    absent = [name for number in range(len(folders)) if (name := shard_folder(path, number).name) not in present]
+    if folders and not absent and not read_facts(folders[-1])["last"]:
+        absent = [shard_folder(path, len(folders)).name]
+    return "" if folders and not absent else f"{', '.join(absent[:9]) or 'shard-00000'} and perhaps others are missing"
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The content of the shard.json of a shard.
 
     Raises:
         ValueError: it is missing, damaged or of another format.
     """
-    file = path / "manifest.json"
-    if not file.is_file():
-        raise UserError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
     try:
-        manifest = read_object(file)
-        checksum = manifest.pop("manifest_sha256")
-        intact = checksum == _manifest_checksum(manifest)
-    except (ValueError, KeyError, TypeError):
-        intact = False
-    if not intact or manifest["key"]["format"] != FORMAT:
-        raise UserError(f"{file}: damaged, edited or of another format; delete {path} and build the corpus again")
-    return manifest
+        facts = read_object(path / FACTS)
+        known = facts["key"]["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise UserError(f"{path / FACTS}: missing, damaged or of another format; delete {path} and build it again")
+    return facts
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest of a corpus, with a checksum of itself."""
-    write_json(folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+def _of_another_size(path: Path, dtypes: dict[str, np.dtype], facts: dict[str, Any]) -> str | None:
+    """What is wrong with the sizes of the files; None if nothing is."""
+    for name, dtype in dtypes.items():
+        file = path / f"{name}.bin"
+        size, expected = file.stat().st_size if file.is_file() else -1, facts["lengths"][name] * dtype.itemsize
+        if size != expected:
+            return f"{file.name} has {size} bytes, expected {expected}"
+    return None
 
 
-def _manifest_checksum(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def _opened_again(path: Path, states: list[dict[str, tuple[int, ...]]]) -> Corpus:
+    """The corpus in another process, which must find the files that the first one had opened."""
+    corpus = Corpus.open(path, verify=False)
+    if [shard.states for shard in corpus.shards] != states:
+        raise UserError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
+    return corpus
 
 
-class CorpusWriter:
-    """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
-
-    After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
-    after it is cut off; with another key or other rules of sentences the build starts anew. ``build_corpus`` holds the
-    lock of the corpus.
-
-    Args:
-        target: the folder of the finished corpus.
-        key: what identifies the corpus: its format, the sources and the tokenizer.
-        dtype: the type of the ids in tokens.bin.
-        made_of: what ``lines`` counts, if these are no lines; a draft that was made of something else is not continued.
-
-    Attributes:
-        lines: number of lines of the source that have been appended, counting the end of a document as a line; or the
-            number of shards.
-        tokens: number of tokens that have been written.
-        sentences: number of sentences that have been written.
-        closed_sentences: number of sentences before the end of the last document that has ended.
-        empty: numbers of sentences and documents without tokens, which were left out.
-
-    Raises:
-        ValueError: the unfinished files are damaged.
-    """
-
-    def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype, made_of: dict[str, Any] | None = None):
-        self.target, self.key, self.dtype = target, key, dtype
-        self._draft_key = key | {"made_of": made_of} if made_of else key
-        self.folder = target.with_name(target.name + ".building")
-        make_folder(self.folder)
-        progress = self._read_progress()
-        if progress is None:
-            for file in self.folder.iterdir():
-                delete(file)
-        self.files: dict[str, IO[bytes]] = {}
-        for name in ("tokens", "sentences", "documents"):
-            self.files[name] = open_own(self.folder / f"{name}.bin", "ab")
-        if progress is None:
-            self.lines = 0
-            self.empty = {"sentences": 0, "documents": 0}
-            self.files["sentences"].write(np.zeros(1, _OFFSETS).tobytes())
-            self.files["documents"].write(np.zeros(1, _OFFSETS).tobytes())
-        else:
-            self.lines, self.empty = progress["lines"], progress["empty"]
-            for name, size in progress["bytes"].items():
-                self.files[name].truncate(size)
-                self.files[name].seek(size)  # where tell, which the next commit records, would else be the old end
-        self.tokens = self.files["tokens"].seek(0, os.SEEK_END) // dtype.itemsize
-        self.sentences = self.files["sentences"].seek(0, os.SEEK_END) // 8 - 1
-        self.closed_sentences = self._last_document_end()
-        self._committed = time.monotonic()
-
-    def _read_progress(self) -> dict[str, Any] | None:
-        file = self.folder / "progress.json"
-        if not file.is_file():
-            return None
-        try:
-            progress = read_object(file)
-            checksum = progress.pop("progress_sha256")
-            intact = checksum == _manifest_checksum(progress)
-        except (ValueError, KeyError, AttributeError, TypeError):
-            intact = False
-        parts = {self.folder / f"{name}.bin": size for name, size in progress["bytes"].items()} if intact else {}
-        short = [part for part, size in parts.items() if not part.is_file() or part.stat().st_size < size]
-        if not intact or short:
-            raise UserError(
-                f"{', '.join(map(str, short or [file]))}: damaged or cut short; delete {self.folder} and build the "
-                "corpus again"
-            )
-        return progress if (progress["key"], progress.get("rules")) == (self._draft_key, RULES) else None
-
-    def _last_document_end(self) -> int:
-        self.files["documents"].flush()
-        with open(self.folder / "documents.bin", "rb") as file:
-            file.seek(-8, os.SEEK_END)
-            return int(np.frombuffer(file.read(), _OFFSETS)[0])
-
-    def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, lines: int) -> None:
-        """Append sentences and ends of documents.
-
-        Args:
-            tokens: (T) ids of all new sentences, end to end.
-            lengths: (S) tokens in each sentence; empty sentences are counted and left out.
-            ends: (D) for each document that ends, how many of the new sentences are before its end.
-            lines: lines of the source that this covers.
-        """
-        kept = np.concatenate([[0], np.cumsum(lengths > 0)])
-        lengths = lengths[lengths > 0]
-        self.empty["sentences"] += len(kept) - 1 - len(lengths)
-        boundaries = np.concatenate([[self.closed_sentences], self.sentences + kept[ends]])
-        documents = boundaries[1:][boundaries[1:] > boundaries[:-1]]
-        self.empty["documents"] += len(ends) - len(documents)
-        self.files["tokens"].write(tokens.astype(self.dtype).tobytes())
-        self.files["sentences"].write((self.tokens + np.cumsum(lengths)).astype(_OFFSETS).tobytes())
-        self.files["documents"].write(documents.astype(_OFFSETS).tobytes())
-        self.tokens += len(tokens)
-        self.sentences += len(lengths)
-        self.closed_sentences = int(boundaries[-1])
-        self.lines += lines
-
-    def commit_sometimes(self, check: Callable[[], None] = lambda: None) -> None:
-        """Commit if the last commit is more than ``COMMIT_SECONDS`` ago; ``check`` is called before, and may raise."""
-        if time.monotonic() - self._committed > COMMIT_SECONDS:
-            check()
-            self.commit()
-            self._committed = time.monotonic()
-
-    def commit(self) -> None:
-        """Write everything appended so far to the disk; a build that is killed later continues from here."""
-        for file in self.files.values():
-            file.flush()
-            os.fsync(file.fileno())
-        sizes = {name: file.tell() for name, file in self.files.items()}
-        progress = {"key": self._draft_key, "lines": self.lines, "empty": self.empty, "bytes": sizes}
-        progress["rules"] = RULES
-        write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
-
-    def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
-        """Write the unigram counts (V) and the manifest with ``facts``, and give the folder its final name."""
-        self.commit()
-        unigrams = self._count_unigrams(vocab_size)
-        with open_own(self.folder / "unigrams.bin", "wb") as file:
-            file.write(unigrams.astype(_OFFSETS).tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        names = [f"{name}.bin" for name in ("tokens", "sentences", "documents", "unigrams")]
-        files = {
-            name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256(self.folder / name)} for name in names
-        }
-        counts = {
-            "documents": (self.folder / "documents.bin").stat().st_size // 8 - 1,
-            "sentences": self.sentences,
-            "tokens": self.tokens,
-            "empty_sentences": self.empty["sentences"],
-            "empty_documents": self.empty["documents"],
-        }
-        manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
-        write_manifest(self.folder, manifest)
-        if self.target.exists():
-            self.target.rmdir()  # build_corpus has checked that it is empty
-        os.rename(self.folder, self.target)
-        sync(self.target.parent)
-        forget_progress(self.target)  # last, because a build that is killed before this line continues from it
-
-    def _count_unigrams(self, vocab_size: int) -> np.ndarray:
-        counts = np.zeros(vocab_size, np.int64)
-        with open(self.folder / "tokens.bin", "rb") as file:  # the pages of a memory map would count as resident memory
-            while block := file.read(_BLOCK):
-                counts += np.bincount(np.frombuffer(block, self.dtype), minlength=vocab_size)
-        return counts
-
-    def close(self) -> None:
-        """Close the files; the unfinished folder stays, to be continued."""
-        for file in self.files.values():
-            file.close()
+def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+    # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
-def forget_progress(folder: Path) -> None:
-    """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
-    (folder / "progress.json").unlink(missing_ok=True)
+def _state(file: Path) -> tuple[int, ...]:
+    """The number of a file, its size and the time at which it was last written to."""
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns

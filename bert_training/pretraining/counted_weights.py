@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, Shard
 from bert_training.pretraining.initial_attention import (
     TINY,
     attend_to_neighbours,
@@ -36,7 +36,6 @@ from bert_training.pretraining.initial_attention import (
     rotation,
     signs,
 )
-from bert_training.pretraining.sections import first_document
 
 COLUMNS = 2048  # the number of most frequent pieces; occurrences near them are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
@@ -150,7 +149,7 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
             place = (piece * len(columns) + beside)[beside >= 0]
             counts.index_add_(0, place, torch.ones_like(place, dtype=torch.int32))
     counts = counts.view(-1, len(columns)).float()
-    counts[corpus.manifest["special_ids"]] = 0
+    counts[corpus.special_ids] = 0
     return counts
 
 
@@ -178,11 +177,10 @@ def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
 
 def _pairs(corpus: Corpus, distances: Collection[int]) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Each distance with the ids of the pieces at this distance within a document: the earlier and the later."""
-    for begin in _blocks(corpus.num_tokens):
-        ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))
-        # The first tokens of all documents of a very large corpus would not fit into memory.
-        documents = slice(first_document(corpus, begin + 1), first_document(corpus, begin + len(ids)))
-        inside = corpus.sentences[corpus.documents[documents]] - begin
+    for shard, begin in _blocks(corpus):
+        ids = torch.from_numpy(shard.tokens[begin : begin + BLOCK].astype(np.int64))
+        documents = slice(shard.first_document(begin + 1), shard.first_document(begin + len(ids)))
+        inside = shard.sentences[shard.documents[documents]] - begin
         lengths = torch.from_numpy(np.diff(inside.astype(np.int64), prepend=0, append=len(ids)))
         document = torch.repeat_interleave(lengths)
         for distance in (distance for distance in distances if distance < len(ids)):
@@ -193,13 +191,13 @@ def _pairs(corpus: Corpus, distances: Collection[int]) -> Iterator[tuple[int, Te
 def _occurrences(corpus: Corpus) -> Tensor:
     """(V) float64: how often each piece occurs; 0 for special tokens and [UNK]."""
     counts = torch.from_numpy(corpus.unigrams.astype(np.float64))
-    counts[corpus.manifest["special_ids"]] = 0
+    counts[corpus.special_ids] = 0
     return counts
 
 
-def _blocks(tokens: int) -> list[int]:
+def _blocks(corpus: Corpus) -> list[tuple[Shard, int]]:
     """Where the blocks to count begin: all of them, or as many as MOST_TOKENS allows, spread over the corpus."""
-    begins = list(range(0, tokens, BLOCK))
+    begins = [(shard, begin) for shard in corpus.shards for begin in range(0, shard.num_tokens, BLOCK)]
     most = MOST_TOKENS // BLOCK
     return begins if len(begins) <= most else [begins[number * len(begins) // most] for number in range(most)]
 

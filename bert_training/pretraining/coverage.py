@@ -1,7 +1,7 @@
 """What the tokenizer of a pre-training run loses of its text, and whether anything is left to predict."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -113,12 +113,17 @@ def record_coverage(
 
 
 def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
-    """The counts of a corpus: all of its tokens, and characters and words of the sample that its manifest describes."""
-    counts = Coverage.from_facts(corpus.manifest["coverage"])
+    """The counts of a corpus: all of its tokens, and characters and words of the samples of its shards."""
+    samples = [Coverage.from_facts(facts["coverage"]) for facts in corpus.facts]
+    first = max(samples, key=lambda sample: sample.unknown_characters)  # whose examples are shown
+    sums = {
+        name: sum(getattr(sample, name) for sample in samples)
+        for name, value in asdict(first).items()
+        if isinstance(value, int)
+    }
     unknown = tokenizer.unk_token_id
-    return replace(
-        counts, tokens=corpus.num_tokens, unknown_tokens=0 if unknown is None else int(corpus.unigrams[unknown])
-    )
+    sums |= {"tokens": corpus.num_tokens, "unknown_tokens": 0 if unknown is None else int(corpus.unigrams[unknown])}
+    return replace(first, **sums)
 
 
 def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:

@@ -92,7 +92,7 @@ class PretrainingData:
         corpora, plan = self.corpora, phases_in_words(self.phases, run.world_size)
         record_coverage(run, self.tokenizer, corpora, self.held_out)
         held_out = corpora.held_out
-        tokenizer = held_out.manifest["key"]["tokenizer_sha256"]
+        tokenizer = held_out.tokenizer_sha256
         run.add_facts(
             data=self.text.sources,
             tokenizer_sha256=tokenizer,
@@ -216,7 +216,7 @@ def record_used_tokens(run: Run[PretrainingArguments], train: Mapping[int, Seque
 def used_share(*sources: PretrainingInstances) -> float:
     """The share of the tokens of all sources that their first epochs show as A or as the B that follows it."""
     tokens = sum(instances.planned_tokens for instances in sources)
-    return sum(instances.plan(0).used_tokens for instances in sources) / tokens
+    return sum(plan.used_tokens for instances in sources for plan in instances.plans(0)) / tokens
 
 
 def low_share(share: float, instances: PretrainingInstances) -> str:

@@ -115,7 +115,7 @@ def count_new_weights(
     counts = torch.from_numpy(mixed_counts(corpora, mean_shares(vars(run.args))))
     if made["head"]:
         if not model.config.is_decoder:
-            counts[corpora[0].manifest["special_ids"]] = 0  # a masked LM never predicts [UNK]
+            counts[corpora[0].special_ids] = 0  # a masked LM never predicts [UNK]
         set_bias_of_head(model, ((counts + 0.5) / (counts + 0.5).sum()).log())
     else:
         set_counted_biases(model, new_pieces_of(run.args, tokenizer), counts)

@@ -20,7 +20,7 @@ from bert_training.inputs.models import (
 )
 from bert_training.inputs.texts import check_apart
 from bert_training.inputs.tokenizers import chosen_tokenizer
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, is_finished
 from bert_training.pretraining.derived_weights import new_pieces_of, sized_config
 from bert_training.pretraining.teacher import check_teacher
 from bert_training.pretraining.tokenizer import check_extension
@@ -62,7 +62,7 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
         check_teacher(args, tokenizer)
         if args.model_name_or_path:
             _check_weights(args, args.model_name_or_path, tokenizer)
-        if args.corpus_dir and not Path(args.output_dir, "corpus", "train", "manifest.json").is_file():
+        if args.corpus_dir and not is_finished(Path(args.output_dir, "corpus", "train")):
             Corpus.open(args.corpus_dir, tokenizer, verify=False)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
@@ -97,7 +97,7 @@ def check_unfinished(args: PretrainingArguments) -> dict[str, Any]:
         ValueError: they are not, so that its corpus and its checkpoints would be refused when a vocabulary was learnt.
     """
     folder = Path(args.output_dir)
-    begun = any(folder.glob("corpus/train*/manifest.json")) or any(folder.glob("checkpoint-[0-9]*"))
+    begun = any(map(is_finished, folder.glob("corpus/train*"))) or any(folder.glob("checkpoint-[0-9]*"))
     if not args.resume_from_checkpoint or not begun or not (folder / "run.json").is_file():
         return {}
     try:

@@ -24,10 +24,10 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.inputs.flags.objectives import DEFAULT, PairTask, objective_of
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import Corpus, Offsets, Shard
+from bert_training.pretraining.groups import groups_of, promised_size, with_pairs
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
-from bert_training.pretraining.sections import Offsets, promised_size, sections_of
 from bert_training.pretraining.segments import PLANNERS, EpochPlan, Planner
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
@@ -35,7 +35,7 @@ from tokenization.special_tokens import check_special_tokens
 # Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
 # of any position. Order and masks are new in every epoch.
 VARIANTS = 10
-_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM, _SOURCE_STREAM, _SECTION_STREAM = 1, 2, 3, 4, 5
+_SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM, _SOURCE_STREAM, _GROUP_STREAM = 1, 2, 3, 4, 5
 _SHUFFLED_TOGETHER = 1 << 20  # instances whose random numbers are made at once, which bounds the memory
 
 
@@ -107,44 +107,49 @@ class PretrainingInstances:
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
-        assert tokenizer_sha256(tokenizer) == corpus.manifest["key"]["tokenizer_sha256"]  # Corpus.open compares them
+        assert tokenizer_sha256(tokenizer) == corpus.tokenizer_sha256  # Corpus.open compares them
         self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
         objective = objective_of(vars(settings))
         self.rule: MaskingRule | None = masking_rule(tokenizer, settings) if objective.masks else None
         self._make_planner = PLANNERS[objective.segments]
-        self.sections = sections_of(corpus)
-        self._planners: dict[int, Planner] = {}
+        self.groups = self._groups()
+        self._planners: dict[Shard, Planner] = {}
         self._sizes: dict[int, int] = {}
-        self._plans: OrderedDict[tuple[int, int], EpochPlan] = OrderedDict()
+        self._plans: OrderedDict[tuple[int, int], list[EpochPlan]] = OrderedDict()
         self._orders: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
-        self._planner(0)  # here, so that a text without pairs is refused before the training
-        # Of a corpus of one section, every instance of the plan is used, whose number is known when it is planned.
+        self._planner(self.groups[0][0])  # here, so that a text without pairs is refused before the training
+        # Of a corpus of one group, every instance of the plan is used, whose number is known when it is planned.
         self._promised = np.zeros(0, np.int64)
-        if len(self.sections) > 1:
-            self._promised = np.array([promised_size(section, self._size_of) for section in self.sections])
+        if len(self.groups) > 1:
+            sizes = ([promised_size(shard, self._size_of) for shard in group] for group in self.groups)
+            self._promised = np.array(list(map(sum, sizes)))
 
     def __getstate__(self) -> dict[str, Any]:
         """What processes that prepare batches are sent where they are not forks: no plans, which they make anew."""
         made: dict[str, Any] = {"_planners": {}, "_plans": OrderedDict(), "_orders": OrderedDict()}
-        return {name: value for name, value in vars(self).items() if name != "sections"} | made
+        return {name: value for name, value in vars(self).items() if name != "groups"} | made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.sections = sections_of(self.corpus)
+        self.groups = self._groups()
 
-    def _planner_of(self, section: Offsets) -> Planner:
-        settings, seed = self.settings, int(random_bits(self.settings.seed, _SEGMENT_STREAM).view(np.int64))
-        return self._make_planner(section, seed, VARIANTS, settings.capacity, settings.short_seq_prob)
+    def _groups(self) -> list[list[Shard]]:
+        return groups_of(with_pairs(self.corpus.shards) if self.settings.pairs else self.corpus.shards)
 
-    def _planner(self, section: int) -> Planner:
-        if section not in self._planners:
-            self._planners[section] = self._planner_of(self.sections[section])
-        return self._planners[section]
+    def _planner_of(self, documents: Offsets, number: int = 0) -> Planner:
+        streams = (_SEGMENT_STREAM, number) if number else (_SEGMENT_STREAM,)
+        settings, seed = self.settings, int(random_bits(self.settings.seed, *streams).view(np.int64))
+        return self._make_planner(documents, seed, VARIANTS, settings.capacity, settings.short_seq_prob)
 
-    def _size_of(self, section: Offsets) -> int:
-        return len(self._planner_of(section)(0))
+    def _planner(self, shard: Shard) -> Planner:
+        if shard not in self._planners:
+            self._planners[shard] = self._planner_of(shard, self.corpus.shards.index(shard))
+        return self._planners[shard]
+
+    def _size_of(self, documents: Offsets) -> int:
+        return len(self._planner_of(documents)(0))
 
     def epoch_size(self, epoch: int) -> int:
         """Number of instances in an epoch."""
@@ -152,7 +157,7 @@ class PretrainingInstances:
             return int(self._promised.sum())
         variant = 0 if self.settings.fixed else epoch % VARIANTS
         if variant not in self._sizes:
-            self.plan(epoch)
+            self.plans(epoch)
         return self._sizes[variant]
 
     def locate(self, position: int) -> tuple[int, int]:
@@ -175,59 +180,63 @@ class PretrainingInstances:
 
     @property
     def planned_tokens(self) -> int:
-        """The number of tokens of the text that ``plan(0)`` divides: of all of it, or of the first section."""
-        return self.sections[0].num_tokens
+        """The number of tokens of the text that ``plans(0)`` divide: of all of it, or of the first group."""
+        return sum(shard.num_tokens for shard in self.groups[0])
 
-    def plan(self, epoch: int, section: int = 0) -> EpochPlan:
-        """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept.
+    def plans(self, epoch: int, group: int = 0) -> list[EpochPlan]:
+        """The spans of an epoch's instances, shard by shard, in the order of the text. The last two lists are kept.
 
         Args:
             epoch: the epoch.
-            section: the number of the section, if the corpus has several (``sections.py``).
+            group: the number of the group of shards, if the corpus has several (``groups.py``).
         """
         variant = 0 if self.settings.fixed else epoch % VARIANTS
-        if (variant, section) not in self._plans:
-            while len(self._plans) > 1:  # before the new one is made, which is what memory must hold
+        if (variant, group) not in self._plans:
+            while len(self._plans) > 1:  # before the new ones are made, which is what memory must hold
                 self._plans.popitem(last=False)
-            self._plans[variant, section] = self._planner(section)(variant)
+            self._plans[variant, group] = [self._planner(shard)(variant) for shard in self.groups[group]]
             if not len(self._promised):
-                self._sizes[variant] = len(self._plans[variant, section])
-        return self._plans[variant, section]
+                self._sizes[variant] = sum(map(len, self._plans[variant, group]))
+        return self._plans[variant, group]
 
-    def order(self, epoch: int, section: int = 0) -> np.ndarray:
+    def plan(self, epoch: int) -> EpochPlan:
+        """The spans of an epoch's instances from the first shard, ``groups[0][0]``."""
+        return self.plans(epoch)[0]
+
+    def order(self, epoch: int, group: int = 0) -> np.ndarray:
         """The order of an epoch, shuffled by seed and epoch.
 
-        ``order[i]`` is the row of the plan that is instance i of the epoch (int64, as long as the epoch); of a corpus
-        with several sections, instance i of those that the epoch has of this section.
+        ``order[i]`` is the row of the plans, counted on from one to the next, that is instance i of the epoch (int64,
+        as long as the epoch); of a corpus with several groups, instance i of those that the epoch has of this group.
         """
-        if (epoch, section) not in self._orders:
+        if (epoch, group) not in self._orders:
             while len(self._orders) > 1:
                 self._orders.popitem(last=False)
-            streams = (_SHUFFLE_STREAM, epoch, section) if len(self._promised) else (_SHUFFLE_STREAM, epoch)
-            bits = np.empty(len(self.plan(epoch, section)), np.uint64)
+            streams = (_SHUFFLE_STREAM, epoch, group) if len(self._promised) else (_SHUFFLE_STREAM, epoch)
+            bits = np.empty(sum(map(len, self.plans(epoch, group))), np.uint64)
             for start in range(0, len(bits), _SHUFFLED_TOGETHER):
                 stop = min(start + _SHUFFLED_TOGETHER, len(bits))
                 bits[start:stop] = random_bits(self.settings.seed, *streams, np.arange(start, stop))
-            self._orders[epoch, section] = np.argsort(bits, kind="stable")
-        return self._orders[epoch, section]
+            self._orders[epoch, group] = np.argsort(bits, kind="stable")
+        return self._orders[epoch, group]
 
-    def _in_sections(self, epoch: int, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Divide the instances [start, stop) of an epoch by section.
+    def _in_groups(self, epoch: int, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """Divide the instances [start, stop) of an epoch by group.
 
         Yields:
-            (number of the section, the first and the last instance plus one among those of the section, the first one
-            among those of the epoch).
+            (number of the group, the first and the last instance plus one among those of the group, the first one among
+            those of the epoch).
         """
         if not len(self._promised):
             yield 0, start, stop, start
             return
-        bits = random_bits(self.settings.seed, _SECTION_STREAM, epoch, np.arange(len(self._promised)))
-        sections = np.argsort(bits, kind="stable")  # in the order of this epoch
-        ends = np.cumsum(self._promised[sections])
+        bits = random_bits(self.settings.seed, _GROUP_STREAM, epoch, np.arange(len(self._promised)))
+        groups = np.argsort(bits, kind="stable")  # in the order of this epoch
+        ends = np.cumsum(self._promised[groups])
         while start < stop:
             place = int(np.searchsorted(ends, start, side="right"))
-            begin, end = int(ends[place] - self._promised[sections[place]]), min(stop, int(ends[place]))
-            yield int(sections[place]), start - begin, end - begin, start
+            begin, end = int(ends[place] - self._promised[groups[place]]), min(stop, int(ends[place]))
+            yield int(groups[place]), start - begin, end - begin, start
             start = end
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
@@ -240,16 +249,14 @@ class PretrainingInstances:
             ValueError: the corpus was written to since it was opened.
         """
         assert start < stop
-        self.corpus.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
         parts = []
         epoch, index = self.locate(start)
         remaining = stop - start
         while remaining:
             count = min(remaining, self.epoch_size(epoch) - index)
-            parts += [self._rows(epoch, *part) for part in self._in_sections(epoch, index, index + count)]
+            parts += [self._rows(epoch, *part) for part in self._in_groups(epoch, index, index + count)]
             remaining -= count
             epoch, index = epoch + 1, 0
-        self.corpus.check_unchanged()
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not self.settings.pad_to_max:
             longest = int(arrays["attention_mask"].sum(1).max())
@@ -257,19 +264,38 @@ class PretrainingInstances:
             arrays = {name: array[:, :width] if array.ndim == 2 else array for name, array in arrays.items()}
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
-    def _rows(self, epoch: int, section: int, start: int, stop: int, number: int) -> dict[str, np.ndarray]:
-        """Instances of one section in one epoch, as arrays (B, L), padded to max_seq_length.
+    def _rows(self, epoch: int, group: int, start: int, stop: int, number: int) -> dict[str, np.ndarray]:
+        """Instances of one group in one epoch, as arrays (B, L), padded to max_seq_length.
 
         Args:
             epoch: the epoch.
-            section: the number of the section.
-            start: the first instance among those of the section.
+            group: the number of the group.
+            start: the first instance among those of the group.
             stop: the last one, plus one.
             number: the number of the first one within the epoch, from which its masks are drawn.
         """
         epoch = 0 if self.settings.fixed else epoch
-        order, plan = self.order(epoch, section), self.plan(epoch, section)
-        rows = order[np.arange(start, stop) % len(order)]  # an epoch may promise more of a section than there are
+        order, plans, shards = self.order(epoch, group), self.plans(epoch, group), self.groups[group]
+        rows = order[np.arange(start, stop) % len(order)]  # an epoch may promise more of a group than there are
+        ends = np.cumsum(list(map(len, plans)))
+        of = np.searchsorted(ends, rows, side="right")  # (B) the number of each row's shard
+        parts = [
+            self._rows_of_shard(shards[place], plans[place], rows[of == place] - (ends[place] - len(plans[place])))
+            for place in np.unique(of)
+        ]
+        inverse = np.argsort(np.argsort(of, kind="stable"))
+        arrays = {name: np.concatenate([part[name] for part in parts])[inverse] for name in parts[0]}
+        input_ids, in_a = arrays["input_ids"], arrays.pop("in_a")
+        if self.rule is None:
+            labels = np.full_like(input_ids, IGNORED)
+            labels[:, :-1] = np.where(in_a[:, 1:], input_ids[:, 1:], IGNORED)
+        else:
+            seed = int(random_bits(self.settings.seed, _MASK_STREAM).view(np.int64))
+            input_ids, labels = mask_batch(self.rule, input_ids, seed, epoch, number + np.arange(stop - start))
+        return arrays | {"input_ids": input_ids, "labels": labels}
+
+    def _rows_of_shard(self, shard: Shard, plan: EpochPlan, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """The instances in some rows of the plan of a shard, as arrays (B, L), without masks."""
         a_length, b_length = (lengths[rows, None].astype(np.int64) for lengths in (plan.a_length, plan.b_length))
         column = np.arange(self.settings.max_seq_length)  # (L)
         in_a = (column >= 1) & (column <= a_length)  # (B, L)
@@ -277,22 +303,17 @@ class PretrainingInstances:
         length = a_length + 2 + np.where(b_length > 0, b_length + 1, 0)
         # the token of each column: the start of its segment in the corpus plus the distance from it
         offsets = np.where(in_b, plan.b_start[rows, None] - a_length - 2, plan.a_start[rows, None] - 1) + column
-        tokens = self.corpus.tokens[np.where(in_a | in_b, offsets, 0)]
+        shard.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
+        tokens = shard.tokens[np.where(in_a | in_b, offsets, 0)]
+        shard.check_unchanged()
         attended = column < length
         input_ids = np.where(in_a | in_b, tokens, np.where(attended, self.sep, self.pad)).astype(np.int64)
         input_ids[:, 0] = self.cls
-        if self.rule is None:
-            labels = np.full_like(input_ids, IGNORED)
-            labels[:, :-1] = np.where(in_a[:, 1:], input_ids[:, 1:], IGNORED)
-        else:
-            seed = int(random_bits(self.settings.seed, _MASK_STREAM).view(np.int64))
-            index = number + np.arange(stop - start)
-            input_ids, labels = mask_batch(self.rule, input_ids, seed, epoch, index)
         arrays = {
             "input_ids": input_ids,
             "token_type_ids": (attended & (column >= a_length + 2)).astype(np.int64),
             "attention_mask": attended.astype(np.int64),
-            "labels": labels,
+            "in_a": in_a,
         }
         if self.settings.pairs:
             arrays["next_sentence_label"] = plan.label[rows].astype(np.int64)

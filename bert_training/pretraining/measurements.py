@@ -21,13 +21,14 @@ class Measurement:
 
 
 def repeated_documents(corpus: Corpus) -> float:
-    """The share of the documents that are copies of an earlier one."""
-    return repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
+    """The share of the documents of the first shard that are copies of an earlier one."""
+    shard = corpus.shards[0]
+    return repeated_share(shard.tokens, shard.sentences[shard.documents], 1)
 
 
 def repeated_sentences(corpus: Corpus) -> float:
-    """The share of the sentences of 8 tokens or more that are copies of an earlier one."""
-    return repeated_share(corpus.tokens, corpus.sentences, 8)
+    """The share of the sentences of 8 tokens or more of the first shard that are copies of an earlier one."""
+    return repeated_share(corpus.shards[0].tokens, corpus.shards[0].sentences, 8)
 
 
 def boilerplate(corpus: Corpus, least: int) -> float:
@@ -36,13 +37,14 @@ def boilerplate(corpus: Corpus, least: int) -> float:
     ``--deduplicate lines`` asks the same of the lines of the text, which a corpus no longer has. Among the first
     `_SAMPLE` sentences.
     """
-    offsets = corpus.sentences[: _SAMPLE + 1].tolist()
-    documents = np.searchsorted(corpus.documents, np.arange(len(offsets) - 1), side="right").tolist()
+    shard = corpus.shards[0]
+    offsets = shard.sentences[: _SAMPLE + 1].tolist()
+    documents = np.searchsorted(shard.documents, np.arange(len(offsets) - 1), side="right").tolist()
     last: dict[bytes, int] = {}  # the last document with a sentence
     counts: Counter[bytes] = Counter()
     places: Counter[bytes] = Counter()
     for start, stop, document in zip(offsets[:-1], offsets[1:], documents):
-        sentence = hashlib.blake2b(corpus.tokens[start:stop].tobytes(), digest_size=8).digest()
+        sentence = hashlib.blake2b(shard.tokens[start:stop].tobytes(), digest_size=8).digest()
         places[sentence] += 1
         counts[sentence] += last.get(sentence) != document
         last[sentence] = document

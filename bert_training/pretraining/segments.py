@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_training.pretraining.corpus import Offsets
 from bert_training.pretraining.hashed_random import below, random_bits, uniform
-from bert_training.pretraining.sections import Offsets
 from tokenization.errors import UserError
 
 IS_NEXT, NOT_NEXT = 0, 1

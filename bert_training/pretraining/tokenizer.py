@@ -18,7 +18,7 @@ from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.coverage import check_beginning
-from bert_training.pretraining.held_out import lines_of_side
+from bert_training.pretraining.held_out import Side
 from bert_training.pretraining.text import Text
 from bert_training.pretraining.word_borders import check_borders_of_words
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -139,5 +139,4 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
 
 def _training_lines(text: Text, share: float) -> Iterator[str | None]:
     """The documents to train on: what is held out must not decide on the vocabulary with which it is evaluated."""
-    lines = lines_of_side(text.lines(), share, held_out=False) if share else text.lines()
-    return iter(tqdm(lines, unit=" lines", desc="reading", disable=None))
+    return iter(tqdm(Side(share).of(text.lines()), unit=" lines", desc="reading", disable=None))

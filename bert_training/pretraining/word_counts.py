@@ -1,23 +1,23 @@
-"""Count the words of files by ranges of bytes, in several processes, for a vocabulary.
+"""Count the words of files, piece by piece in several processes, for a vocabulary.
 
-The counts of ranges are added up, and a vocabulary depends on the counts alone, so that it is the same, byte for byte,
-for any number of processes.
+The counts of the pieces are added up, and a vocabulary depends on the counts alone, so that it is the same, byte for
+byte, for any number of processes.
 """
 
-import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import tokenizers
 from tqdm import tqdm
 
 from bert_training.files.hashing import unchanged
-from bert_training.inputs.texts import check_has_text
 from bert_training.pretraining.encoding import results_in_order
-from bert_training.pretraining.ranges import RangeReader, Rule, Span, plan_shards
+from bert_training.pretraining.slices import Span, lines_of_span, pieces_of, plan_slices
 from tokenization.train_wordpiece import count_words
+
+PIECE_BYTES = 1 << 24
+Rules = tuple[bool, bool | None, bool]  # do_lower_case, strip_accents, tokenize_chinese_chars
 
 
 def count_words_of_files(
@@ -29,7 +29,6 @@ def count_words_of_files(
     text_column: str = "text",
     num_workers: int = 1,
     progress: bool = True,
-    shard_bytes: int | None = None,
 ) -> Counter[str]:
     """The words of the files as ``count_words`` counts them.
 
@@ -39,57 +38,23 @@ def count_words_of_files(
         text_column: the field of the text.
         num_workers: processes to start; with 1 this process does the work.
         progress: show a progress bar if standard error is a terminal.
-        shard_bytes: see ``plan_shards``.
 
     Raises:
         ValueError: a file cannot be read, has no text, or is changed meanwhile.
     """
     rules = (do_lower_case, strip_accents, tokenize_chinese_chars)
-    shards = plan_shards(files, shard_bytes)
+    spans = [span for one in plan_slices(files, text_column) for span in one]
+    pieces = [piece for span in spans for piece in pieces_of(span, PIECE_BYTES, text_column)]
     words: Counter[str] = Counter()
-    paragraphs = dict.fromkeys(range(len(files)), 0)
-    # disable=None means that tqdm shows no bar unless stderr is a terminal.
-    with (
-        unchanged(*files),
-        tqdm(total=len(shards), unit=" parts", desc="counting words", disable=None if progress else True) as bar,
-    ):
-        work = [
-            functools.partial(count_words_of_spans, spans=spans, column=text_column, rules=rules) for spans in shards
-        ]
-        for counted in results_in_order(work, min(num_workers, max(1, len(work)))):
-            words.update(counted.words)
-            for number, found in counted.paragraphs:
-                paragraphs[number] += found
-            bar.update()
-    for number, count in paragraphs.items():
-        check_has_text(files[number], count)
+    with unchanged(*files):
+        counts = results_in_order((partial(_count, piece, text_column, rules) for piece in pieces), num_workers)
+        # disable=None means that tqdm shows no bar unless stderr is a terminal.
+        disable = None if progress else True
+        for counted in tqdm(counts, total=len(pieces), unit=" parts", desc="counting words", disable=disable):
+            words.update(counted)
     return words
 
 
-Rules = tuple[bool, bool | None, bool]  # do_lower_case, strip_accents, tokenize_chinese_chars
-
-
-class Counted(NamedTuple):
-    """What a shard has."""
-
-    words: Counter[str]
-    paragraphs: list[tuple[int, int]]  # for each span, (number of its file, paragraphs)
-    read: list[tuple[list[tuple[int, int]], Rule]]  # for each span, the extents and the rule of ``RangeReader``
-
-
-def count_words_of_spans(_: tokenizers.Tokenizer | None, spans: Sequence[Span], column: str, rules: Rules) -> Counted:
-    """The words of a shard; what a worker calls."""
-    paragraphs: list[tuple[int, int]] = []
-    read: list[tuple[list[tuple[int, int]], Rule]] = []
-
-    def texts() -> Iterator[str]:
-        for span in spans:
-            count, reader = 0, RangeReader(span, column)
-            for _, line in reader:
-                if line is not None:
-                    count += 1
-                    yield line
-            paragraphs.append((span.number, count))
-            read.append((reader.extents, reader.rule))
-
-    return Counted(count_words(texts(), *rules), paragraphs, read)
+def _count(piece: Span, column: str, rules: Rules) -> Counter[str]:
+    """The words of a piece; what a worker calls."""
+    return count_words((line for line in lines_of_span(piece, column) if line is not None), *rules)

@@ -30,7 +30,7 @@ from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.encoding import load_backend
-from bert_training.pretraining.held_out import lines_of_side
+from bert_training.pretraining.held_out import Side
 from bert_training.pretraining.held_out_words import WordWindow, cut_pieces, word_windows, words_of
 from bert_training.pretraining.text import Text
 from tokenization.fingerprint import tokenizer_json
@@ -208,7 +208,7 @@ def held_out_lines(text: Text) -> dict[str, Iterator[str | None]]:
     """The lines of each held-out text, as ``Text.held_out_by_name`` names it; by "" if a share is held out."""
     args = text.args
     if not args.validation_file:
-        return {"": lines_of_side(text.lines(), args.validation_split, held_out=True)}
+        return {"": Side(args.validation_split, held_out=True).of(text.lines())}
     return {name: read_lines(files, args.text_column) for name, files in text.held_out_by_name.items()}
 
 

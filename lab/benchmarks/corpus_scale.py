@@ -128,7 +128,7 @@ def main() -> None:
                 rows.append({"part": part, "scale": scale, "words": words, **took})
                 if part != "epoch":
                     rows[-1]["predicted_seconds"] = round(getattr(costs, f"{part}_seconds"), 6)
-            disk = sum(file.stat().st_size for file in (folder / "corpus").glob("*.bin"))
+            disk = sum(file.stat().st_size for file in (folder / "corpus").glob("shard-*/*.bin"))
             rows[-2] |= {"disk": disk, "predicted_disk": round(costs.corpus_bytes)}
     record |= {"rates": rates._asdict(), "results": rows}
     print(corpus_scale(record))

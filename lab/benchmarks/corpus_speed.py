@@ -1,4 +1,4 @@
-"""How fast a corpus is built: beside bare batch encoding of `tokenizers`, and by two tasks beside one.
+"""How fast a corpus is built: beside bare batch encoding of `tokenizers`, and by two processes beside one.
 
     python lab/benchmarks/corpus_speed.py                      # on idle cores; writes lab/records/corpus_speed.json
     python lab/benchmarks/corpus_speed.py --words 20000 --rounds 1 --busy --output /tmp/try.json
@@ -7,7 +7,7 @@ The text is the built-in documentation, repeated up to --words, and the vocabula
 turn and on the same cores:
 
 - bare: the library encodes all sentences in batches with its own threads. The sentences are ready in memory.
-- builder: `build_corpus` reads the file, splits, encodes, seals shards and joins them, with as many workers as cores.
+- builder: `build_corpus` reads the file, splits, encodes and seals shards, with as many workers as cores.
 - one task: all shards on one core; two tasks: the same shards in two processes, each on a core of its own. Reading the
   text for its SHA-256 is a part of both. Starting Python is not: both begin when the processes have said that they are
   ready.
@@ -35,9 +35,8 @@ from bert_training.builtin_data import documentation
 from bert_training.files.atomic import write_json
 from bert_training.inputs.texts import read_lines
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.encoding import load_backend
+from bert_training.pretraining.encoding import CHUNK_CHARACTERS, load_backend
 from bert_training.pretraining.sentences import split_sentences
-from bert_training.pretraining.shards import CHUNK_CHARACTERS
 from lab.benchmarks import idle
 from lab.benchmarks.provenance import ROOT, provenance
 from tokenization.fingerprint import tokenizer_json
@@ -69,12 +68,13 @@ if hasattr(os, "sched_setaffinity"):
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from pathlib import Path
 from transformers import AutoTokenizer
-from bert_training.pretraining.shard_plan import plan_of
-plan = plan_of([Path(text)], AutoTokenizer.from_pretrained(tokenizer), shards_folder(Path(target)))
+from bert_training.pretraining.build_corpus import make_shard, plan_corpus
+tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+jobs = plan_corpus([Path(text)], tokenizer, Path(target), slice_bytes=1 << 23)
 print("ready", flush=True)
 sys.stdin.readline()
-plan.write_sources(int(task), int(tasks))
-plan.make(1, int(task), int(tasks))
+for job in jobs[int(task) :: int(tasks)]:
+    make_shard(job, tokenizer)
 """
 
 
@@ -206,7 +206,7 @@ def tasks(folder: Path, text: Path, pieces: Path, cores: list[int]) -> float:
     for process in processes:
         assert process.wait() == 0
     seconds = time.perf_counter() - start
-    shutil.rmtree(f"{target}.shards")
+    shutil.rmtree(target)
     return seconds
 
 

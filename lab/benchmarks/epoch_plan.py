@@ -23,14 +23,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.build_corpus import key_of
+from bert_training.pretraining.corpus import FACTS, Corpus, shard_folder
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from lab.benchmarks import idle
 from lab.benchmarks.peak import peak_bytes
 from lab.benchmarks.provenance import provenance
 from lab.tables import epoch_plan
 from tokenization.bert_tokenizer import build_tokenizer
-from tokenization.fingerprint import tokenizer_sha256
 
 RECORD = Path(__file__).parents[1] / "records" / "epoch_plan.json"
 OBJECTIVES = ("mlm_nsp", "mlm_sop", "mlm")
@@ -40,7 +40,10 @@ _BLOCK = 1 << 20
 
 
 def write_corpus(folder: Path, tokens: int) -> None:
-    """Write the files of a corpus of about so many tokens, block by block."""
+    """Write the files of a corpus of about so many tokens in one shard, block by block."""
+    tokenizer = build_tokenizer(PIECES)
+    folder = shard_folder(folder, 0)
+    folder.mkdir()
     draw = np.random.default_rng(0)
     sentences, end = round(tokens / 22.5), 0
     with open(folder / "sentences.bin", "wb") as file:
@@ -50,16 +53,20 @@ def write_corpus(folder: Path, tokens: int) -> None:
             end = int(ends[-1])
             file.write(ends.astype("<i8").tobytes())
     borders = np.cumsum(draw.integers(1, 60, sentences // 20 + 2))
-    np.concatenate([[0], borders[borders < sentences], [sentences]]).astype("<i8").tofile(folder / "documents.bin")
+    documents = np.concatenate([[0], borders[borders < sentences], [sentences]])
+    documents.astype("<i8").tofile(folder / "documents.bin")
     with open(folder / "tokens.bin", "wb") as file:
         file.truncate(2 * end)
     np.ones(len(PIECES), "<i8").tofile(folder / "unigrams.bin")
+    lengths = {"tokens": end, "sentences": sentences + 1, "documents": len(documents), "unigrams": len(PIECES)}
+    facts = {"key": key_of({}, tokenizer), "last": True, "dtype": "<u2", "lengths": lengths}
+    write_json(folder / FACTS, facts)
 
 
 def planned(folder: Path, objective: str, length: int) -> dict[str, Any]:
     """Plan and shuffle an epoch in this process; returns what it took."""
     tokenizer = build_tokenizer(PIECES)
-    corpus = Corpus(folder, {"dtype": "<u2", "key": {"tokenizer_sha256": tokenizer_sha256(tokenizer)}})
+    corpus = Corpus.open(folder, tokenizer, verify=False)
     started, computed = time.perf_counter(), time.process_time()
     settings = InstanceSettings(seed=1, max_seq_length=length, objective=objective)
     instances = PretrainingInstances(corpus, tokenizer, settings)

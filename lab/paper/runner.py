@@ -33,6 +33,7 @@ from bert_training.engine.output_folder import lock_output_dir
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.files.atomic import make_folder, new_folder, open_own
 from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.corpus import is_finished as is_built
 from lab.paper.plan import Cell, Plan
 from lab.paper.record import check_finished_cells, is_finished
 from lab.paper.scales import CELLS
@@ -130,7 +131,7 @@ def _must_wait_for_corpus(folder: Path, cell: Cell, running: Mapping[str, Runnin
     """Whether another pre-training is about to build the corpora that this one needs, too."""
     if cell.task is not None or all(one.cell.task is not None for one in running.values()):
         return False
-    return next((folder / CELLS).glob("*/corpus/validation"), None) is None  # the second of the two
+    return not any(map(is_built, (folder / CELLS).glob("*/corpus/validation")))  # the second of the two
 
 
 def share_corpus(cells: Path, name: str) -> None:

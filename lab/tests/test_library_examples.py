@@ -100,5 +100,5 @@ def test_a_text_is_cleaned_by_datatrove_and_encoded_in_tasks(tokenizer_folder, t
         done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": found}, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()[-3000:]
         assert (b"as all 4 tasks have already been completed" in done.stderr) == (start == 1)
-    assert len(list((tmp_path / "out" / "logs" / "encode" / "completions").iterdir())) == 4
+    assert len(list((tmp_path / "out" / "logs" / "corpus" / "completions").iterdir())) == 4
     assert Corpus.open(tmp_path / "out" / "corpus", AutoTokenizer.from_pretrained(tokenizer_folder)).num_documents == 12

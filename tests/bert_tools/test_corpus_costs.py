@@ -34,7 +34,7 @@ def test_a_real_corpus_has_the_predicted_size(tmp_path, monkeypatch):
     costs = costs_of(12 * len(lines), rates, vocab_size=len(tokenizer))
     assert costs.tokens == pytest.approx(corpus.num_tokens, rel=0.05)
     assert rates.pieces_a_sentence == pytest.approx(corpus.num_tokens / corpus.num_sentences, rel=0.05)
-    size = sum((tmp_path / "corpus" / name).stat().st_size for name in ("tokens.bin", "sentences.bin"))
+    size = sum((corpus.shards[0].path / name).stat().st_size for name in ("tokens.bin", "sentences.bin"))
     assert costs.corpus_bytes == pytest.approx(size, rel=0.05)
 
 

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from bert_tools.vocabulary import learn_vocabulary, main
 from bert_training.__main__ import main as bert_repro
 from bert_training.inputs.texts import read_lines
-from bert_training.pretraining import ranges, sources
+from bert_training.pretraining import word_counts
 from bert_training.pretraining.word_counts import count_words_of_files
 from tests.helpers.texts_of_all_kinds import write_all
 from tokenization import load_vocab
@@ -111,15 +111,16 @@ def test_case_and_accents_have_flags(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_words_are_counted_by_ranges_as_in_one_process(tmp_path, workers):
+def test_words_are_counted_by_pieces_as_in_one_process(tmp_path, workers, monkeypatch):
+    monkeypatch.setattr(word_counts, "PIECE_BYTES", 700)
     files = write_all(tmp_path)
     rules = (True, False, True)
-    counted = count_words_of_files(files, *rules, num_workers=workers, shard_bytes=700, progress=False)
+    counted = count_words_of_files(files, *rules, num_workers=workers, progress=False)
     assert counted == count_words((line for line in read_lines(files) if line is not None), *rules)
 
 
 def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
+    monkeypatch.setattr(word_counts, "PIECE_BYTES", 2000)
     (tmp_path / "text").mkdir()
     files = write_all(tmp_path / "text")
     for workers in (1, 2):
@@ -129,99 +130,6 @@ def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
     (tmp_path / "text" / "a.txt").write_text("good\n" * 900 + "\n\0\n")
     with pytest.raises(ValueError, match=r"a\.txt:902: holds a NUL byte"):
         learn_vocabulary(files, 400, num_workers=2, progress=False)
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch) -> list[Path]:
-    """Files of all kinds, which make several shards."""
-    monkeypatch.setattr(ranges, "LEAST_BYTES", 2000)
-    (tmp_path / "text").mkdir()
-    return write_all(tmp_path / "text")
-
-
-def counts_of(files: list[Path], folder: Path, *extra: object) -> None:
-    words = ["--train_file", *files, "--vocab_size", 400, "--num_workers", 1, "--output_dir", folder / "v", *extra]
-    main([str(word) for word in words])
-
-
-@pytest.mark.parametrize("order", [[2, 0, 1], [1, 1, 0, 2, 0]])
-def test_tasks_learn_the_vocabulary_of_one_command(tmp_path, files, order):
-    counts_of(files, tmp_path / "one")
-    for task in order:
-        counts_of(files, tmp_path / "tasks", "--tasks", 3, "--task", task)
-    counts_of(files, tmp_path / "tasks", "--join")
-    one, tasks = (
-        {path.name: path.read_bytes() for path in (tmp_path / name / "v").iterdir()} for name in ("one", "tasks")
-    )
-    assert one == tasks and not (tmp_path / "tasks" / "v.counts").exists()
-
-
-def test_what_is_counted_is_not_counted_again(tmp_path, files, monkeypatch):
-    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
-    shards = sorted((tmp_path / "v.counts").glob("shard-*.json"))
-    times = [shard.stat().st_mtime_ns for shard in shards]
-    assert len(shards) > 4
-    shards[3].unlink()
-    with pytest.raises(ValueError, match=rf"1 of {len(shards)} shards are missing \(3\)"):
-        counts_of(files, tmp_path, "--join")
-    counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
-    with pytest.raises(ValueError, match="1 of"):  # shard 3 is of the other task
-        counts_of(files, tmp_path, "--join")
-    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
-    assert [shard.stat().st_mtime_ns for shard in shards if shard != shards[3]] == [*times[:3], *times[4:]]
-    counts_of(files, tmp_path, "--join")
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder, _: (folder / "shard-00001.json").write_bytes(b"{}"), "shard-00001.json: .* a damaged file"),
-        (
-            lambda folder, _: (folder / "shard-00001.json").write_bytes((folder / "shard-00002.json").read_bytes()),
-            "differ in: number",
-        ),
-        (lambda folder, _: (folder / "source-00000.json").unlink(), "source-00000.json: missing or damaged"),
-        (lambda _, files: append(files[0], " more words"), r"differ in: files\)"),
-        (lambda _, files: files[0].write_bytes(files[0].read_bytes().swapcase()), "was changed between two tasks"),
-        (lambda _, files: headings(files[0]), "was changed between two tasks"),
-    ],
-)
-def test_counts_that_do_not_belong_together_are_refused(tmp_path, files, damage, message, monkeypatch):
-    """A changed file of the same size is noticed when another task has found its SHA-256 afterwards."""
-    monkeypatch.setattr(sources, "BLOCK", 128)
-    counts_of(files, tmp_path, "--tasks", 2, "--task", 1)
-    changes = "changed between" in message
-    if not changes:
-        counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
-    damage(tmp_path / "v.counts", files)
-    with pytest.raises(ValueError, match=message):
-        if changes:
-            counts_of(files, tmp_path, "--tasks", 2, "--task", 0)
-        counts_of(files, tmp_path, "--join")
-    assert not (tmp_path / "v").exists()
-
-
-def headings(path: Path) -> None:
-    """Let the beginning of a file say that it is wikitext."""
-    head = b"\n= Valkyria =\n\n= = Gameplay = =\n\n"
-    path.write_bytes(head + path.read_bytes()[len(head) :])
-
-
-def append(path: Path, text: str) -> None:
-    path.write_bytes(path.read_bytes() + text.encode())
-
-
-def test_counts_of_other_rules_are_refused(tmp_path, files, capsys):
-    counts_of(files, tmp_path, "--tasks", 1, "--task", 0)
-    with pytest.raises(ValueError, match=r"differ in: do_lower_case, strip_accents\)"):
-        counts_of(files, tmp_path, "--join", "--do_lower_case", "false")
-    with pytest.raises(SystemExit):
-        counts_of(files, tmp_path, "--tasks", 2)
-    assert "--tasks and --task belong together" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        counts_of(files, tmp_path, "--extend", "model", "--tasks", 2, "--task", 0)
-    assert "--tasks and --join have no effect with --extend" in capsys.readouterr().err
-    counts_of(files, tmp_path, "--join")
 
 
 def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
@@ -240,15 +148,6 @@ def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         *("tokenizer.json", "tokenizer_config.json", "vocab.txt")
     ]
-
-
-def test_tasks_in_the_current_folder(tmp_path, text, monkeypatch):
-    (tmp_path / "vocab").mkdir()
-    monkeypatch.chdir(tmp_path / "vocab")
-    flags = ["--train_file", str(text), "--vocab_size", "80", "--output_dir", "."]
-    main([*flags, "--tasks", "1", "--task", "0"])
-    main([*flags, "--join"])
-    assert (tmp_path / "vocab" / "vocab.txt").is_file()
 
 
 def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, caplog):

@@ -5,10 +5,11 @@ plan, and tests/pretraining/golden_plans.json has the hashes that the first impl
 """
 
 import hashlib
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 
+from bert_training.pretraining.corpus import Offsets
 from bert_training.pretraining.hashed_random import below, random_bits
 
 
@@ -16,20 +17,13 @@ def offsets(lengths: np.ndarray, first: int = 0) -> np.ndarray:
     return first + np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def made_up(documents: int, sentences: tuple[int, int], tokens: tuple[int, int], first: int = 0) -> SimpleNamespace:
+def made_up(documents: int, sentences: tuple[int, int], tokens: tuple[int, int], first: int = 0) -> Offsets:
     """A corpus with documents of `sentences` and sentences of `tokens`, from the first to below the second number."""
     in_document = sentences[0] + below(random_bits(1, np.arange(documents)), sentences[1] - sentences[0])
     count = int(in_document.sum())
     lengths = tokens[0] + below(random_bits(2, np.arange(count)), tokens[1] - tokens[0])
     starts, borders = offsets(lengths, first), offsets(in_document)
-    return SimpleNamespace(
-        path="made up",
-        sentences=starts,
-        documents=borders,
-        num_sentences=count,
-        num_documents=documents,
-        num_tokens=int(starts[-1]),
-    )
+    return Offsets(Path("made up"), starts, borders)
 
 
 # Of each, the smallest and the largest number of sentences in a document and of tokens in a sentence.

@@ -19,7 +19,7 @@ def numbered_tokenizer() -> BertTokenizer:
     return BertTokenizer(vocab={word: number for number, word in enumerate(vocab)})
 
 
-def make_corpus(path, tokenizer, documents):
+def make_corpus(path, tokenizer, documents, **settings):
     """A corpus whose documents have sentences of the given lengths. Its token number t has the id t + 5.
 
     After NUM_WORDS tokens the ids begin again.
@@ -31,7 +31,7 @@ def make_corpus(path, tokenizer, documents):
             sentences.append(" ".join(f"w{(number + offset) % NUM_WORDS}" for offset in range(length)))
             number += length
         texts.append(sentences)
-    return build_corpus(texts, tokenizer, path)
+    return build_corpus(texts, tokenizer, path, **settings)
 
 
 def random_lengths(documents, sentences, seed=0):
@@ -52,5 +52,5 @@ def originals(batch):
 
 
 def document_of(corpus, tokens):
-    starts = corpus.sentences[corpus.documents]
+    starts = corpus.shards[0].sentences[corpus.shards[0].documents]
     return np.searchsorted(starts, np.asarray(tokens) - 5, side="right") - 1

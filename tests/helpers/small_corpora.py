@@ -29,4 +29,5 @@ def random_documents(count, seed=0, sentences=6):
 
 
 def data_bytes(path):
-    return [(path / f"{name}.bin").read_bytes() for name in ("tokens", "sentences", "documents", "unigrams")]
+    """The bytes of all files with ids and offsets in a corpus."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.glob("shard-*/*.bin"))}

@@ -66,10 +66,10 @@ def small_config(small_config):
 
 def counted_slowly(corpus, columns, blocks=(0,), size=1 << 40):
     """The same counts with loops over documents and pairs; both pieces of a pair are in the same one of the blocks."""
-    special, found = set(corpus.manifest["special_ids"]), np.zeros((len(corpus.unigrams), len(columns)))
-    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
-        begin = int(corpus.sentences[first])
-        ids = corpus.tokens[begin : corpus.sentences[last]].tolist()
+    special, found = set(corpus.special_ids), np.zeros((len(corpus.unigrams), len(columns)))
+    for first, last in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:]):
+        begin = int(corpus.shards[0].sentences[first])
+        ids = corpus.shards[0].tokens[begin : corpus.shards[0].sentences[last]].tolist()
         for i, piece in enumerate(ids):
             for distance in counted_weights.DISTANCES:
                 for j in (i - distance, i + distance):
@@ -92,7 +92,7 @@ def test_a_long_corpus_is_counted_in_blocks_that_are_spread_over_it(corpus, monk
     columns, size = [9, 7, 12, 20], 50
     monkeypatch.setattr(counted_weights, "BLOCK", size)
     monkeypatch.setattr(counted_weights, "MOST_TOKENS", size * (10 if blocks == "ten" else corpus.num_tokens))
-    begins = counted_weights._blocks(corpus.num_tokens)
+    begins = [begin for _, begin in counted_weights._blocks(corpus)]
     if blocks == "all":
         assert begins == [*range(0, corpus.num_tokens, size)]
     else:
@@ -117,10 +117,10 @@ def test_the_bias_alone_has_the_loss_of_the_unigrams(corpus):
     shares = log_shares(corpus)
     assert float(shares.exp().sum()) == pytest.approx(1)
     counts = torch.from_numpy(corpus.unigrams.astype(np.float64))
-    counts[corpus.manifest["special_ids"]] = 0
+    counts[corpus.special_ids] = 0
     loss = -float((counts / counts.sum() * shares).sum())
     assert corpus.unigram_entropy() <= loss < corpus.unigram_entropy() + 0.05
-    assert set(shares[corpus.manifest["special_ids"]].tolist()) == {float(shares.min())}
+    assert set(shares[corpus.special_ids].tolist()) == {float(shares.min())}
 
 
 def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
@@ -129,13 +129,13 @@ def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
     alike = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in GREETINGS]
     different = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in PLACES]
     assert min(alike) > 0.9 and max(different) < 0.1
-    assert not vectors["never"].any() and not found[two_topics.manifest["special_ids"]].any()
+    assert not vectors["never"].any() and not found[two_topics.special_ids].any()
 
 
 def test_followers_are_counted_within_documents(corpus):
     columns, found = [9, 7, 12, 20], np.zeros((4, 4))
-    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
-        ids = corpus.tokens[corpus.sentences[first] : corpus.sentences[last]].tolist()
+    for first, last in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:]):
+        ids = corpus.shards[0].tokens[corpus.shards[0].sentences[first] : corpus.shards[0].sentences[last]].tolist()
         for earlier, later in zip(ids, ids[2:]):
             if earlier in columns and later in columns:
                 found[columns.index(earlier), columns.index(later)] += 1

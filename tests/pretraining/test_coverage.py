@@ -44,9 +44,9 @@ def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
     corpus = build_corpus(documents, tokenizer, tmp_path / "c")
     lines = [line for document in documents for line in document]
     assert coverage_of_corpus(corpus, tokenizer) == coverage(tokenizer, lines)
-    assert corpus.manifest["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
-    assert corpus.manifest["coverage"]["stripped_words"] == 6
-    assert build_corpus(documents, tokenizer, tmp_path / "c").manifest == corpus.manifest
+    assert corpus.facts[0]["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
+    assert corpus.facts[0]["coverage"]["stripped_words"] == 6
+    assert build_corpus(documents, tokenizer, tmp_path / "c").facts == corpus.facts
 
 
 def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path):
@@ -132,7 +132,7 @@ def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
     )
     record_coverage(run, tokenizer, Corpora([train], held_out, {}), {})
     assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
-    assert facts["coverage"]["train"] == train.manifest["coverage"]
+    assert facts["coverage"]["train"] == train.facts[0]["coverage"]
     assert facts["coverage"]["held_out"]["unknown_tokens"] == 0
     assert said[0] == "the tokenizer is lower-cased and strips accents"
     assert said[1].startswith("train text: [UNK] is ") and said[-1].startswith("held-out text: [UNK] is 0.0%")

@@ -97,7 +97,7 @@ def test_text_that_grows_and_folders_that_are_damaged(tmp_path):
 def started(folder, tokenizer: str, *flags: str) -> tuple[PretrainingArguments, SimpleNamespace]:
     given = ["--output_dir", folder, "--tokenizer_name", tokenizer, "--validation_split", 0.3, *flags]
     args = parse_arguments(PretrainingArguments, [*map(str, given)])
-    return args, SimpleNamespace(args=args, output_dir=folder, rank=0, world_size=1, main_first=lambda work: work())
+    return args, SimpleNamespace(args=args, output_dir=folder, is_main=True, main_first=lambda work: work())
 
 
 def build(folder, tokenizer: str, *flags: str):
@@ -108,8 +108,8 @@ def build(folder, tokenizer: str, *flags: str):
 
 
 def decoded(corpus, tokenizer) -> list[str]:
-    ends = corpus.sentences[corpus.documents].tolist()
-    return [tokenizer.decode(corpus.tokens[start:stop]) for start, stop in itertools.pairwise(ends)]
+    ends = corpus.shards[0].sentences[corpus.shards[0].documents].tolist()
+    return [tokenizer.decode(corpus.shards[0].tokens[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def test_the_corpus_and_its_records(pretrained, tmp_path):
@@ -124,9 +124,9 @@ def test_the_corpus_and_its_records(pretrained, tmp_path):
     both = [document for one in (corpora.train[0], corpora.held_out) for document in decoded(one, tokenizer)]
     assert len(both) == len(set(both)) == 64 and sum("menu" in document for document in both) == 1
     assert plain.num_documents + plain.held_out.num_documents == 81
-    assert "deduplicated" not in plain.train[0].manifest
+    assert not plain.train[0].notes
     counts = {"documents": 81, "lines": 243, "documents_left_out": 17, "lines_left_out": 63, "mode": "both", "rules": 1}
-    assert text.left_out() == corpora.train[0].manifest["deduplicated"] == counts
+    assert text.left_out() == corpora.train[0].notes["deduplicated"] == counts
     assert boilerplate(plain.train[0], 10) > 0.2 > 0 == boilerplate(corpora.train[0], 10)
     # A corpus is never taken for one with another value of the flag.
     for value in ([], ["--deduplicate", "documents"]):
@@ -138,7 +138,7 @@ def test_the_corpus_and_its_records(pretrained, tmp_path):
     sides = [*corpora.train, corpora.held_out]
     mixed = [document for one in corpora.train for document in decoded(one, tokenizer)]
     assert len(mixed) == len(set(mixed)) and set(mixed) <= set(both) and len(sides) == 3
-    amounts = [one.manifest["deduplicated"]["documents_left_out"] for one in corpora.train]
+    amounts = [one.notes["deduplicated"]["documents_left_out"] for one in corpora.train]
     assert amounts == [7, 10]
 
 

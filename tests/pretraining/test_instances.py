@@ -122,7 +122,7 @@ def test_packed_segments_hold_every_token_once(corpus, tokenizer):
     assert "next_sentence_label" not in batch and batch["token_type_ids"].sum() == 0
     rows = originals(batch)
     assert np.array_equal(np.sort(rows[rows > MASK]), np.arange(5, corpus.num_tokens + 5))
-    starts, ends = set(corpus.sentences[:-1].tolist()), set(corpus.sentences[1:].tolist())
+    starts, ends = set(corpus.shards[0].sentences[:-1].tolist()), set(corpus.shards[0].sentences[1:].tolist())
     for row, mask in zip(rows, batch["attention_mask"].numpy()):
         tokens = row[1 : mask.sum() - 1]
         assert row[0] == CLS and row[mask.sum() - 1] == SEP and (np.diff(tokens) == 1).all()

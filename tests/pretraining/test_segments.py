@@ -49,7 +49,7 @@ def even(tmp_path_factory, tokenizer):
 
 def pairs_of_document_0(corpus, is_next_prob):
     """The pairs of 15 tokens that an epoch makes of document 0, as rows (A's start, A's length, B's start, ...)."""
-    plan = plan_pairs(corpus, 1, 0, 15, 0.0, LabelBalance(is_next_prob, 1.0))
+    plan = plan_pairs(corpus.shards[0], 1, 0, 15, 0.0, LabelBalance(is_next_prob, 1.0))
     columns = (plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label)
     rows = sorted(tuple(map(int, row)) for row in zip(*columns))
     return [row for row in rows if row[0] < 30]
@@ -100,7 +100,7 @@ def test_the_balance_of_documents_of_two_sentences_is_two_thirds(tmp_path, token
     sentence is left alone. The labels balance where p = 2 (1 - p).
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9, 9]] * 400)
-    balance = label_balance(corpus, 1, VARIANTS, 125, 0.0)
+    balance = label_balance(corpus.shards[0], 1, VARIANTS, 125, 0.0)
     assert balance.is_next_prob == pytest.approx(2 / 3, abs=0.03) and balance.keep_forced_prob == 1.0
 
 
@@ -110,16 +110,16 @@ def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
     uses 75 - 25 = 50.
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
-    balance = label_balance(corpus, 1, VARIANTS, 37, 0.0)
+    balance = label_balance(corpus.shards[0], 1, VARIANTS, 37, 0.0)
     assert balance.is_next_prob == 0.75 and balance.keep_forced_prob == pytest.approx(50 / 925, rel=0.2)
 
 
 def test_the_chunks_are_those_of_the_sequential_form(corpus):
     """The loop that the docstring of _chunk_pairs draws, for one stretch and one number at a time."""
-    stretches = segments._stretches(corpus, np.arange(corpus.num_documents))
-    chunks = segments._chunk_pairs(corpus, stretches, 5, 3, 60, 0.3, 0.6)
+    stretches = segments._stretches(corpus.shards[0], np.arange(corpus.num_documents))
+    chunks = segments._chunk_pairs(corpus.shards[0], stretches, 5, 3, 60, 0.3, 0.6)
     found = {tuple(map(int, row)) for row in zip(chunks.first, chunks.split, chunks.stop, chunks.not_next)}
-    expected, tokens = set(), corpus.sentences.tolist()
+    expected, tokens = set(), corpus.shards[0].sentences.tolist()
     for first, end in zip(stretches.first.tolist(), stretches.end.tolist()):
         position, turn = first, 0
         while position < end:
@@ -151,7 +151,7 @@ def test_no_sentence_is_lost(corpus, tokenizer):
             np.add.at(seen, start, 1)
             np.add.at(seen, start + length, -1)
         tokens = np.cumsum(seen)[:-1]
-        sentences = np.add.reduceat(tokens, corpus.sentences[:-1])
+        sentences = np.add.reduceat(tokens, corpus.shards[0].sentences[:-1])
         assert (sentences > 0).mean() > 0.985  # A sentence is lost only where a pair is cut to the maximal length.
         assert tokens.max() == 1  # No token is used twice in A and in true next sentences.
 
@@ -254,7 +254,7 @@ def test_one_sentence_documents_take_turns_where_they_are_the_majority(tmp_path,
 def test_negatives_are_drawn_from_everywhere(corpus, tokenizer):
     plans = [instances_of(corpus, tokenizer, seed=seed, short_seq_prob=1.0).plan(0) for seed in range(3)]
     start = np.concatenate([plan.b_start[plan.label == NOT_NEXT] for plan in plans])
-    first = corpus.sentences[corpus.documents]
+    first = corpus.shards[0].sentences[corpus.shards[0].documents]
     document = np.searchsorted(first, start, side="right") - 1
     within = (start - first[document]) / np.diff(first)[document]
     assert np.histogram(within, 4, (0, 1))[0].min() > 0.15 * len(start)
@@ -291,8 +291,10 @@ def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     real = BertTokenizer(vocab=str(real_data / "assets" / "uncased_vocab.txt"))
     text = read_documents([real_data / "text" / "wiki_heldout.txt"])
     corpus = build_corpus([[paragraph] for document in text for paragraph in document], real, tmp_path / "c")
-    lengths = np.diff(corpus.sentences)
-    documents = [lengths[first:end] for first, end in zip(corpus.documents[:-1], corpus.documents[1:])]
+    lengths = np.diff(corpus.shards[0].sentences)
+    documents = [
+        lengths[first:end] for first, end in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:])
+    ]
     assert google_share(documents, 125, np.random.default_rng(0)) == pytest.approx(0.343, abs=0.005)
     instances = instances_of(corpus, real, max_seq_length=128)
     labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])
@@ -307,8 +309,8 @@ def test_swapped_pairs_are_the_chunks_of_the_pairs_that_are_all_is_next(even):
     """With the same draws, document 0 has the same two chunks of three sentences. A swap exchanges A and B."""
     found = set()
     for variant in range(40):
-        known = plan_pairs(even, 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
-        plan = plan_ordered(even, 1, variant, 15, 0.0)
+        known = plan_pairs(even.shards[0], 1, variant, 15, 0.0, LabelBalance(1.0, 1.0))
+        plan = plan_ordered(even.shards[0], 1, variant, 15, 0.0)
         pairs = zip(known.a_start, known.a_length, known.b_start, known.b_length)
         chunks = {int(pair[0]): tuple(map(int, pair)) for pair in pairs}
         for row in zip(plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label):
@@ -374,8 +376,8 @@ def test_packed_segments_are_full(tmp_path, tokenizer):
 def test_labels_balance_where_documents_take_turns(tmp_path, tokenizer, monkeypatch, turns):
     """Titles between texts, of which a sample of every n-th document would have only the titles, or only one kind."""
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9] * sentences for sentences in turns] * 400)
-    every = label_balance(corpus, 1, 10, 125, 0.1)
+    every = label_balance(corpus.shards[0], 1, 10, 125, 0.1)
     monkeypatch.setattr(segments, "_PILOT_SENTENCES", corpus.num_sentences * 10 // 4)  # every fourth document
-    balance = label_balance(corpus, 1, 10, 125, 0.1)
+    balance = label_balance(corpus.shards[0], 1, 10, 125, 0.1)
     assert balance.is_next_prob == pytest.approx(every.is_next_prob, abs=0.03)
     assert balance.keep_forced_prob == pytest.approx(every.keep_forced_prob, abs=0.1)

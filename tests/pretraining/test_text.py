@@ -36,19 +36,19 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
     flags += f" --validation_file {tmp_path / 'b.txt'}" if of_its_own else ""
     args = parse_arguments(PretrainingArguments, flags.split())
     args.validation_split = 0.3
-    run = SimpleNamespace(args=args, output_dir=tmp_path / "run", rank=0, world_size=1, main_first=lambda work: work())
+    run = SimpleNamespace(args=args, output_dir=tmp_path / "run", is_main=True, main_first=lambda work: work())
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
     corpora = build_corpora(run, Text(args), tokenizer)
     train, held_out = corpora.train[0], corpora.held_out
     if of_its_own:
         assert (train.num_documents, held_out.num_documents) == (80, 2)
-        assert tokenizer.decode(held_out.tokens[: held_out.sentences[1]]) == "music in the night."
+        assert tokenizer.decode(held_out.shards[0].tokens[: held_out.shards[0].sentences[1]]) == "music in the night."
         return
     assert train.num_documents + held_out.num_documents == 80 and 8 < held_out.num_documents < 40
     texts = [
         {
-            corpus.tokens[corpus.sentences[first] : corpus.sentences[end]].tobytes()
-            for first, end in zip(corpus.documents[:-1], corpus.documents[1:])
+            corpus.shards[0].tokens[corpus.shards[0].sentences[first] : corpus.shards[0].sentences[end]].tobytes()
+            for first, end in zip(corpus.shards[0].documents[:-1], corpus.shards[0].documents[1:])
         }
         for corpus in (train, held_out)
     ]

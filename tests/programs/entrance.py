@@ -1,6 +1,6 @@
 """Print what a script enters of the project before its first optimiser step: {"files": n, "lines": of functions}.
 
-    python tests/programs/entrance.py run_pretraining --output_dir runs/first --max_steps 2
+python tests/programs/entrance.py run_pretraining --output_dir runs/first --max_steps 2
 """
 
 import ast

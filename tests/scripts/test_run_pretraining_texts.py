@@ -33,11 +33,11 @@ def test_one_process_and_two_leave_the_same_out(tmp_path, pretrained, capsys):
     assert "left out by --deduplicate both: 20 of 84 documents (23.81%)" in printed
     torchrun("run_pretraining.py", f"{flags} 2 --output_dir {tmp_path / 'two'}".split())
     for name in ("train", "validation"):
-        one, two = (tmp_path / run / "corpus" / name for run in ("one", "two"))
+        one, two = (tmp_path / run / "corpus" / name / "shard-00000" for run in ("one", "two"))
         assert sorted(os.listdir(one)) == sorted(os.listdir(two))
         assert all((one / file).read_bytes() == (two / file).read_bytes() for file in os.listdir(one))
     facts = json.loads((tmp_path / "one" / "run.json").read_text())
-    assert facts["deduplicated"] == json.loads((one / "manifest.json").read_text())["deduplicated"]
+    assert facts["deduplicated"] == json.loads((one / "shard.json").read_text())["notes"]["deduplicated"]
     assert [file["name"] for file in facts["data"]] == ["AA/a.txt.xz", "b.txt"]
     assert names_of_texts(facts) == ("data (2 files)", "data (2 files)")
     assert "data (2 files)" in (tmp_path / "one" / "README.md").read_text()

@@ -13,7 +13,7 @@ from transformers import BertTokenizer
 from bert_deploy import readings
 from bert_deploy.folder import OpenedModel
 from bert_deploy.readings import row_of
-from bert_training.pretraining.build_corpus import build_corpus, encode_part
+from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.tasks import feature_extraction, swag
 from bert_training.tasks.classification import glue, labelled_texts
 from bert_training.tasks.ner import tagged_text
@@ -64,16 +64,14 @@ def of_extraction(tokenizer, tmp_path):
 
 def of_pretraining(tokenizer, tmp_path):
     corpus = build_corpus([[f"old {MARKS}"]], tokenizer, tmp_path / "corpus")
-    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
+    return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
-def of_pretraining_in_two_processes(tokenizer, tmp_path):
+def of_pretraining_on_a_file(tokenizer, tmp_path):
     file, folder = tmp_path / "text.txt", tmp_path / "corpus"
     file.write_text(f"old {MARKS}\n")
-    for rank in range(2):
-        encode_part([file], tokenizer, folder, rank, 2)
     corpus = build_corpus([file], tokenizer, folder)
-    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
+    return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
 def of_page(tokenizer, tmp_path):
@@ -91,7 +89,7 @@ def of_pipeline(tokenizer, tmp_path):
 
 
 PAIRS = [of_glue, of_swag, of_squad, of_extraction, of_pipeline]
-READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_in_two_processes, of_page]
+READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_on_a_file, of_page]
 
 
 @pytest.mark.parametrize("reader", READERS)

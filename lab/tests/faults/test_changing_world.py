@@ -59,14 +59,14 @@ def begun(whole, tmp_path) -> Path:
 
 @faults("a world that changes", 8)
 def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, record_property):
-    """The change comes before a document of the first check, or of the shard that both corpora are made from.
+    """The change comes before a document of the first check, or of a shard.
 
     A file that is touched, or written again with its content, counts as changed.
     """
     draw = random.Random(seed)
     ways = ["appended", "truncated", "flipped", "replaced", "deleted", "touched", "written again"]
     how = ways[seed] if seed < len(ways) else draw.choice(ways)
-    place, documents = draw.choice([("text:in_share", 6), ("shards:in_share", 56)])
+    place, documents = draw.choice([("text:in_share", 6), ("held_out:in_share", 56)])
     change = {"path": str(begun / "text.txt"), "how": how, "other": str(begun / "other.txt")}
     prepare = at_call(f"bert_training.pretraining.{place}", draw.randint(1, documents), "change_file", **change)
     before = (begun / "text.txt").stat()
@@ -75,7 +75,7 @@ def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, recor
     outcome = judge(ended, "text.txt", lambda: (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes())
     assert ended.status == 2, ended.printed
     if ended.status:
-        assert not list((begun / "run/corpus").glob("*/manifest.json")) or "validation" not in ended.printed
+        assert not list((begun / "run/corpus").glob("*/shard-*")) or "validation" not in ended.printed
         shutil.copy(whole.folder / "text.txt", begun / "text.txt")
         again = run("run_pretraining", [*whole.flags, *AUTO], begun)
         assert again.status == 0, again.printed
@@ -87,9 +87,11 @@ def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, recor
 def test_a_corpus_that_changes_while_it_is_trained_on(seed, whole, begun, record_property):
     """A corpus that is deleted or replaced stays mapped; one that is written to stops the run before the next step."""
     draw = random.Random(100 + seed)
-    how, name = [("deleted", ""), ("replaced", ""), *((how, "tokens.bin") for how in ("truncated", "flipped") * 2)][
-        seed
-    ]
+    how, name = [
+        ("deleted", ""),
+        ("replaced", ""),
+        *((how, "shard-00000/tokens.bin") for how in ("truncated", "flipped") * 2),
+    ][seed]
     change = {"path": str(begun / "run/corpus/train" / name), "how": how, "other": str(begun / "shape")}
     prepare = at_call("run_pretraining:log_step", draw.randint(4, 7), "change_file", **change)
     workers = seed % 2

@@ -51,7 +51,7 @@ def check_one_line(ended: Ended, error: int | None) -> None:
 
 def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | None, number: int = 0) -> str:
     """Check what a command left to which the disk gave an error, and start it again; return what happened."""
-    left = [name for name in files(folder) if UNFINISHED.search(name) and ".building/" not in name]
+    left = [name for name in files(folder) if UNFINISHED.search(name)]
     if {*ended.statuses} == {0}:  # The error came when something was removed, which may fail.
         assert left == [] or error in UNREMOVABLE
         check_whole(folder, unbroken.earlier, unbroken.folders)

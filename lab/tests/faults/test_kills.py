@@ -24,7 +24,7 @@ FILES = [
     "bert_training.files.locks",
     "bert_training.engine.checkpoint",
 ]
-CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "shards", "join")]
+CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "slices", "encoding")]
 SCRIPT = [
     "run_pretraining",
     "bert_training.engine.output_folder",
@@ -39,8 +39,7 @@ EDGES = {
     "bert_training.engine.checkpoint:save_model_folder": (1,),
     "bert_training.engine.run:Run.write_facts": (1,),
     "bert_training.engine.run:Run.finish": (1,),
-    "bert_training.pretraining.corpus:CorpusWriter.finish": (1, 2),
-    "bert_training.pretraining.build_corpus:remove_shards": (1, 2),
+    "bert_training.pretraining.build_corpus:_write_shard": (1, 2),
     "os:replace": tuple(range(1, 13)),
 }
 

@@ -27,14 +27,14 @@ SECOND = {
     "while the corpus is built": (
         "pretraining",
         [],
-        "bert_training.pretraining.corpus:CorpusWriter.finish",
+        "bert_training.pretraining.build_corpus:make_shard",
         1,
         [],
         2,
         BUSY,
     ),
     "to resume while the corpus is built": (
-        *("pretraining", [], "bert_training.pretraining.build_corpus:join", 2),
+        *("pretraining", [], "bert_training.pretraining.build_corpus:make_shard", 2),
         *(AUTO, 2, BUSY),
     ),
     "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),

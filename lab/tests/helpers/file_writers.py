@@ -206,9 +206,7 @@ def check_whole(folder: Path, earlier: dict[str, bytes], whole: list[Path]) -> N
     for name, path in files(folder).items():
         if UNFINISHED.search(name) or path.read_bytes() == earlier.get(name):
             continue
-        if ".shards/" in name:  # sealed by a hash of its own, which the next start checks; a finished run has none
-            continue
-        if sealed := re.match(r"(.*/checkpoint-(best-)?\d+)/", name):
+        if sealed := re.match(r"(.*/(checkpoint-(best-)?|shard-)\d+)/", name):
             assert damage(folder / sealed[1]) is None, f"{name}: {damage(folder / sealed[1])}"
         elif path.name == "metrics.jsonl":
             one, other = (content(run / name) for run in whole)

@@ -40,7 +40,7 @@ def test_a_smoke_run_makes_every_table(table, tmp_path):
     assert all(claim["contrasts"] for claim in found["claims"])
     assert (tmp_path / "out/report.md").read_text().count("\n| ") > len(found["rows"]) + len(found["claims"])
     assert (tmp_path / "out/report.png").is_file()
-    corpora = list((tmp_path / "out/cells").glob("pretrain-*/corpus/train/tokens.bin"))
+    corpora = list((tmp_path / "out/cells").glob("pretrain-*/corpus/train/shard-00000/tokens.bin"))
     assert len(corpora) >= 2 and all(path.samefile(corpora[0]) for path in corpora)  # one cell has built it
     verdicts = {finding.claim: finding.verdict for finding in verify.findings(tmp_path / "out")}
     assert verdicts["report.json"] == verdicts["report.md"] == verdicts["runs"] == verdicts["plan"] == VERIFIED

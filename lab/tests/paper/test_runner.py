@@ -94,12 +94,12 @@ def test_later_cells_are_given_the_corpus_of_the_first(tmp_path, monkeypatch, li
     runner.share_corpus(tmp_path, "first")
     assert not list(tmp_path.iterdir())  # There is nothing to share yet.
     random_corpus(tmp_path / "first/corpus/train")
-    (tmp_path / "first/corpus/validation.building").mkdir()
+    (tmp_path / "first/corpus/validation/shard-00000.incomplete").mkdir(parents=True)
     runner.share_corpus(tmp_path, "second")
     runner.share_corpus(tmp_path, "second")
     given = tmp_path / "second/corpus"
     assert [path.name for path in given.iterdir()] == ["train"]  # A corpus that is being built is not shared.
-    tokens = "corpus/train/tokens.bin"
+    tokens = "corpus/train/shard-00000/tokens.bin"
     assert (tmp_path / "second" / tokens).samefile(tmp_path / "first" / tokens) == links
     shutil.rmtree(tmp_path / "first")
     Corpus.open(given / "train")
@@ -108,18 +108,20 @@ def test_later_cells_are_given_the_corpus_of_the_first(tmp_path, monkeypatch, li
 def test_a_damaged_corpus_is_not_shared(tmp_path):
     for name in ("first", "second"):
         random_corpus(tmp_path / name / "corpus/train")
-    tokens = tmp_path / "first/corpus/train/tokens.bin"
+    tokens = tmp_path / "first/corpus/train/shard-00000/tokens.bin"
     tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
     runner.share_corpus(tmp_path, "third")
-    given = tmp_path / "third/corpus/train/tokens.bin"
-    assert given.samefile(tmp_path / "second/corpus/train/tokens.bin")
+    given = tmp_path / "third/corpus/train/shard-00000/tokens.bin"
+    assert given.samefile(tmp_path / "second/corpus/train/shard-00000/tokens.bin")
     shutil.rmtree(tmp_path / "second")
     shutil.rmtree(tmp_path / "third")
     runner.share_corpus(tmp_path, "third")
     assert not given.exists()
 
 
-@pytest.mark.parametrize("place", ["corpus/train/secret", "corpus/train/tokens.bin", "corpus/train", "corpus", ""])
+@pytest.mark.parametrize(
+    "place", ["corpus/train/secret", "corpus/train/shard-00000/tokens.bin", "corpus/train", "corpus", ""]
+)
 def test_what_a_link_leads_to_is_not_shared(tmp_path, place):
     """A folder from somebody else could have a link to a private file beside those of the corpus."""
     cells, outside = tmp_path / "cells", tmp_path / "outside"

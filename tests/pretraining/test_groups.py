@@ -1,14 +1,15 @@
-"""bert_training/pretraining/sections.py: corpora too large for one plan, and offsets beyond 32 bits."""
+"""bert_training/pretraining/groups.py: corpora of several shards and of several groups, and offsets beyond 32 bits."""
 
-import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bert_training.pretraining import groups, masking, segments
 from bert_training.pretraining import instances as instances_module
-from bert_training.pretraining import masking, sections, segments
+from bert_training.pretraining.corpus import Offsets, Shard
+from bert_training.pretraining.groups import groups_of, promised_size, with_pairs
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.sections import Section, first_document, sections_of
 from bert_training.pretraining.segments import PLANNERS
 from tests.helpers.made_up_corpora import made_up, offsets
 from tests.helpers.numbered_corpus import instances_of, make_corpus, numbered_tokenizer, originals, random_lengths
@@ -28,50 +29,61 @@ def corpus(tmp_path_factory, tokenizer):
     return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(60, (1, 30)))
 
 
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory, tokenizer):
+    """The same text in several shards."""
+    folder = tmp_path_factory.mktemp("sliced") / "c"
+    return make_corpus(folder, tokenizer, random_lengths(60, (1, 30)), slice_bytes=9000)
+
+
 @pytest.fixture
 def small(monkeypatch):
-    """Sections of about two thousand tokens, the samples of which are nearly all of them."""
-    monkeypatch.setattr(sections, "WHOLE_TOKENS", 3000)
-    monkeypatch.setattr(sections, "SECTION_TOKENS", 2000)
-    monkeypatch.setattr(sections, "_SAMPLES", 1)
+    """Groups of about two thousand tokens, the samples of which are nearly all of them."""
+    monkeypatch.setattr(groups, "TOGETHER", 2000)
+    monkeypatch.setattr(groups, "_SAMPLES", 1)
 
 
-# --- Which sections ---------------------------------------------------------------------------------------
+# --- Which groups -----------------------------------------------------------------------------------------
 
 
-def test_a_corpus_of_ordinary_size_is_one_section(corpus):
-    assert sections_of(corpus) == [corpus]
-    assert sections_of(corpus, most=corpus.num_tokens) == [corpus]
-    assert len(sections_of(corpus, most=corpus.num_tokens - 1, size=1000)) > 1
+def test_every_shard_is_in_one_group(sliced, corpus, monkeypatch):
+    assert groups_of(corpus.shards) == [corpus.shards] and groups_of(sliced.shards) == [sliced.shards]
+    assert len(sliced.shards) == 5
+    monkeypatch.setattr(groups, "TOGETHER", 4000)
+    found = groups_of(sliced.shards)
+    assert found == [sliced.shards[::2], sliced.shards[1::2]]
+    monkeypatch.setattr(groups, "TOGETHER", 1)
+    assert groups_of(sliced.shards) == [[shard] for shard in sliced.shards]
 
 
-def test_every_document_is_in_one_section(corpus):
-    found = sections_of(corpus, most=1, size=1000)
-    borders = [section.documents for section in found]
-    assert all(before[-1] == after[0] for before, after in itertools.pairwise(borders))
-    assert np.array_equal(np.concatenate([own[:-1] for own in borders]), corpus.documents[:-1])
-    assert sum(section.num_tokens for section in found) == corpus.num_tokens
-    assert sum(section.num_sentences for section in found) == corpus.num_sentences
-    longest = np.diff(corpus.sentences[corpus.documents]).max()
-    assert 6 <= len(found) <= 9 and all(500 <= section.num_tokens <= 1500 + longest for section in found)
-
-
-def test_a_section_without_pairs_is_joined_to_another():
-    """Documents of one sentence have no pairs; they stand at the beginning, in the middle and at the end."""
-    counts = [1] * 20 + [5] * 20 + [1] * 20 + [5] * 20 + [1] * 20
-    total = sum(counts)
-    corpus = Section("path", np.arange(total + 1) * 10, offsets(np.array(counts)))
-    found = sections_of(corpus, most=1, size=100)
-    assert len(found) > 8 and sum(section.num_documents for section in found) == 100
-    assert all(section.num_documents >= 2 and section.num_sentences > section.num_documents for section in found)
-    alone = Section("path", np.arange(41) * 10, offsets(np.full(40, 1)))
-    assert len(sections_of(alone, most=1, size=100)) == 1  # Which is refused by the planner, as ever.
+def test_shards_without_pairs_are_left_out_where_pairs_are_needed():
+    lonely = Offsets("path", np.arange(41) * 10, offsets(np.full(40, 1)))
+    paired = Offsets("path", np.arange(81) * 10, offsets(np.full(40, 2)))
+    assert with_pairs([lonely, paired]) == [paired]
+    assert with_pairs([lonely]) == [lonely]  # Which is refused by the planner.
 
 
 def test_the_first_document_at_a_token(corpus):
-    starts = corpus.sentences[corpus.documents[:-1]]
+    (shard,) = corpus.shards
+    starts = shard.sentences[shard.documents[:-1]]
     for token in (0, 1, int(starts[5]), int(starts[5]) + 1, int(starts[-1]) + 1, corpus.num_tokens):
-        assert first_document(corpus, token) == np.searchsorted(starts, token)
+        assert shard.first_document(token) == np.searchsorted(starts, token)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_epoch_of_several_shards_has_the_instances_of_all_in_one_order(sliced, tokenizer, objective):
+    """Every one of them once, and those of all shards among the first."""
+    instances = instances_of(sliced, tokenizer, objective=objective)
+    batch = instances.batch(0, instances.epoch_size(0))
+    found = batch["input_ids"].numpy() if objective == "ltr" else originals(batch)
+    expected = [
+        instances._rows_of_shard(shard, plan, np.arange(len(plan)))["input_ids"]
+        for shard, plan in zip(sliced.shards, instances.plans(0), strict=True)
+    ]
+    borders = np.cumsum(list(map(len, expected)))
+    assert np.array_equal(found, np.concatenate(expected)[instances.order(0)])
+    assert set(np.searchsorted(borders, instances.order(0)[:60], side="right")) == set(range(5))
+    assert (np.diff([plan.label.mean() for plan in instances.plans(0)]) != 0).any() or objective in ("mlm", "ltr")
 
 
 # --- The stream of instances ------------------------------------------------------------------------------
@@ -79,47 +91,47 @@ def test_the_first_document_at_a_token(corpus):
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm"])
-def test_a_batch_depends_on_its_position_alone(corpus, tokenizer, objective):
-    """Also across the borders of sections and epochs, and in a process that has planned no section before."""
-    one = instances_of(corpus, tokenizer, objective=objective)
+def test_a_batch_depends_on_its_position_alone(sliced, tokenizer, objective):
+    """Also across the borders of groups and epochs, and in a process that has planned no group before."""
+    one = instances_of(sliced, tokenizer, objective=objective)
     size = one.epoch_size(0)
-    assert len(one.sections) == 4 and one.epoch_size(7) == size
+    assert len(one.groups) == 4 and one.epoch_size(7) == size
     whole = one.batch(0, size + 50)
     for start in (size // 4 - 20, size - 25):  # the second one ends in the second epoch
-        part = instances_of(corpus, tokenizer, objective=objective).batch(start, start + 50)
+        part = instances_of(sliced, tokenizer, objective=objective).batch(start, start + 50)
         for name, tensor in part.items():
             assert (tensor == whole[name][start : start + 50]).all(), (name, start)
     assert one.locate(3 * size + 4) == (3, 4)
 
 
 @pytest.mark.usefixtures("small")
-def test_an_epoch_shows_nearly_every_instance_once_and_the_next_one_others_first(corpus, tokenizer):
-    one = instances_of(corpus, tokenizer, objective="mlm")
+def test_an_epoch_shows_nearly_every_instance_once_and_the_next_one_others_first(sliced, tokenizer):
+    one = instances_of(sliced, tokenizer, objective="mlm")
     size = one.epoch_size(0)
-    planned = sum(len(one.plan(0, section)) for section in range(len(one.sections)))
+    planned = sum(len(plan) for group in range(len(one.groups)) for plan in one.plans(0, group))
     assert size == pytest.approx(planned, rel=0.02)
     shown = [set(originals(one.batch(epoch * size, (epoch + 1) * size)).ravel()) for epoch in (0, 1)]
-    assert all(len(ids) > 0.97 * corpus.num_tokens for ids in shown)
+    assert all(len(ids) > 0.97 * sliced.num_tokens for ids in shown)
     firsts = [originals(one.batch(epoch * size, epoch * size + 20))[:, 1] for epoch in range(6)]
     assert len({first.tobytes() for first in firsts}) == 6  # Other instances come first
-    orders = {tuple(part[0] for part in one._in_sections(epoch, 0, size)) for epoch in range(6)}
-    assert len(orders) > 2 and all(sorted(order) == list(range(len(one.sections))) for order in orders)
+    orders = {tuple(part[0] for part in one._in_groups(epoch, 0, size)) for epoch in range(6)}
+    assert len(orders) > 2 and all(sorted(order) == list(range(len(one.groups))) for order in orders)
 
 
 @pytest.mark.usefixtures("small")
-def test_instances_beyond_the_plan_of_a_section_are_masked_anew(corpus, tokenizer):
-    one = instances_of(corpus, tokenizer, objective="mlm")
+def test_instances_beyond_the_plan_of_a_group_are_masked_anew(sliced, tokenizer):
+    one = instances_of(sliced, tokenizer, objective="mlm")
     one._promised = one._promised * 2  # as if the samples had promised twice as many
-    section, _, stop, first = next(one._in_sections(0, 0, one.epoch_size(0)))
-    planned = len(one.plan(0, section))
+    group, _, stop, first = next(one._in_groups(0, 0, one.epoch_size(0)))
+    planned = sum(map(len, one.plans(0, group)))
     assert first == 0 and stop > planned
     batch, again = one.batch(0, 5), one.batch(planned, planned + 5)
     assert np.array_equal(originals(batch), originals(again)) and not (batch["labels"] == again["labels"]).all()
 
 
 @pytest.mark.usefixtures("small")
-def test_every_instance_of_an_epoch_has_masks_of_its_own(corpus, tokenizer, monkeypatch):
-    """Also if it is the first one of its section, as others are."""
+def test_every_instance_of_an_epoch_has_masks_of_its_own(sliced, tokenizer, monkeypatch):
+    """Also if it is the first one of its group, as others are."""
     numbers = []
 
     def noted(rule, ids, seed, epoch, index):
@@ -127,30 +139,20 @@ def test_every_instance_of_an_epoch_has_masks_of_its_own(corpus, tokenizer, monk
         return masking.mask_batch(rule, ids, seed, epoch, index)
 
     monkeypatch.setattr(instances_module, "mask_batch", noted)
-    one = instances_of(corpus, tokenizer, objective="mlm")
+    one = instances_of(sliced, tokenizer, objective="mlm")
     one.batch(0, one.epoch_size(0))
     assert numbers == list(range(one.epoch_size(0)))
 
 
-@pytest.mark.usefixtures("small")
-def test_the_other_document_of_a_pair_is_one_of_the_section(corpus, tokenizer):
-    one = instances_of(corpus, tokenizer)
-    for number, section in enumerate(one.sections):
-        plan = one.plan(0, number)
-        first, last = (int(section.sentences[section.documents[end]]) for end in (0, -1))
-        assert plan.b_start.min() >= first and (plan.b_start + plan.b_length).max() <= last
-
-
 def test_a_promise_is_close_to_the_plan():
-    """4 samples of 131,072 tokens of each section; sections of 2 million tokens in two kinds of text."""
+    """4 samples of 131,072 tokens of a shard in two kinds of text."""
     for shape in ((4000, (1, 60), (3, 40)), (30_000, (1, 6), (5, 60))):
         corpus = made_up(*shape)
 
-        def size_of(section):
-            return len(PLANNERS["packed"](section, 1, 10, 125, 0.1)(0))
+        def size_of(documents):
+            return len(PLANNERS["packed"](documents, 1, 10, 125, 0.1)(0))
 
-        for section in sections_of(corpus, most=1, size=1 << 21):
-            assert sections.promised_size(section, size_of) == pytest.approx(size_of(section), rel=0.02)
+        assert promised_size(corpus, size_of) == pytest.approx(size_of(corpus), rel=0.02)
 
 
 # --- Offsets beyond 32 bits -------------------------------------------------------------------------------
@@ -176,10 +178,9 @@ class EndlessTokens:
 
 @pytest.mark.parametrize(("first", "objective"), list(zip(FAR * 2, OBJECTIVES)))
 def test_the_ids_of_far_tokens_are_read_in_their_places(tokenizer, first, objective):
-    corpus = made_up(40, (1, 30), (3, 40), first)
-    corpus.tokens, corpus.check_unchanged = EndlessTokens(), lambda: None
-    corpus.manifest = {"key": {"tokenizer_sha256": tokenizer_sha256(tokenizer)}}
-    corpus.num_tokens -= first
+    far = made_up(40, (1, 30), (3, 40), first)
+    shard = Shard(far.path, far.sentences, far.documents, EndlessTokens(), None, {}, states={})
+    corpus = SimpleNamespace(shards=[shard], tokenizer_sha256=tokenizer_sha256(tokenizer))
     instances = PretrainingInstances(
         corpus, tokenizer, InstanceSettings(seed=1, max_seq_length=64, objective=objective, random_replace_prob=0)
     )
@@ -194,13 +195,13 @@ def test_the_ids_of_far_tokens_are_read_in_their_places(tokenizer, first, object
 
 @pytest.mark.parametrize(("first", "planner"), [(2**31 - 300, "next_or_random"), (2**32 - 300, "packed")])
 def test_sentences_beyond_32_bits_are_planned(tmp_path, first, planner):
-    """A file with a hole: the sentences before the section have no place on the disk, and are never read in order."""
+    """A file with a hole: the sentences before the documents have no place on the disk, and are never read in order."""
     near = made_up(40, (1, 30), (3, 40))
     path = tmp_path / "sentences.bin"
     with open(path, "wb") as file:
         file.seek(8 * first)
         file.write(near.sentences.tobytes())
-    far = Section(tmp_path, np.asarray(np.memmap(path, np.int64, "r")), near.documents + first)
+    far = Offsets(tmp_path, np.asarray(np.memmap(path, np.int64, "r")), near.documents + first)
     plan = PLANNERS[planner](far, 1, 10, 125, 0.1)(0)
     shown = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
     assert (
@@ -223,15 +224,8 @@ def test_a_position_far_in_the_stream_is_located(tokenizer, corpus):
     assert (instances.batch(far, far + 8)["input_ids"] != instances.batch(0, 8)["input_ids"]).any()
 
 
-def test_a_section_is_planned_block_by_block(corpus, monkeypatch):
+def test_a_plan_is_made_block_by_block(corpus, monkeypatch):
     monkeypatch.setattr(segments, "_BLOCK_SENTENCES", 30)
-    for section in sections_of(corpus, most=1, size=2000):
-        blocks = [block.document for block in segments._blocks(section)]
-        assert len(blocks) > 2
-        assert np.array_equal(np.unique(np.concatenate(blocks)), np.arange(section.num_documents))
-
-
-def test_a_section_is_a_view(corpus):
-    found = sections_of(corpus, most=1, size=1000)
-    assert all(section.sentences is corpus.sentences for section in found)
-    assert all(np.shares_memory(section.documents, corpus.documents) for section in found)
+    blocks = [block.document for block in segments._blocks(corpus.shards[0])]
+    assert len(blocks) > 2
+    assert np.array_equal(np.unique(np.concatenate(blocks)), np.arange(corpus.num_documents))
