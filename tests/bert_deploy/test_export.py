@@ -22,8 +22,8 @@ from bert_training.files.hashing import sha256
 from bert_training.tasks.classification.scores import value_of
 from tests.helpers import short_runs
 from tests.helpers.clean_process import run_in_a_fork
+from tests.helpers.embedders import add_modules
 from tests.helpers.model_folders import edit_json
-from tests.helpers.old_checkpoints import add_modules
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 from tokenization.errors import UserError

@@ -75,7 +75,7 @@ def _poison(folder, word, hostile):
 def served(models, tmp_path_factory):
     """The address of every page, the process, and the file with its connections to other hosts."""
     notes = tmp_path_factory.mktemp("notes") / "hosts"
-    command = [sys.executable, "tests/programs/guarded_app.py", str(notes), *map(str, models.values())]
+    command = [sys.executable, "tests/bert_deploy/guarded_app.py", str(notes), *map(str, models.values())]
     with serving(command, len(models), PYTHONPATH=".") as (process, addresses):
         yield dict(zip(models, addresses)), process, notes
 
