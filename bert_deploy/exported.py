@@ -13,14 +13,14 @@ import torch
 from transformers import PretrainedConfig
 from transformers.utils import ModelOutput
 
-from bert_deploy.export_record import OPENVINO as OPENVINO_FILES
+from bert_deploy.export_record import OPENVINO as OPENVINO_FILE
 from bert_deploy.export_record import SMALL, WHOLE
 from bert_deploy.onnx_files import INPUTS
 from tokenization.errors import UserError
 
 TORCH, ONNX, OPENVINO = "torch", "onnx", "openvino"
 # Of each backend: its files in the order in which they are taken.
-FILES = {ONNX: (SMALL, WHOLE, "model.onnx"), OPENVINO: (*OPENVINO_FILES[::-1], "openvino_model.xml")}
+FILES = {ONNX: (SMALL, WHOLE, "model.onnx"), OPENVINO: (OPENVINO_FILE, "openvino_model.xml")}
 BACKENDS = (TORCH, *FILES)
 Compute = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
@@ -55,7 +55,7 @@ def load_exported(folder: Path, config: PretrainedConfig, backend: str) -> Expor
 def _onnx(path: Path) -> Compute:
     from bert_deploy.onnx_files import OnnxFile
 
-    return OnnxFile(path, side_by_side=False)  # opened once: a service does not follow what becomes of the file
+    return OnnxFile(path)
 
 
 def _openvino(path: Path) -> Compute:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from bert_deploy.onnx_files import INPUTS, Batch, in_parts, quiet
+from bert_deploy.onnx_files import INPUTS, Batch, quiet
 
 
 def write_openvino(onnx_file: Path, whole: Path) -> None:
@@ -41,10 +41,7 @@ class OpenVinoFile:
         self.outputs = [one.get_any_name() for one in self._compiled.outputs]
 
     def __call__(self, batch: Batch) -> Batch:
-        """The outputs by name; rows of similar length are computed together, see ``in_parts``."""
-        return in_parts(self._whole, batch)
-
-    def _whole(self, batch: Batch) -> Batch:
+        """The outputs by name."""
         if not hasattr(self._own, "request"):
             self._own.request = self._compiled.create_infer_request()
         found = self._own.request.infer({name: batch[name] for name in INPUTS})

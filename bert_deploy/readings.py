@@ -14,8 +14,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 import torch
 
-from bert_deploy.folder import CHOICE, NEXT_PIECE, OpenedModel
+from bert_deploy.folder import OpenedModel
 from bert_training.engine.batches import Features
+from bert_training.inputs.flags.heads import CHOICE, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
 from bert_training.tasks.classification.verdicts import Verdict, class_names

@@ -4,7 +4,7 @@
 
 Every folder is exported in float32 for onnxruntime and OpenVINO, and in 8 bits for onnxruntime. Files and torch, which
 is transformers' classifier in float32, compute the same texts in turn, one text and 32; medians of rounds are compared.
-torch computes 32 texts as one padded batch, a file in parts of similar length. The score is that of the validation data
+torch computes 32 texts as one padded batch, and so does a file. The score is that of the validation data
 which run.json names. The record is exported.json; a folder that is measured again replaces its row.
 """
 
@@ -30,7 +30,7 @@ from bert_training.files.atomic import make_folder, write_json
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "exported.json"
-KINDS = {WHOLE: "none", SMALL: "dynamic", OPENVINO[0]: "openvino, none"}
+KINDS = {WHOLE: "none", SMALL: "dynamic", OPENVINO: "openvino, none"}
 MAX_DROP = 0.5
 FACTS = ("drop", "changed", "bytes")
 
@@ -75,12 +75,12 @@ def measure(folder: Path, given: list[Path], max_drop: float = MAX_DROP) -> dict
     found: dict[str, Any] = {"torch": {"scores": {"validation": before.score}, "bytes": bytes_of_torch}}
     with tempfile.TemporaryDirectory() as place:
         draft = Path(place)
-        for name in (WHOLE, OPENVINO[0]):
+        for name in (WHOLE, OPENVINO):
             make_folder((draft / name).parent)
         write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE)
         model.network.set_attn_implementation("sdpa")
         quantize(draft / WHOLE, draft / SMALL)
-        write_openvino(draft / WHOLE, draft / OPENVINO[0])
+        write_openvino(draft / WHOLE, draft / OPENVINO)
         for name in KINDS:
             facts, problem = gate.judge(draft / name, max_drop)
             found[name] = {key: facts.get(key) for key in FACTS} | {"scores": {"validation": facts["score"]}}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bert_deploy import exported, readings
-from bert_deploy.export_record import OPENVINO as OPENVINO_FILES
+from bert_deploy.export_record import OPENVINO as OPENVINO_FILE
 from bert_deploy.exported import FILES, ONNX, OPENVINO
 from bert_deploy.folder import open_folder
 from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
@@ -119,7 +119,7 @@ def test_a_file_of_openvino_is_served_to_several_threads(folder):
     (folder / "openvino").mkdir()
     example = {name: np.ones((2, 5), dtype=np.int64) for name in INPUTS}
     write_onnx(opened.model, ["logits"], example, folder / "model.onnx")
-    write_openvino(folder / "model.onnx", folder / OPENVINO_FILES[0])
+    write_openvino(folder / "model.onnx", folder / OPENVINO_FILE)
     served = open_folder(str(folder), OPENVINO)
     with ThreadPoolExecutor(4) as threads:  # each with a tokenizer of its own, as in the service
         own = [dataclasses.replace(served, tokenizer=copy.deepcopy(served.tokenizer)) for _ in range(16)]
