@@ -14,10 +14,10 @@ from transformers import pipeline
 import modeling_bert_repro
 from bert_deploy import ask, readings
 from bert_deploy.folder import OpenedModel, open_folder
-from bert_deploy.readings import Guess
 from bert_training.tasks.classification.long_texts import text_logits
 from modeling_bert_repro import lstm_heads
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.bert_deploy.guesses import Guess, classify
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
 from tokenization.wordpiece import FullTokenizer
@@ -97,18 +97,18 @@ def test_next_sentences_are_ranked_by_the_probability_that_they_follow(opened, f
 @pytest.mark.parametrize("texts", [(TEXT,), PAIR])
 def test_classes_are_those_of_the_text_classification_pipeline(opened, folders, texts):
     fields = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}, "problem_type": "single_label_classification"}
-    found = readings.classify(opened("BertForSequenceClassification", **fields), *texts)
-    classify = pipeline(
+    found = classify(opened("BertForSequenceClassification", **fields), *texts)
+    ask_pipeline = pipeline(
         "text-classification", model=str(folders("BertForSequenceClassification", **fields)), top_k=None
     )
-    expected = classify(dict(zip(("text", "text_pair"), texts)))
+    expected = ask_pipeline(dict(zip(("text", "text_pair"), texts)))
     assert [guess.text for guess in found] == [entry["label"] for entry in expected]
     assert [guess.probability for guess in found] == pytest.approx([entry["score"] for entry in expected], rel=1e-4)
 
 
 def test_labels_that_do_not_exclude_each_other(opened, folders):
     fields = {"id2label": {0: "red", 1: "old", 2: "small"}, "problem_type": "multi_label_classification"}
-    found = readings.classify(opened("BertForSequenceClassification", **fields), TEXT)
+    found = classify(opened("BertForSequenceClassification", **fields), TEXT)
     logits = stock_logits(
         folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", TEXT
     ).logits
@@ -117,7 +117,7 @@ def test_labels_that_do_not_exclude_each_other(opened, folders):
 
 def test_a_regression_gives_its_score(opened, folders):
     fields = {"id2label": {0: "score"}, "problem_type": "regression"}
-    (found,) = readings.classify(opened("BertForSequenceClassification", **fields), *PAIR)
+    (found,) = classify(opened("BertForSequenceClassification", **fields), *PAIR)
     outputs = stock_logits(folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", *PAIR)
     assert found == Guess("score", pytest.approx(float(outputs.logits), rel=1e-4))
 
@@ -130,16 +130,16 @@ def test_a_model_of_pairs_needs_both_texts_and_another_takes_one(opened, place):
         return opened("BertForSequenceClassification", run, **fields)
 
     with pytest.raises(ValueError, match="judges single texts; leave the second one out"):
-        readings.classify(model_of(1), *PAIR)
+        classify(model_of(1), *PAIR)
     model = model_of(2)
     with pytest.raises(ValueError, match="judges pairs; write a second text"):
-        readings.classify(model, TEXT)
-    assert readings.classify(model, *PAIR)
+        classify(model, TEXT)
+    assert classify(model, *PAIR)
 
 
 def test_a_class_is_read_from_the_last_token(opened, folders):
     run, fields = {"flags": {"label_token": "last"}}, {"id2label": {0: "bad", 1: "good"}, "is_decoder": True}
-    found = readings.classify(opened("BertForTokenClassification", run, **fields), TEXT)
+    found = classify(opened("BertForTokenClassification", run, **fields), TEXT)
     logits = stock_logits(
         folders("BertForTokenClassification", run, **fields), "BertForTokenClassification", TEXT
     ).logits
@@ -219,7 +219,7 @@ def stored(script="run_glue.py", **facts) -> dict:
 
 def test_the_temperature_and_the_thresholds_of_the_training_decide(folders):
     plain, warm = (
-        readings.classify(open_folder(str(folders(CLASSIFIER, **NAMES, **facts))), TEXT)
+        classify(open_folder(str(folders(CLASSIFIER, **NAMES, **facts))), TEXT)
         for facts in (stored(), stored(temperature=2.0))
     )
     logits = {guess.text: np.log(guess.probability) for guess in plain}
@@ -230,7 +230,7 @@ def test_the_temperature_and_the_thresholds_of_the_training_decide(folders):
         CLASSIFIER, **NAMES, **stored(thresholds=[0.999, 0.5, 1e-6]), problem_type="multi_label_classification"
     )
     opened = open_folder(str(several))
-    found = readings.classify(opened, TEXT)
+    found = classify(opened, TEXT)
     assert {guess.text: guess.threshold for guess in found} == {"no": 0.999, "perhaps": 0.5, "yes": 1e-6}
     given = {guess.text: guess.given for guess in found}
     assert (given["no"], given["yes"]) == (False, True)
@@ -238,7 +238,7 @@ def test_the_temperature_and_the_thresholds_of_the_training_decide(folders):
     assert record["labels"] == [guess.text for guess in found if guess.given]
     assert record["probabilities"] == pytest.approx({one.text: one.probability for one in found}, abs=1e-6)
     opened.model.config.fine_tuning = stored(thresholds=[0.5] * 3)["fine_tuning"]  # what is stored is read once
-    assert readings.classify(opened, TEXT) == found
+    assert classify(opened, TEXT) == found
 
 
 def test_long_texts_are_read_in_the_windows_of_the_training(folders):
@@ -248,12 +248,12 @@ def test_long_texts_are_read_in_the_windows_of_the_training(folders):
     logits, read = text_logits(opened.model, opened.tokenizer, [texts])
     assert len(read.input_ids[0]) > 1 and [lost > 0 for lost in read.lost] == [False, True]
     for text, expected, lost in zip(texts, logits, read.lost):
-        found = readings.classify(opened, text)
+        found = classify(opened, text)
         shares = dict(zip(NAMES["id2label"].values(), torch.from_numpy(expected).softmax(-1).tolist()))
         assert {guess.text: guess.probability for guess in found} == pytest.approx(shares, rel=1e-4)
         assert {guess.lost for guess in found} == {lost}
     with pytest.raises(ValueError, match=f"pieces, of which this model would not read {read.lost[1]}; shorten"):
-        readings.classify(dataclasses.replace(opened, refuses_long_texts=True), texts[1])
+        classify(dataclasses.replace(opened, refuses_long_texts=True), texts[1])
     facts["fine_tuning"]["label_token"] = "last"
     with pytest.raises(UserError, match="--label_token and --long_texts windows exclude each other"):
         open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
@@ -269,7 +269,7 @@ def test_a_class_of_a_bilstm_is_read_from_the_last_token_also_without_records(fo
     facts = stored(label_token="bilstm")
     folder = save_model(tmp_path / "m", pretrained, "BertBiLSTMForTokenClassification", lstm_heads, **NAMES, **facts)
     opened = open_folder(str(folder))
-    assert opened.at_the_end and {guess.text for guess in readings.classify(opened, TEXT)} == {"no", "perhaps", "yes"}
+    assert opened.at_the_end and {guess.text for guess in classify(opened, TEXT)} == {"no", "perhaps", "yes"}
 
 
 def test_tags_without_a_type_are_spans(folders):
@@ -285,7 +285,7 @@ def test_a_network_with_one_segment_reads_both_texts_of_a_pair_as_segment_0(fold
     with torch.no_grad():
         logits = opened.model(**{name: batch[name] for name in ("input_ids", "attention_mask")}).logits[0]
     shares = dict(zip(NAMES["id2label"].values(), logits.softmax(-1).tolist()))
-    found = {guess.text: guess.probability for guess in readings.classify(opened, *PAIR)}
+    found = {guess.text: guess.probability for guess in classify(opened, *PAIR)}
     assert found == pytest.approx(shares, rel=1e-4)
     opened = open_folder(str(folders("BertForQuestionAnswering", **one_segment)))
     context = "the old house by the river ."
@@ -347,7 +347,7 @@ def test_damaged_weights_are_said_to_be_the_cause(folders):
     with torch.no_grad():
         model.model.classifier.weight.fill_(torch.nan)
     with pytest.raises(ValueError, match="not finite"):
-        readings.classify(model, TEXT)
+        classify(model, TEXT)
 
 
 @pytest.mark.parametrize(
