@@ -408,12 +408,16 @@ def test_other_hosts_are_refused_while_it_listens_here_alone(opened, monkeypatch
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     folder = str(opened("classes").folder)
-    for host in ("127.0.0.1", "0.0.0.0"):
-        assert main(["serve", folder, "--port", "0", "--host", host, "--batch_size", "2"]) == 0
-    local, public = (TestClient(app, base_url="http://127.0.0.1") for app in served)
-    assert local.get("/health").status_code == public.get("/health").status_code == 200
-    evil = {"host": "evil.example"}
-    assert local.get("/health", headers=evil).status_code == 400 and public.get("/health", headers=evil).is_success
+    monkeypatch.setattr(uvicorn.Config, "bind_socket", lambda _: socket.create_server(("127.0.0.1", 0)))
+    hosts = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+    for host in hosts:
+        assert main(["serve", folder, "--host", host, "--batch_size", "2"]) == 0
+    for host, app in zip(hosts, served, strict=True):
+        client = TestClient(app, base_url="http://127.0.0.1")
+        for name in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000"):
+            assert client.get("/health", headers={"host": name}).status_code == 200
+        evil = client.get("/health", headers={"host": "evil.example"})
+        assert evil.status_code == (200 if host == "0.0.0.0" else 400)
 
 
 @pytest.mark.parametrize(("words", "status"), [((), 200), (("--refuse_long_texts",), 422)])
