@@ -11,14 +11,12 @@ and the tokenizer are beside it, where transformers.js, sentence-transformers an
 torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
 file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
 validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
-printed and written to export.json. Needs pip install ".[train,export]"; --format openvino, which makes
-openvino_model.xml from the ONNX file in float32, needs ".[train,export,openvino]".
+printed and written to export.json. Needs pip install ".[train,export]".
 """
 
 import argparse
 import functools
 import platform
-import shutil
 import statistics
 import timeit
 from collections.abc import Mapping, Sequence
@@ -31,7 +29,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_deploy.export_record import BATCH, EXPORT, OPENVINO, SMALL, WHOLE, card_text, check_labels, sealed, table
+from bert_deploy.export_record import BATCH, EXPORT, SMALL, WHOLE, card_text, check_labels, sealed, table
 from bert_deploy.export_scores import Evaluation, Validation
 from bert_deploy.onnx_files import (
     INPUTS,
@@ -43,7 +41,6 @@ from bert_deploy.onnx_files import (
     write_onnx,
 )
 from bert_deploy.onnx_int8 import quantize
-from bert_deploy.openvino_files import OpenVinoFile, write_openvino
 from bert_deploy.verify_scores import files_in
 from bert_training.engine.launch import device_name, versions
 from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
@@ -187,7 +184,7 @@ class Gate(NamedTuple):
 
     def judge(self, path: Path, max_drop: float) -> tuple[dict[str, Any], str]:
         """What is known of a file, and what is wrong with it, a sentence; "" if nothing is."""
-        name, file = f"{path.parent.name}/{path.name}", opened(path)
+        name, file = f"{path.parent.name}/{path.name}", OnnxFile(path)
         most = MOST_DIFFERENCE["8 bits" if name == SMALL else "none"]
         difference, share = difference_of(self.model, file)
         size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))  # weights may be beside it
@@ -231,11 +228,6 @@ def difference_of(model: Model, file: Compute) -> tuple[float, float]:
     return largest, largest / span if span else 0.0
 
 
-def opened(path: Path) -> Compute:
-    """A file that is ready to compute."""
-    return OpenVinoFile(path) if path.suffix == ".xml" else OnnxFile(path)
-
-
 def open_gate(folder: Path, encoder_alone: bool, given: Sequence[Path]) -> Gate:
     """The network of a folder and, if there is validation data, its score. Raises ValueError as ``open_model`` does."""
     model = open_model(folder, encoder_alone)
@@ -250,7 +242,7 @@ def score_files(gate: Gate, folder: Path, record: dict[str, Any], max_drop: floa
     if gate.before:
         record |= {"metric": gate.before.metric, "rows": len(gate.before.answers)}
         record["torch"]["score"] = gate.before.score
-    for name in (name for name in (WHOLE, SMALL, OPENVINO) if (folder / name).is_file()):
+    for name in (name for name in (WHOLE, SMALL) if (folder / name).is_file()):
         record["files"][name], problem = gate.judge(folder / name, max_drop)
         problems += [problem] if problem else []
     return problems
@@ -293,7 +285,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     """
     out = Path(args.output_dir)
     check_free(out)
-    packages = needed_packages(args.format)
+    packages = needed_packages()
     gate = open_gate(Path(args.folder), args.encoder_alone, files_in(args.data))
     missing = gate.validation.missing
     if missing and args.quantize and gate.validation.fine_tuned and not args.force:
@@ -308,7 +300,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         if missing:
             print(f"no validation data; {missing}: only the outputs for built-in sentences are compared")
         record["forced"] = score_files(gate, draft, record, args.max_drop)
-        files = {name: opened(draft / name) for name in record["files"]}
+        files = {name: OnnxFile(draft / name) for name in record["files"]}
         for name, times in milliseconds(gate.model, files, gate.before.batches if gate.before else []).items():
             (record["torch"] if name == "torch" else record["files"][name]).update(times)
         seal(draft, record, args.force)
@@ -319,7 +311,7 @@ def facts_of(gate: Gate, args: argparse.Namespace) -> dict[str, Any]:
     """What export.json says of the model and the flags."""
     model, validation = gate.model, gate.validation
     return {
-        "format": args.format,
+        "format": "onnx",
         "architecture": model.name,
         "inputs": list(INPUTS),
         "outputs": list(model.outputs),
@@ -339,11 +331,7 @@ def write_networks(model: Model, draft: Path, args: argparse.Namespace) -> None:
     make_folder(draft / "onnx")
     write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE)
     model.network.set_attn_implementation("sdpa")  # as transformers' pipelines compute; the file is written without it
-    if args.format == "openvino":
-        make_folder(draft / "openvino")
-        write_openvino(draft / WHOLE, draft / OPENVINO)
-        shutil.rmtree(draft / "onnx")
-    elif args.quantize:
+    if args.quantize:
         quantize(draft / WHOLE, draft / SMALL)
     write_beside(model, draft)
 
@@ -368,7 +356,6 @@ def main(argv: list[str] | None = None) -> None:
     """Export a folder. Raises ValueError for a mistake in the flags or the folder, or for a result that is worse."""
     parser = command_parser("export", __doc__)
     parser.add_argument("folder", metavar="DIR", help="the folder of a finished model, with weights in float32")
-    parser.add_argument("--format", choices=["onnx", "openvino"], default="onnx", help="the format (default: onnx)")
     parser.add_argument("--quantize", action="store_true", help="also write an ONNX file with weights in 8 bits")
     parser.add_argument("--data", nargs="+", default=[], help="files of the run's data, or folders that have them")
     parser.add_argument("--encoder_alone", action="store_true", help="export the encoder without its head")
@@ -376,8 +363,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--force", action="store_true", help="keep a result that is worse, and say so")
     parser.add_argument("--output_dir", required=True, help="the folder to write; it must be new or empty")
     args = parser.parse_args(argv)
-    if args.quantize and args.format == "openvino":
-        parser.error("--quantize is for --format onnx; nncf makes 8 bits of a file of OpenVINO")
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     record = export(args)

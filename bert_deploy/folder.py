@@ -84,7 +84,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
     """The model, the tokenizer and the abilities of a folder.
 
     Args:
-        backend: what computes, one of ``BACKENDS``; all but torch take the folder of an export.
+        backend: what computes, one of ``BACKENDS``; onnx takes the folder of an export.
         dtype: one of ``DTYPES``; outputs are float32 in any case. An exported file has its own.
 
     Raises:
@@ -100,7 +100,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
         if dtype == BFLOAT16:
             compute_in_bfloat16(model)
     else:
-        model = cast("PreTrainedModel", load_exported(folder, exported_config(name), backend))
+        model = cast("PreTrainedModel", load_exported(folder, exported_config(name)))
     tokenizer = load_tokenizer(str(folder))
     opened = _told_by_the_run(
         OpenedModel(folder, folder.resolve().name, model, tokenizer, HEADS[architecture].abilities)

@@ -28,12 +28,11 @@ Batch = dict[str, np.ndarray]
 Compute = Callable[[Batch], Batch]
 
 
-def needed_packages(of_format: str) -> dict[str, str]:
-    """The versions of the packages that a format needs. Raises ValueError if one is not installed."""
-    names = (*PACKAGES, *(["openvino"] if of_format == "openvino" else []))
-    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+def needed_packages() -> dict[str, str]:
+    """The versions of the packages that the export needs. Raises ValueError if one is not installed."""
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise UserError(f"the export needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}")
-    return {name: importlib.metadata.version(name) for name in names}
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 class _Named(torch.nn.Module):

@@ -81,7 +81,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--backend",
         choices=BACKENDS,
         default=TORCH,
-        help="What computes; onnx and openvino take a folder of bert-repro export, and its file in 8 bits if any.",
+        help="What computes; onnx takes a folder of bert-repro export, and its file in 8 bits if any.",
     )
     parser.add_argument(
         "--dtype",

@@ -16,7 +16,7 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from bert_deploy import export, export_scores, onnx_files, onnx_int8, openvino_files, verify
+from bert_deploy import export, export_scores, onnx_files, onnx_int8, verify
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.heads import HEADS
 from bert_training.tasks.classification.scores import value_of
@@ -47,7 +47,7 @@ def model_of(tmp_path_factory, tokenizer_folder, vocab):
 @pytest.fixture
 def torch_as_file(monkeypatch):
     """Files hold the factor by which the numbers of torch's network are wrong: 1 in float32, and here 8 bits' own."""
-    factors = dict.fromkeys((export.WHOLE, export.SMALL, export.OPENVINO), 1.0)
+    factors = dict.fromkeys((export.WHOLE, export.SMALL), 1.0)
     networks = []
 
     def write(model, outputs, example, path):
@@ -64,10 +64,10 @@ def torch_as_file(monkeypatch):
                 found = model(**{name: torch.from_numpy(values) for name, values in batch.items()})
             return {name: self.factor * found[name].numpy() for name in outputs}
 
-    monkeypatch.setattr(export, "needed_packages", lambda of_format: {})
+    monkeypatch.setattr(export, "needed_packages", dict)
     monkeypatch.setattr(export, "write_onnx", write)
     monkeypatch.setattr(export, "quantize", lambda whole, small: small.write_text("small"))
-    monkeypatch.setattr(export, "opened", File)
+    monkeypatch.setattr(export, "OnnxFile", File)
     monkeypatch.setattr(export, "ROUNDS", 1)
     return factors
 
@@ -380,12 +380,6 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     assert not (tmp_path / "out").exists()
 
 
-def test_8_bits_are_those_of_onnxruntime(model_of, tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        status(model_of("BertModel"), "--quantize", "--format", "openvino", "--output_dir", tmp_path / "out")
-    assert "--quantize is for --format onnx" in capsys.readouterr().err
-
-
 def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
     (tmp_path / "exported/onnx").mkdir(parents=True)
     (tmp_path / "exported/onnx/model.onnx").write_text("")
@@ -402,11 +396,10 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
     export.check_labels(place / "config.json", config, run)
 
 
-@pytest.mark.parametrize(("of_format", "named"), [("onnx", "onnx, onnxruntime, onnxscript"), ("openvino", "openvino")])
-def test_packages_that_are_not_there(monkeypatch, of_format, named):
+def test_packages_that_are_not_there(monkeypatch):
     monkeypatch.setattr(onnx_files.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=rf"the export needs .*{named}, not installed here; pip install"):
-        onnx_files.needed_packages(of_format)
+    with pytest.raises(UserError, match="the export needs onnx, onnxruntime, onnxscript, not installed here"):
+        onnx_files.needed_packages()
 
 
 # --- real files ------------------------------------------------------------------------------------------------------
@@ -441,7 +434,7 @@ SERVED = """
 
     torch.set_num_threads(2)
     opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
-    compute = (exported._onnx if opened.suffix == ".onnx" else exported._openvino)(opened)
+    compute = exported._onnx(opened)
     # More rows than are computed at once, and none of them before the file is another.
     batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     weights.open("r+b").write(Path(sys.argv[3]).read_bytes())
@@ -453,23 +446,19 @@ SERVED = """
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("of_format", ["onnx", "openvino"])
-def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path, of_format):
+def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path):
     """It is overwritten in place by another network, and then cut short."""
-    for package in (*onnx_files.PACKAGES, *(["openvino"] if of_format == "openvino" else [])):
+    for package in onnx_files.PACKAGES:
         pytest.importorskip(package)
     model, weights, said = export.open_model(model_of("BertForSequenceClassification"), False), [], []
     for name in ("a", "b"):
         path = tmp_path / f"{name}.onnx"
         onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), path)
-        if of_format == "openvino":
-            openvino_files.write_openvino(path, path.with_suffix(".xml"))
-        weights.append(path.with_suffix(".bin" if of_format == "openvino" else ".onnx"))
+        weights.append(path)
         said.append(model.torch_outputs({key: np.ones((1, 9), np.int64) for key in onnx_files.INPUTS})["logits"])
         torch.nn.init.normal_(model.network.classifier.weight)
     assert not np.allclose(*said, atol=0.01)
-    opened = tmp_path / ("a.xml" if of_format == "openvino" else "a.onnx")
-    printed = run_in_a_fork(textwrap.dedent(SERVED), [opened, *weights], ROOT, with_project=True)
+    printed = run_in_a_fork(textwrap.dedent(SERVED), [weights[0], *weights], ROOT, with_project=True)
     same, *found = printed.splitlines()[-1].split()
     assert same == "True" and np.allclose(said[0], [float(value) for value in found], atol=1e-4)
 
@@ -518,16 +507,3 @@ def test_the_program_of_the_page_needs_nothing_of_this_project(learned, tmp_path
     texts = ["Please close the window.", "Is it raining?"]
     expected = transformers.pipeline("text-classification", str(learned))(texts)
     assert done.stdout.splitlines() == [f"{one['label']}: {text}" for one, text in zip(expected, texts)], done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_openvino_files_compute_what_torch_does(model_of, tmp_path):
-    for package in (*onnx_files.PACKAGES, "openvino"):
-        pytest.importorskip(package)
-    folder = model_of("BertForTokenClassification")
-    assert not status(folder, "--format", "openvino", "--output_dir", tmp_path / "out")
-    files = json.loads((tmp_path / "out/export.json").read_text())["files"]
-    assert files[export.OPENVINO]["share_of_span"] < 1e-4 and len(files) == 1
-    assert not (tmp_path / "out/onnx").exists()
-    assert verified(tmp_path / "out") == 0
