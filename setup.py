@@ -91,10 +91,6 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
-        # For `bert-repro export --format openvino`, which needs those of "train" and "export" as well.
-        "openvino": [
-            "openvino>=2026.0",
-        ],
         # The service and the page of `bert-repro serve`, which need the packages of "train" as well.
         "serve": [
             "fastapi>=0.132",

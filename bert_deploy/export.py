@@ -11,15 +11,12 @@ and the tokenizer are beside it, where transformers.js, sentence-transformers an
 torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
 file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
 validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
-printed and written to export.json. Needs pip install ".[train,export]"; --format openvino, which makes
-openvino_model.xml from the ONNX file in float32, needs ".[train,export,openvino]".
+printed and written to export.json. Needs pip install ".[train,export]".
 """
 
 import argparse
 import functools
-import math
 import platform
-import shutil
 import statistics
 import timeit
 from collections.abc import Mapping, Sequence
@@ -32,7 +29,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_deploy.export_record import BATCH, EXPORT, OPENVINO, SMALL, WHOLE, card_text, check_labels, sealed, table
+from bert_deploy.export_record import BATCH, EXPORT, SMALL, WHOLE, card_text, check_labels, sealed, table
 from bert_deploy.export_scores import Evaluation, Validation
 from bert_deploy.onnx_files import (
     INPUTS,
@@ -41,15 +38,14 @@ from bert_deploy.onnx_files import (
     Compute,
     OnnxFile,
     needed_packages,
-    real_lengths,
     write_onnx,
 )
 from bert_deploy.onnx_int8 import quantize
-from bert_deploy.openvino_files import OpenVinoFile, write_openvino
 from bert_deploy.verify_scores import files_in
 from bert_training.engine.launch import device_name, versions
 from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
+from bert_training.inputs.flags.heads import ENCODER, HEADS
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.json_files import read_object
@@ -62,19 +58,6 @@ from bert_training.tasks.stored_flags import stored_length
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 
-ENCODER, MASKED = "BertModel", "BertForMaskedLM"
-LOGITS = ("logits",)
-# The class in config.json: the class that is exported, and the names of its outputs in the file.
-HEADS = {
-    ENCODER: (ENCODER, ("last_hidden_state",)),
-    "BertForPreTraining": (MASKED, LOGITS),
-    MASKED: (MASKED, LOGITS),
-    "BertForNextSentencePrediction": ("BertForNextSentencePrediction", LOGITS),
-    "BertForSequenceClassification": ("BertForSequenceClassification", LOGITS),
-    "BertForTokenClassification": ("BertForTokenClassification", LOGITS),
-    "BertForMultipleChoice": ("BertForMultipleChoice", LOGITS),
-    "BertForQuestionAnswering": ("BertForQuestionAnswering", ("start_logits", "end_logits")),
-}
 SENTENCES = (
     "One short sentence.",
     "The letter came on Monday, and nobody in the house had expected it so early in the year.",
@@ -85,8 +68,6 @@ SENTENCES = (
 # numbers: rounding in float32, and what 8 bits usually change several times over.
 MOST_DIFFERENCE = {"none": 1e-3, "8 bits": 0.5}
 ROUNDS = 5  # of the timing
-IN_POINTS = {"score", "drop"}  # of 100
-MEASURED = {"ms_one", "ms_batch"}  # what is measured once, when the files are written
 Row = tuple[np.ndarray, np.ndarray]  # token ids and types, (L,) or, for multiple choice, (C, L)
 
 
@@ -147,13 +128,13 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     """
     config = checkpoint_config(str(folder), "")
     path, named = folder / "config.json", config.architectures or []
-    class_name = next((name for name in named if name in HEADS), None)
+    class_name = next((name for name in named if name in HEADS and HEADS[name].exported), None)
     if class_name is None and not (encoder_alone and named):
         raise UserError(
-            f"{path}: expected in 'architectures' one of {', '.join(HEADS)}, which transformers has too; got "
+            f"{path}: expected in 'architectures' one of {', '.join(HEADS)}, of those that transformers has; got "
             f"{', '.join(named) or 'no name'}. --encoder_alone exports the encoder of any of them"
         )
-    name, outputs = HEADS[ENCODER if encoder_alone else str(class_name)]
+    name = ENCODER if encoder_alone else str(class_name).replace("PreTraining", "MaskedLM")
     run = Record.read(folder).facts if (folder / RUN).is_file() else None
     run = run if run and run.get("script") in SCRIPTS else None
     check_labels(path, read_object(path), run)
@@ -164,7 +145,7 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     check_fit(cast("BertConfig", network.config), tokenizer, 4)
     modules = embedding_modules(str(folder)) if name == ENCODER else {}
     network.eval().set_attn_implementation("sdpa")
-    return Model(folder, name, outputs, network, tokenizer, run, modules)
+    return Model(folder, name, HEADS[name].outputs, network, tokenizer, run, modules)
 
 
 def write_beside(model: Model, folder: Path) -> None:
@@ -203,7 +184,7 @@ class Gate(NamedTuple):
 
     def judge(self, path: Path, max_drop: float) -> tuple[dict[str, Any], str]:
         """What is known of a file, and what is wrong with it, a sentence; "" if nothing is."""
-        name, file = f"{path.parent.name}/{path.name}", opened(path)
+        name, file = f"{path.parent.name}/{path.name}", OnnxFile(path)
         most = MOST_DIFFERENCE["8 bits" if name == SMALL else "none"]
         difference, share = difference_of(self.model, file)
         size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))  # weights may be beside it
@@ -216,15 +197,14 @@ class Gate(NamedTuple):
     def _scored(self, name: str, file: Compute, facts: dict[str, Any], max_drop: float) -> tuple[dict[str, Any], str]:
         before, after = cast("Evaluation", self.before), self.validation.evaluate(file)
         # A score that is no longer defined, such as the correlation of constant predictions, has lost all.
-        drop, rows = 0.0 if before.score is None else before.score - (after.score or 0.0), len(before.answers)
+        drop = 0.0 if before.score is None else before.score - (after.score or 0.0)
         changed = sum(one != other for one, other in zip(before.answers, after.answers, strict=True))
         facts |= {"score": after.score, "drop": drop, "changed": None if None in before.answers else changed}
         if drop <= max_drop:
             return facts, ""
         return facts, (
             f"{name}: {before.metric} fell from {before.score:.2f} to {after.score or 0:.2f}, {drop:.2f} points, more "
-            f"than --max_drop {max_drop:g}{beside_a_row(max_drop, rows)}; {changed:,} of {rows:,} rows are answered "
-            "differently"
+            f"than --max_drop {max_drop:g}; {changed:,} of {len(before.answers):,} rows are answered differently"
         )
 
 
@@ -248,20 +228,10 @@ def difference_of(model: Model, file: Compute) -> tuple[float, float]:
     return largest, largest / span if span else 0.0
 
 
-def beside_a_row(max_drop: float, rows: int) -> str:
-    """A remark on a gate that no row may pass, because one of them is more points than it allows; "" for others."""
-    return f", which is less than one of the {rows:,} rows ({100 / rows:.2f} points)" if max_drop < 100 / rows else ""
-
-
-def opened(path: Path) -> Compute:
-    """A file that is ready to compute."""
-    return OpenVinoFile(path) if path.suffix == ".xml" else OnnxFile(path)
-
-
 def open_gate(folder: Path, encoder_alone: bool, given: Sequence[Path]) -> Gate:
     """The network of a folder and, if there is validation data, its score. Raises ValueError as ``open_model`` does."""
     model = open_model(folder, encoder_alone)
-    same_head = model.run is not None and model.name in SCRIPTS[model.run["script"]].heads
+    same_head = model.run is not None and model.run["script"] in HEADS[model.name].scripts
     validation = Validation(folder, model.run if same_head else None, given)
     return Gate(model, validation, None if validation.missing else validation.evaluate(model.torch_outputs))
 
@@ -272,8 +242,7 @@ def score_files(gate: Gate, folder: Path, record: dict[str, Any], max_drop: floa
     if gate.before:
         record |= {"metric": gate.before.metric, "rows": len(gate.before.answers)}
         record["torch"]["score"] = gate.before.score
-    names = (WHOLE, SMALL) if record["format"] == "onnx" else OPENVINO[:1]
-    for name in (name for name in names if (folder / name).is_file()):
+    for name in (name for name in (WHOLE, SMALL) if (folder / name).is_file()):
         record["files"][name], problem = gate.judge(folder / name, max_drop)
         problems += [problem] if problem else []
     return problems
@@ -299,7 +268,9 @@ def milliseconds(model: Model, files: Mapping[str, Compute], batches: Sequence[B
 
 def rows_of(batch: Batch) -> list[Row]:
     """The rows of a batch without the padding on their right."""
-    columns = (batch[INPUTS[0]], batch[INPUTS[2]], real_lengths(batch[INPUTS[1]]))
+    masks = batch[INPUTS[1]]
+    lengths = [int(mask.reshape(-1, mask.shape[-1]).any(0).nonzero()[0][-1]) + 1 for mask in masks]
+    columns = (batch[INPUTS[0]], batch[INPUTS[2]], lengths)
     return [(ids[..., :length], types[..., :length]) for ids, types, length in zip(*columns)]
 
 
@@ -314,7 +285,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
     """
     out = Path(args.output_dir)
     check_free(out)
-    packages = needed_packages(args.format)
+    packages = needed_packages()
     gate = open_gate(Path(args.folder), args.encoder_alone, files_in(args.data))
     missing = gate.validation.missing
     if missing and args.quantize and gate.validation.fine_tuned and not args.force:
@@ -329,7 +300,7 @@ def export(args: argparse.Namespace) -> dict[str, Any]:
         if missing:
             print(f"no validation data; {missing}: only the outputs for built-in sentences are compared")
         record["forced"] = score_files(gate, draft, record, args.max_drop)
-        files = {name: opened(draft / name) for name in record["files"]}
+        files = {name: OnnxFile(draft / name) for name in record["files"]}
         for name, times in milliseconds(gate.model, files, gate.before.batches if gate.before else []).items():
             (record["torch"] if name == "torch" else record["files"][name]).update(times)
         seal(draft, record, args.force)
@@ -340,7 +311,7 @@ def facts_of(gate: Gate, args: argparse.Namespace) -> dict[str, Any]:
     """What export.json says of the model and the flags."""
     model, validation = gate.model, gate.validation
     return {
-        "format": args.format,
+        "format": "onnx",
         "architecture": model.name,
         "inputs": list(INPUTS),
         "outputs": list(model.outputs),
@@ -360,11 +331,7 @@ def write_networks(model: Model, draft: Path, args: argparse.Namespace) -> None:
     make_folder(draft / "onnx")
     write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE)
     model.network.set_attn_implementation("sdpa")  # as transformers' pipelines compute; the file is written without it
-    if args.format == "openvino":
-        make_folder(draft / "openvino")
-        write_openvino(draft / WHOLE, draft / OPENVINO[0])
-        shutil.rmtree(draft / "onnx")
-    elif args.quantize:
+    if args.quantize:
         quantize(draft / WHOLE, draft / SMALL)
     write_beside(model, draft)
 
@@ -372,7 +339,7 @@ def write_networks(model: Model, draft: Path, args: argparse.Namespace) -> None:
 def seal(draft: Path, record: dict[str, Any], force: bool) -> None:
     """Print the comparison; write the card and export.json. Raises ValueError if a file is worse, without ``force``."""
     if count := record["rows"]:
-        print(f"scored on {count:,} rows; --max_drop {record['max_drop']:g}{beside_a_row(record['max_drop'], count)}")
+        print(f"scored on {count:,} rows; --max_drop {record['max_drop']:g}")
     print(table(record), flush=True)
     problems = "; ".join(record["forced"])
     if problems and not force:
@@ -385,27 +352,10 @@ def seal(draft: Path, record: dict[str, Any], force: bool) -> None:
     write_json(draft / EXPORT, sealed(record))
 
 
-def scored_again(folder: Path, record: Mapping[str, Any], run: Path, given: Sequence[Path]) -> tuple[Model, dict]:
-    """The model of the folder that was exported, and what export.json would say now of the files of an export.
-
-    Raises:
-        ValueError: the model or its data is not at hand, or a package is missing that computes the files.
-    """
-    transformers.logging.disable_progress_bar()
-    needed_packages(record["format"])
-    gate = open_gate(run, record["architecture"] == ENCODER, given)
-    if record["validation"] and gate.validation.missing:
-        raise UserError(gate.validation.missing)
-    again = {"format": record["format"], "weights_sha256": weights_sha256(str(run), local_files_only=True)}
-    score_files(gate, folder, again, math.inf)
-    return gate.model, again
-
-
 def main(argv: list[str] | None = None) -> None:
     """Export a folder. Raises ValueError for a mistake in the flags or the folder, or for a result that is worse."""
     parser = command_parser("export", __doc__)
     parser.add_argument("folder", metavar="DIR", help="the folder of a finished model, with weights in float32")
-    parser.add_argument("--format", choices=["onnx", "openvino"], default="onnx", help="the format (default: onnx)")
     parser.add_argument("--quantize", action="store_true", help="also write an ONNX file with weights in 8 bits")
     parser.add_argument("--data", nargs="+", default=[], help="files of the run's data, or folders that have them")
     parser.add_argument("--encoder_alone", action="store_true", help="export the encoder without its head")
@@ -413,8 +363,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--force", action="store_true", help="keep a result that is worse, and say so")
     parser.add_argument("--output_dir", required=True, help="the folder to write; it must be new or empty")
     args = parser.parse_args(argv)
-    if args.quantize and args.format == "openvino":
-        parser.error("--quantize is for --format onnx; nncf makes 8 bits of a file of OpenVINO")
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     record = export(args)

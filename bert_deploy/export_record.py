@@ -11,7 +11,6 @@ from tokenization.errors import UserError
 
 EXPORT, CHECKSUM = "export.json", "checksum"
 WHOLE, SMALL = "onnx/model.onnx", "onnx/model_quantized.onnx"
-OPENVINO = ("openvino/openvino_model.xml", "openvino/openvino_model_qint8_quantized.xml")
 BATCH = 32  # rows of a timed batch
 
 

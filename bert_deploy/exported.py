@@ -1,7 +1,7 @@
-"""The network of an exported folder: what ``bert-repro export`` wrote, computed by onnxruntime or OpenVINO.
+"""The network of an exported folder: what ``bert-repro export`` wrote, computed by onnxruntime.
 
 It looks like a network of transformers to those who call it in this package. Of the files that a folder may have, the
-one with 8 bits is taken, because it was asked for; ``FILES`` has their order. What is computed is what the file holds:
+one with 8 bits is taken, because it was asked for; ``FILES`` has the order. What is computed is what the file holds:
 a file whose activations are quantised anew for every batch gives a text other digits beside other texts.
 """
 
@@ -13,15 +13,12 @@ import torch
 from transformers import PretrainedConfig
 from transformers.utils import ModelOutput
 
-from bert_deploy.export_record import OPENVINO as OPENVINO_FILES
 from bert_deploy.export_record import SMALL, WHOLE
 from bert_deploy.onnx_files import INPUTS
 from tokenization.errors import UserError
 
-TORCH, ONNX, OPENVINO = "torch", "onnx", "openvino"
-# Of each backend: its files in the order in which they are taken.
-FILES = {ONNX: (SMALL, WHOLE, "model.onnx"), OPENVINO: (*OPENVINO_FILES[::-1], "openvino_model.xml")}
-BACKENDS = (TORCH, *FILES)
+TORCH, ONNX = BACKENDS = ("torch", "onnx")
+FILES = (SMALL, WHOLE, "model.onnx")  # in the order in which they are taken
 Compute = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -41,25 +38,17 @@ class ExportedNetwork:
         return ModelOutput({name: torch.from_numpy(value) for name, value in found.items()})
 
 
-def load_exported(folder: Path, config: PretrainedConfig, backend: str) -> ExportedNetwork:
+def load_exported(folder: Path, config: PretrainedConfig) -> ExportedNetwork:
     """The network of an exported folder. Raises ValueError if it has no such file."""
-    file = next((name for name in FILES[backend] if (folder / name).is_file()), None)
+    file = next((name for name in FILES if (folder / name).is_file()), None)
     if file is None:
-        names = ", ".join(FILES[backend])
         raise UserError(
-            f"{folder}: --backend {backend} expected one of {names}; found none; bert-repro export writes it"
+            f"{folder}: --backend onnx expected one of {', '.join(FILES)}; found none; bert-repro export writes it"
         )
-    return ExportedNetwork(config, file, {ONNX: _onnx, OPENVINO: _openvino}[backend](folder / file))
+    return ExportedNetwork(config, file, _onnx(folder / file))
 
 
 def _onnx(path: Path) -> Compute:
     from bert_deploy.onnx_files import OnnxFile
 
-    return OnnxFile(path, side_by_side=False)  # opened once: a service does not follow what becomes of the file
-
-
-def _openvino(path: Path) -> Compute:
-    from bert_deploy.openvino_files import OpenVinoFile
-
-    # With one thread of torch for each batch, the threads of the service call it side by side.
-    return OpenVinoFile(path, side_by_side=torch.get_num_threads() == 1)
+    return OnnxFile(path)

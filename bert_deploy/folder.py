@@ -17,10 +17,11 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_deploy.exported import TORCH, load_exported
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
+from bert_training.inputs.flags.heads import ANSWERS, CLASSES, ENCODER, HEADS, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE
 from bert_training.inputs.json_files import fields_of, read_object
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
 from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.networks.initial_weights import NetworkClass, load_network
+from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.trained_for import stored_facts
@@ -28,30 +29,9 @@ from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.windows import check_lengths
 from bert_training.tasks.stored_flags import stored_length
-from modeling_bert_repro.lstm_heads import (
-    BertBiLSTMForQuestionAnswering,
-    BertBiLSTMForTokenClassification,
-    BertFeatureTagger,
-)
+from modeling_bert_repro import lstm_heads
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
-
-MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
-CLASSES, ANSWERS, NAMES, CHOICE = "classification", "question answering", "names", "multiple choice"
-# The name in config.json: the class, and what its head can do.
-HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
-    "BertModel": (transformers.BertModel, ()),
-    "BertForPreTraining": (transformers.BertForPreTraining, (MASKED, NEXT_SENTENCE)),
-    "BertForMaskedLM": (transformers.BertForMaskedLM, (MASKED,)),
-    "BertForNextSentencePrediction": (transformers.BertForNextSentencePrediction, (NEXT_SENTENCE,)),
-    "BertForSequenceClassification": (transformers.BertForSequenceClassification, (CLASSES,)),
-    "BertForQuestionAnswering": (transformers.BertForQuestionAnswering, (ANSWERS,)),
-    "BertForTokenClassification": (transformers.BertForTokenClassification, (NAMES,)),
-    "BertForMultipleChoice": (transformers.BertForMultipleChoice, (CHOICE,)),
-    "BertFeatureTagger": (BertFeatureTagger, (NAMES,)),
-    "BertBiLSTMForTokenClassification": (BertBiLSTMForTokenClassification, (NAMES,)),
-    "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
-}
 
 
 @dataclass(frozen=True)
@@ -104,7 +84,7 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
     """The model, the tokenizer and the abilities of a folder.
 
     Args:
-        backend: what computes, one of ``BACKENDS``; all but torch take the folder of an export.
+        backend: what computes, one of ``BACKENDS``; onnx takes the folder of an export.
         dtype: one of ``DTYPES``; outputs are float32 in any case. An exported file has its own.
 
     Raises:
@@ -120,9 +100,11 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
         if dtype == BFLOAT16:
             compute_in_bfloat16(model)
     else:
-        model = cast("PreTrainedModel", load_exported(folder, exported_config(name), backend))
+        model = cast("PreTrainedModel", load_exported(folder, exported_config(name)))
     tokenizer = load_tokenizer(str(folder))
-    opened = _told_by_the_run(OpenedModel(folder, folder.resolve().name, model, tokenizer, HEADS[architecture][1]))
+    opened = _told_by_the_run(
+        OpenedModel(folder, folder.resolve().name, model, tokenizer, HEADS[architecture].abilities)
+    )
     check_special_tokens(tokenizer, masking=MASKED in opened.abilities)
     check_fit(cast("BertConfig", model.config), tokenizer, 4)
     _check_stored(opened)
@@ -143,10 +125,11 @@ def _architecture(folder: Path) -> str:
 def _load_model(folder: Path, architecture: str) -> PreTrainedModel:
     """The network of a folder in evaluation mode, with the weights of the attention among its outputs on demand."""
     config = checkpoint_config(str(folder), "--model")
-    may_be_new = ("pooler.",) if architecture == "BertModel" else ()
+    may_be_new = ("pooler.",) if architecture == ENCODER else ()
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
     options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
-    return load_network(HEADS[architecture][0], str(folder), may_be_new, config=config, **options).model.eval()
+    cls = getattr(transformers if HEADS[architecture].exported else lstm_heads, architecture)
+    return load_network(cls, str(folder), may_be_new, config=config, **options).model.eval()
 
 
 def _told_by_the_run(opened: OpenedModel) -> OpenedModel:

@@ -14,8 +14,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 import torch
 
-from bert_deploy.folder import CHOICE, NEXT_PIECE, OpenedModel
+from bert_deploy.folder import OpenedModel
 from bert_training.engine.batches import Features
+from bert_training.inputs.flags.heads import CHOICE, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
 from bert_training.tasks.classification.verdicts import Verdict, class_names
@@ -153,18 +154,14 @@ def _logits(outputs: dict[str, np.ndarray], name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Guess:
-    """A piece of the vocabulary, or a label, and its probability; for a regression, the score itself.
+    """A piece of the vocabulary, or a text, and its probability.
 
     Attributes:
-        given: of a model that gives a text several labels, whether the probability reaches the threshold of the label.
-        threshold: that threshold.
         lost: how many tokens of what was read for it were left out, as in the training.
     """
 
     text: str
     probability: float
-    given: bool | None = None
-    threshold: float | None = None
     lost: int = 0
 
 
@@ -224,21 +221,6 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
     found = [one["logits"] if at_cls else one["logits"][len(row["input_ids"]) - 1] for one, row in zip(outputs, rows)]
     logits = found[0] if len(found) == 1 else pooled(torch.from_numpy(np.stack(found)), [len(found)])[0].numpy()
     return opened.judge(logits)._replace(lost=lost)
-
-
-def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
-    """What a model says of a text or a pair: its classes, most probable first, or its score.
-
-    If a text may have several labels, the probabilities are independent of each other, and the thresholds decide which
-    labels are given.
-    """
-    said = verdict(opened, text, second).ranked()
-    if said.score is not None:
-        return [Guess(said.names[0], said.score, lost=said.lost)]
-    none: list[Any] = [None] * len(said.names)
-    given, limits = (said.given, said.thresholds) if said.thresholds else (none, none)
-    found = zip(said.names, said.shares.tolist(), given, limits, strict=True)
-    return [Guess(*one, lost=said.lost) for one in found]
 
 
 @Reading

@@ -29,7 +29,7 @@ from bert_deploy.space import write_space
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.networks.number_types import DTYPES, FLOAT32, warning_of
 
-LOCAL = ("127.0.0.1", "localhost")
+LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}  # addresses, as requests name them
 CONNECTIONS = 256
 STOP_SECONDS = 30  # for what has begun when the service is stopped
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     opened = replace(opened, refuses_long_texts=args.refuse_long_texts)
     app = make_service(opened, args.batch_size, args.max_queue, threads)
     if args.host in LOCAL:  # against web pages whose own name points to this machine
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL.values()])
     config = uvicorn.Config(
         app,
         args.host,
@@ -81,7 +81,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--backend",
         choices=BACKENDS,
         default=TORCH,
-        help="What computes; onnx and openvino take a folder of bert-repro export, and its file in 8 bits if any.",
+        help="What computes; onnx takes a folder of bert-repro export, and its file in 8 bits if any.",
     )
     parser.add_argument(
         "--dtype",

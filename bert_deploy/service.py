@@ -24,8 +24,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from bert_deploy import readings
 from bert_deploy.batches import Queue
-from bert_deploy.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, OpenedModel
+from bert_deploy.folder import OpenedModel
 from bert_deploy.readings import Rows, Steps
+from bert_training.inputs.flags.heads import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
 from bert_training.tasks.classification.verdicts import DIGITS, is_regression, not_read
 from tokenization.errors import UserError

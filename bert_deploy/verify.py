@@ -3,13 +3,12 @@
     bert-repro verify runs/mrpc
     bert-repro verify downloaded --data glue/MRPC     # where its data lies on this machine
     bert-repro verify runs/seeds                      # a series, or any folder with runs below it
-    bert-repro verify exported/mails --run runs/mails # an export, against the folder that was exported
+    bert-repro verify exported/mails                  # an export
 
 The record of a run is run.json, all_results.json and hashes.json; that of an export is export.json. Each line begins
 with a verdict: "verified"; "differs"; "not in the record", for a file of which the record says nothing; or "not
-recomputed", with the reason. Scores are computed again by the script of the run, from the weights and all data of the
-run; those of an export by the gate of `bert-repro export`, from the exported files. docs/checkpoints.md says what this
-proves.
+recomputed", with the reason. Scores of a run are computed again by its script, from the weights and all data of the
+run; an export is scored when it is made. docs/checkpoints.md says what this proves.
 
 The exit status is 0 if all that the record says holds; 1 if something differs; 3 if nothing differs, but something was
 not recomputed, as of a run that is not finished (with --skip_evaluation, 0); and 2 if the folder holds no run.
@@ -18,10 +17,8 @@ No file of the folder is changed and no code of it is executed, and the Hub is n
 files, only the data is read, if it has a SHA-256 that is in run.json.
 """
 
-import filecmp
 import os
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -33,7 +30,6 @@ from bert_deploy.findings import (
     UNKNOWN,
     Finding,
     added,
-    compare_values,
     differs,
     print_findings,
     run_check,
@@ -41,7 +37,7 @@ from bert_deploy.findings import (
     unknown,
     verified,
 )
-from bert_deploy.verify_scores import check_scores, compare, files_in
+from bert_deploy.verify_scores import check_scores, files_in
 from bert_training.cards.curves import CURVES
 from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.inputs.flags.parsing import command_parser
@@ -56,10 +52,9 @@ RECORDS = (EXPORT, SUMMARY, RUN, HASHES)  # one of these makes a folder one to v
 
 
 class Asked(NamedTuple):
-    """Files that may be the data of a run; the folder that was exported; whether scores are computed again."""
+    """Files that may be the data of a run, and whether scores are computed again."""
 
     given: Sequence[Path] = ()
-    run: Path | None = None
     evaluate: bool = True
 
 
@@ -68,11 +63,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = command_parser("verify", __doc__)
     parser.add_argument("folder", type=Path, help="folder of a finished run, an export or a series, or one with such")
     parser.add_argument("--data", nargs="+", default=[], help="files of the run's data, or folders that have them")
-    parser.add_argument("--run", type=Path, help="of an export: the folder that was exported")
     parser.add_argument("--skip_evaluation", action="store_true", help="compare files only; evaluating may take long")
     parser.add_argument("--brief", action="store_true", help="print only the lines that differ, and the counts")
     args = parser.parse_args(argv)
-    asked = Asked(files_in(args.data), args.run, not args.skip_evaluation)
+    asked = Asked(files_in(args.data), not args.skip_evaluation)
     counts = print_findings([(part, findings(part, asked)) for part in parts_of(args.folder)], args.brief)
     print(f"{args.folder}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if counts[DIFFERS] or (counts[UNKNOWN] and not args.skip_evaluation):
@@ -101,9 +95,9 @@ def findings(folder: Path, asked: Asked) -> Iterator[Finding]:
         yield differs(kind, str(error))
     yield from run_check("files", lambda: check_files(folder, facts))
     if facts and kind != SUMMARY:
-        check = check_export if kind == EXPORT else check_run
         yield from run_check("labels", lambda: labels_of(folder, None if kind == EXPORT else facts))
-        yield from run_check("scores", lambda: check(folder, facts, asked))
+    if facts and kind not in (SUMMARY, EXPORT):
+        yield from run_check("scores", lambda: check_run(folder, facts, asked))
 
 
 def own_paths(folder: Path) -> list[Path]:
@@ -161,7 +155,7 @@ def is_manifest(name: str) -> bool:
     return Path(name).name == MANIFEST and name.count("/") == 1
 
 
-# --- runs and exports --------------------------------------------------------------------------------------------
+# --- runs --------------------------------------------------------------------------------------------
 
 
 def labels_of(folder: Path, run: dict[str, Any] | None) -> Iterator[Finding]:
@@ -181,29 +175,3 @@ def check_run(folder: Path, run: dict[str, Any], asked: Asked) -> Iterator[Findi
         yield unknown("scores", "the folder has no weights (model.safetensors)")
     else:
         yield from check_scores(folder, run, read_object(folder / RESULTS), asked.given)
-
-
-def check_export(folder: Path, record: dict[str, Any], asked: Asked) -> Iterator[Finding]:
-    """What export.json says of the files, against what the gate of the export says of them now."""
-    if not asked.evaluate or not asked.run:
-        yield unknown("scores", "--skip_evaluation" if asked.run else "--run names the folder that was exported")
-        return
-    from bert_deploy import export  # it imports torch, and computes with onnxruntime
-
-    try:
-        model, again = export.scored_again(folder, record, asked.run, asked.given)
-    except UserError as error:
-        yield unknown("scores", str(error))
-        return
-    yield compare_values("weights_sha256", record.get("weights_sha256"), again["weights_sha256"], str(asked.run))
-    with tempfile.TemporaryDirectory() as place:
-        export.write_beside(model, Path(place))
-        for path in own_paths(Path(place)):
-            name = path.relative_to(place).as_posix()
-            if not (folder / name).is_file() or not filecmp.cmp(path, folder / name, shallow=False):
-                yield differs(name, f"not what an export of {asked.run} writes")
-    for name, claims in {"torch": record["torch"], **record["files"]}.items():
-        found = again["torch"] if name == "torch" else again["files"].get(name, {})
-        in_points = claims.keys() & export.IN_POINTS
-        for whole, some in ((100, in_points), (1, claims.keys() - in_points - export.MEASURED)):
-            yield from compare({claim: claims[claim] for claim in sorted(some)}, found, f"the gate of {name}", whole)

@@ -1,5 +1,5 @@
-"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine; or say
-what a text of any size costs. The flags after `--` are those of run_pretraining.py.
+"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine. The flags
+after `--` are those of run_pretraining.py.
 
     bert-repro plan --config_name base --hours 6
     bert-repro plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
@@ -7,11 +7,7 @@ what a text of any size costs. The flags after `--` are those of run_pretraining
     bert-repro plan --recipe adapt --config_name base --hours 2
     bert-repro plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-With --words, it says what the vocabulary and the corpus of a text need of time and disk, and its training of time:
-
-    bert-repro plan --words 3.3e9
-
-With --hours, the command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
+The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The
 network, the optimiser, the batches and the flags are those of the planned training; the flags after `--` are passed to
 the script, except those of its text and its vocabulary, of weights that are given and of an upload, which only the
 printed flags have. In each phase the first step is ignored, because it allocates memory and loads kernels, and the
@@ -35,8 +31,6 @@ from typing import Any
 import numpy as np
 from transformers import BertConfig, BertTokenizer
 
-from bert_tools.corpus_costs import ROWS, costs_text
-from bert_training.files.cores import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
@@ -51,6 +45,7 @@ TIMED_STEPS = 4  # in each phase; the first of them is ignored
 TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
 PAPER_PHASES = "128:0.9,512:0.1"
+ROWS = 30522  # of Google's English vocabulary
 ADAPT_BATCH = 32  # the default of run_pretraining.py
 # Flags of the script that are left out of the timed run: it has made-up text, mostly a made-up vocabulary, and new
 # weights, and it must neither be uploaded nor reported.
@@ -232,9 +227,7 @@ def _positive(word: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("plan", __doc__)
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--hours", type=_positive, help="the hours that are available for a training")
-    asked.add_argument("--words", type=_positive, help="the words of a text whose cost is asked for, such as 3.3e9")
+    parser.add_argument("--hours", type=_positive, required=True, help="the hours that are available for a training")
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json (base)")
     parser.add_argument("--launcher", default=shlex.quote(sys.executable), help="what starts the script (this Python)")
     parser.add_argument("--vocab_size", type=int, help=f"rows (as its tokenizer or config.json, or {ROWS})")
@@ -242,16 +235,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--phases", help=f"of the training ({PAPER_PHASES}; 128:1 for adapt, or those of fast)")
     parser.add_argument("--per_device_train_batch_size", type=int, help="(8; 64 for fast, 32 for adapt)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
-    costs = parser.add_argument_group("the cost of a text")
-    costs.add_argument("--words_per_second", type=_positive, help="that one core turns into a corpus (measured)")
-    costs.add_argument("--cores", type=int, help="cores that count words and encode (those that it may use)")
-    costs.add_argument("--train_tokens_per_second", type=_positive, help="of all devices (no line on training)")
-    costs.add_argument("--epochs", type=_positive, default=1.0, help="epochs of the training (1)")
     return parser
 
 
 def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
-    """Print the plan or the costs; a mistake ends the command with status 2 and one line on stderr.
+    """Print the plan; a mistake ends the command with status 2 and one line on stderr.
 
     Args:
         run_script: runs the script; tests replace it.
@@ -260,18 +248,6 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     separator = argv.index("--") if "--" in argv else len(argv)
     parser, script_flags = _parser(), argv[separator + 1 :]
     arguments, given = parser.parse_args(argv[:separator]), _by_name(script_flags)
-    if arguments.words is not None:
-        rates = (arguments.words_per_second, arguments.train_tokens_per_second)
-        print(
-            costs_text(
-                arguments.words,
-                arguments.cores or usable_cores(),
-                arguments.vocab_size or ROWS,
-                arguments.epochs,
-                *rates,
-            )
-        )
-        return
     for name, _ in given:
         if name in (*OWN, *NOT_PLANNED):
             parser.error(f"--{name} stands after --, but the plan sets it; leave it out, or give it before --")

@@ -24,6 +24,7 @@ from bert_tools.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.cards.markdown import code, plain
 from bert_training.files.atomic import check_free, make_folder, new_folder
 from bert_training.files.hashing import sha256
+from bert_training.inputs.flags.heads import HEADS
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.models import check_fit
 from bert_training.inputs.tokenizers import (
@@ -44,15 +45,6 @@ CLASSIFIERS = {
     "token": "BertForTokenClassification",
     "multiple_choice": "BertForMultipleChoice",
 }
-CLASSES_BY_HEADS = {
-    frozenset(): "BertModel",
-    frozenset({"predictions", "seq_relationship"}): "BertForPreTraining",
-    frozenset({"predictions"}): "BertForMaskedLM",
-    frozenset({"seq_relationship"}): "BertForNextSentencePrediction",
-    frozenset({"qa_outputs"}): "BertForQuestionAnswering",
-    frozenset({"classifier"}): CLASSIFIERS["sequence"],
-}
-WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 
 
 class Converted(NamedTuple):
@@ -97,7 +89,7 @@ def convert(
         if config.num_labels != labels:  # assigning it would delete the names of the labels
             config.num_labels = labels
     pooler = [name for name in tensors if name.startswith("bert.pooler.")]
-    if class_name in WITHOUT_POOLER and pooler:
+    if pooler and not HEADS[class_name].pooler:
         for name in pooler:
             del tensors[name]
         notes.append(f"left out: the pooler, which {class_name} does not have")
@@ -144,19 +136,16 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
     Raises:
         ValueError: the tensors have heads of several classes, or ``head`` is given for another class than a classifier.
     """
-    heads = {name.removeprefix("cls.").partition(".")[0] for name in tensors} - {"bert"}
-    class_name = CLASSES_BY_HEADS.get(frozenset(heads))
-    if class_name is None or (head and class_name != CLASSIFIERS["sequence"]):
+    found = {name.removeprefix("cls.").partition(".")[0] for name in tensors} - {"bert"}
+    fitting = [name for name, one in HEADS.items() if one.exported and found == {*one.tensors}]
+    if not fitting or (head and CLASSIFIERS[head] not in fitting):
         raise UserError(
             f"expected the heads of one class of BERT{', with --head a classifier' if head else ''}; found tensors of "
-            f"{', '.join(sorted(heads)) or 'no head'}"
+            f"{', '.join(sorted(found)) or 'no head'}"
         )
-    if class_name != CLASSIFIERS["sequence"]:
-        return class_name
     if head:
         return CLASSIFIERS[head]
-    stated = config.architectures[0] if config.architectures else ""
-    return stated if stated in CLASSIFIERS.values() else class_name
+    return next((name for name in config.architectures or () if name in fitting), fitting[0])
 
 
 def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:

@@ -151,7 +151,8 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         question_ids = self._encode(question)[0]
         if len(question_ids) > asked:
             logger.warning(
-                f"a question of {len(question_ids)} tokens is cut after {asked} of them; give a larger max_question_len"
+                f"a question of {len(question_ids)} tokens is cut after {asked} of them, the most of the training or "
+                "of max_question_len"
             )
             question_ids = question_ids[:asked]
         ids, spans = self._encode(context)

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,10 +38,6 @@ BERT_TYPES = (None, "bert")
 POSITIONS = 512  # of a vocabulary without a network; the saved tokenizer gets those of the network
 NAMED = 10
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-# What the name of a folder says about the case. The second one is of the models that google-research/bert lower-cases
-# although their names do not say it (tokenization.py: validate_case_matches_checkpoint).
-CASED = r"(?<!un)cased"
-LOWER_CASED = r"uncased|^(multilingual|chinese)_L-12"
 
 
 # --- the tokenizer of a run ------------------------------------------------------------------------------------------
@@ -276,7 +271,7 @@ def vocabulary_tokenizer(
         certain: refuse a vocabulary whose case is not certain.
 
     Raises:
-        ValueError: it is no vocabulary, or pieces and name contradict each other about the case.
+        ValueError: it is no vocabulary, or its pieces contradict each other about the case.
     """
     stored, vocabulary = fields_of(path.with_name(TOKENIZER_CONFIG)), load_vocab(path)
     given = {"do_lower_case": do_lower_case, "strip_accents": strip_accents}
@@ -335,7 +330,7 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
 
 
 def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | None:
-    """What about the pieces contradicts each other or the name of the vocabulary's folder, in words.
+    """What about the pieces contradicts each other, in words.
 
     Args:
         capitals: the number of pieces with capital letters. They are a quarter of Google's cased English vocabulary; a
@@ -343,11 +338,6 @@ def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | 
         accents: the number of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
         pieces: the number of all pieces.
     """
-    name = vocabulary.absolute().parent.name.lower()
-    if re.search(LOWER_CASED, name, re.IGNORECASE) and capitals:
-        return f"the name of {vocabulary.parent} is that of a lower-cased model, but {capitals:,} pieces have capitals"
-    if re.search(CASED, name) and not capitals:
-        return f"the name of {vocabulary.parent} is that of a cased model, but no piece of {vocabulary} has a capital"
     if 0 < capitals < pieces / 100:
         return f"only {capitals:,} of the {pieces:,} pieces of {vocabulary} have capitals, so it may be lower-cased"
     if not capitals and accents > pieces / 1000:

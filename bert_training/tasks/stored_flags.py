@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments, without_idle
+from bert_training.inputs.flags.heads import heads_of
 from bert_training.inputs.flags.natures import STORED, Dataclass, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate
-from bert_training.inputs.flags.scripts import SCRIPTS, script_of
+from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.json_files import read_object
 from bert_training.record import Record
 from bert_training.tasks.squad import settings
@@ -65,7 +66,7 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any]) -> dict[str, A
     """
     script = script_of(cls)
     architectures = config.get("architectures")
-    if not isinstance(architectures, list) or not {*map(str, architectures)} & {*SCRIPTS[script].heads}:
+    if not isinstance(architectures, list) or not {*map(str, architectures)} & heads_of(script):
         return {}
     found: dict[str, Any] = {}
     if cls is SquadArguments and settings.FIELD in config:
@@ -80,9 +81,8 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any]) -> dict[str, A
 def stored_length(config: "PretrainedConfig") -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
     own = getattr(config, FIELD, None) or {}
-    length, script = own.get("max_seq_length"), SCRIPTS.get(str(own.get("script")))
-    known = script and type(length) is int and length > 0 and {*(config.architectures or ())} & {*script.heads}
-    return length if known else None
+    length, heads = own.get("max_seq_length"), heads_of(str(own.get("script")))
+    return length if type(length) is int and length > 0 and heads & {*(config.architectures or ())} else None
 
 
 def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `bert-repro plan --words` predicts, against what happens with texts of 1, 10 and 100 times the same size.
+"""What the formula of docs/scaling.md predicts, against what happens with texts of 1, 10 and 100 times the same size.
 
     python lab/benchmarks/corpus_scale.py                       # under 5 minutes on two idle cores
     python lab/benchmarks/corpus_scale.py --words 3000 --smoke  # to see that it works; writes no record
@@ -6,7 +6,7 @@
 The text is made up: words with the frequencies of Zipf's law, so that longer texts have more distinct words. The rates
 are measured on a sample of it, as the command measures them on the built-in corpus. Then each part is done by a process
 of its own: counting words for a vocabulary, building the corpus with one process, and planning an epoch, for which
-there is no prediction. Predictions of time and disk are those of the formula (bert_tools/corpus_costs.py).
+there is no prediction. Predictions of time and disk are those of the formula (corpus_costs.py).
 """
 
 import argparse
@@ -24,13 +24,13 @@ from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bert_tools.corpus_costs import PIECES, SAMPLE_WORDS, costs_of, measured_rates
 from bert_training.files.atomic import write_json
 from bert_training.inputs.texts import read_documents
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from lab.benchmarks import idle
+from lab.benchmarks.corpus_costs import PIECES, SAMPLE_WORDS, costs_of, measured_rates
 from lab.benchmarks.peak import peak_bytes
 from lab.benchmarks.provenance import provenance
 from lab.tables import corpus_scale

@@ -2,9 +2,9 @@
 
     python lab/benchmarks/exported.py runs/mrpc runs/sst2 runs/squad runs/ner
 
-Every folder is exported in float32 for onnxruntime and OpenVINO, and in 8 bits for onnxruntime. Files and torch, which
+Every folder is exported in float32 and in 8 bits. Files and torch, which
 is transformers' classifier in float32, compute the same texts in turn, one text and 32; medians of rounds are compared.
-torch computes 32 texts as one padded batch, a file in parts of similar length. The score is that of the validation data
+torch computes 32 texts as one padded batch, and so does a file. The score is that of the validation data
 which run.json names. The record is exported.json; a folder that is measured again replaces its row.
 """
 
@@ -20,17 +20,16 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bert_deploy.export import milliseconds, open_gate, opened
-from bert_deploy.export_record import OPENVINO, SMALL, WHOLE
-from bert_deploy.onnx_files import needed_packages, write_onnx
+from bert_deploy.export import milliseconds, open_gate
+from bert_deploy.export_record import SMALL, WHOLE
+from bert_deploy.onnx_files import OnnxFile, needed_packages, write_onnx
 from bert_deploy.onnx_int8 import quantize
-from bert_deploy.openvino_files import write_openvino
 from bert_deploy.verify_scores import files_in
 from bert_training.files.atomic import make_folder, write_json
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "exported.json"
-KINDS = {WHOLE: "none", SMALL: "dynamic", OPENVINO[0]: "openvino, none"}
+KINDS = {WHOLE: "none", SMALL: "dynamic"}
 MAX_DROP = 0.5
 FACTS = ("drop", "changed", "bytes")
 
@@ -51,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    needed_packages("openvino")
+    needed_packages()
     for folder in args.folders:
         row = measure(folder, files_in(args.data), args.max_drop)
         record = json.loads(args.record.read_text(encoding="utf-8")) if args.record.is_file() else {"results": []}
@@ -75,17 +74,15 @@ def measure(folder: Path, given: list[Path], max_drop: float = MAX_DROP) -> dict
     found: dict[str, Any] = {"torch": {"scores": {"validation": before.score}, "bytes": bytes_of_torch}}
     with tempfile.TemporaryDirectory() as place:
         draft = Path(place)
-        for name in (WHOLE, OPENVINO[0]):
-            make_folder((draft / name).parent)
+        make_folder((draft / WHOLE).parent)
         write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), draft / WHOLE)
         model.network.set_attn_implementation("sdpa")
         quantize(draft / WHOLE, draft / SMALL)
-        write_openvino(draft / WHOLE, draft / OPENVINO[0])
         for name in KINDS:
             facts, problem = gate.judge(draft / name, max_drop)
             found[name] = {key: facts.get(key) for key in FACTS} | {"scores": {"validation": facts["score"]}}
             found[name]["refused"] = problem or None
-        files = {name: opened(draft / name) for name in KINDS}
+        files = {name: OnnxFile(draft / name) for name in KINDS}
         for name, times in milliseconds(model, files, before.batches).items():
             found[name] |= times
     systems = {KINDS.get(name, name): facts for name, facts in found.items()}

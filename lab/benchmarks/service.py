@@ -42,7 +42,6 @@ WAYS: dict[str, tuple[list[str], bool, float]] = {
     "batches": (BATCHED, False, EXACT),
     "batches, bfloat16": ([*BATCHED, "--dtype", "bfloat16"], False, ROUNDED),
     "batches, onnxruntime": ([*BATCHED, "--backend", "onnx"], True, ROUNDED),
-    "batches, OpenVINO": ([*BATCHED, "--backend", "openvino"], True, ROUNDED),
 }
 START_SECONDS = 300
 
@@ -123,7 +122,7 @@ def main(argv: list[str] | None = None) -> None:
 def speed(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
     """The pipeline and the ways to start the service, in turns."""
     classify, expected = _pipeline(args.model, texts, folder)
-    ways = args.ways or [name for name, (_, exported, _) in WAYS.items() if not exported or _can_serve(args, name)]
+    ways = args.ways or [name for name, (_, exported, _) in WAYS.items() if not exported or args.export]
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
     loop: list[float] = []
     with contextlib.ExitStack() as stack:
@@ -165,11 +164,6 @@ def _middle(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "other_answers": sum(turn["wrong"] for turn in turns),
         "answers": sum(turn["requests"] for turn in turns),
     }
-
-
-def _can_serve(args: argparse.Namespace, name: str) -> bool:
-    backend = WAYS[name][0][-1]
-    return args.export is not None and any(args.export.rglob({"onnx": "*.onnx", "openvino": "*.xml"}[backend]))
 
 
 def _pipeline(model: Path, texts: list[str], folder: Path) -> tuple[Any, Path]:

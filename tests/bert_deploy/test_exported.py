@@ -1,16 +1,11 @@
 """Networks of exported folders: they answer as torch does, and what cannot be served is refused with a sentence."""
 
-import copy
-import dataclasses
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
 
 from bert_deploy import exported, readings
-from bert_deploy.export_record import OPENVINO as OPENVINO_FILES
-from bert_deploy.exported import FILES, ONNX, OPENVINO
+from bert_deploy.exported import FILES, ONNX
 from bert_deploy.folder import open_folder
 from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
 from tests.helpers.model_folders import save_model
@@ -47,16 +42,14 @@ def as_export(folder, monkeypatch, name="onnx/model.onnx"):
         return computing(model)
 
     monkeypatch.setattr(exported, "_onnx", opens)
-    monkeypatch.setattr(exported, "_openvino", opens)
     return opened
 
 
-@pytest.mark.parametrize("backend", [ONNX, OPENVINO])
-def test_an_export_answers_as_its_model(folder, monkeypatch, backend):
+def test_an_export_answers_as_its_model(folder, monkeypatch):
     expected = readings.verdict(open_folder(str(folder)), TEXT).record()
-    name = FILES[backend][-1]
+    name = FILES[-1]
     assert as_export(folder, monkeypatch, name) == []
-    opened = open_folder(str(folder), backend)
+    opened = open_folder(str(folder), ONNX)
     assert readings.verdict(opened, TEXT).record() == expected and opened.model.file == name
     with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
         readings.vector(opened, TEXT)
@@ -78,9 +71,9 @@ def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, 
 
 
 def test_what_cannot_be_served_is_refused(folder, monkeypatch):
+    with pytest.raises(UserError, match=r"expected one of onnx/.*; found none; bert-repro export writes it"):
+        open_folder(str(folder), ONNX)
     as_export(folder, monkeypatch)
-    with pytest.raises(UserError, match=r"expected one of openvino/.*; found none; bert-repro export writes it"):
-        open_folder(str(folder), OPENVINO)
     with pytest.raises(UserError, match="expected a folder with a model; it has no weights"):
         open_folder(str(folder))
 
@@ -106,25 +99,6 @@ def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
     found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
     assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
     assert readings.vector(rounded, TEXT).dtype == np.float32
-
-
-def test_a_file_of_openvino_is_served_to_several_threads(folder):
-    pytest.importorskip("openvino")
-    pytest.importorskip("onnxscript")
-    from bert_deploy.onnx_files import INPUTS, write_onnx
-    from bert_deploy.openvino_files import write_openvino
-
-    opened = open_folder(str(folder))
-    expected = readings.verdict(opened, TEXT).shares
-    (folder / "openvino").mkdir()
-    example = {name: np.ones((2, 5), dtype=np.int64) for name in INPUTS}
-    write_onnx(opened.model, ["logits"], example, folder / "model.onnx")
-    write_openvino(folder / "model.onnx", folder / OPENVINO_FILES[0])
-    served = open_folder(str(folder), OPENVINO)
-    with ThreadPoolExecutor(4) as threads:  # each with a tokenizer of its own, as in the service
-        own = [dataclasses.replace(served, tokenizer=copy.deepcopy(served.tokenizer)) for _ in range(16)]
-        found = list(threads.map(lambda one: readings.verdict(one, TEXT).shares, own))
-    assert np.allclose(found, expected, atol=1e-5)
 
 
 def test_nothing_is_said_of_processors_that_torch_does_not_know(monkeypatch):

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from bert_deploy import readings
 from bert_deploy.folder import open_folder
+from tests.bert_deploy.guesses import classify
 from tests.helpers.browsers import need_browser, serving, started_browser
 from tests.helpers.model_folders import save_model
 
@@ -75,7 +76,7 @@ def _poison(folder, word, hostile):
 def served(models, tmp_path_factory):
     """The address of every page, the process, and the file with its connections to other hosts."""
     notes = tmp_path_factory.mktemp("notes") / "hosts"
-    command = [sys.executable, "tests/programs/guarded_app.py", str(notes), *map(str, models.values())]
+    command = [sys.executable, "tests/bert_deploy/guarded_app.py", str(notes), *map(str, models.values())]
     with serving(command, len(models), PYTHONPATH=".") as (process, addresses):
         yield dict(zip(models, addresses)), process, notes
 
@@ -187,7 +188,7 @@ def test_the_sentence_that_follows(visit, models):
 def test_classes_of_a_pair_and_a_missing_second_text(visit, models):
     page = visit("pairs")
     use(page, "Judge", First_text=PAIR[0], Second_text=PAIR[1])
-    check_bars(page, readings.classify(open_folder(str(models["pairs"])), *PAIR))
+    check_bars(page, classify(open_folder(str(models["pairs"])), *PAIR))
     use(page, "Judge", Second_text=" ")
     shows(page, "This model judges pairs; write a second text.")
 
@@ -195,14 +196,14 @@ def test_classes_of_a_pair_and_a_missing_second_text(visit, models):
 def test_several_labels_and_a_score(visit, models):
     page = visit("several")
     use(page, "Judge", Text=TEXT)
-    found = readings.classify(open_folder(str(models["several"])), TEXT)
+    found = classify(open_folder(str(models["several"])), TEXT)
     check_bars(page, found)
     given = [guess.text for guess in found if guess.given]
     assert page.locator(".bar.given .what").all_inner_texts() == given == ["old"]
     assert page.locator(".bar.given").get_attribute("title") == "threshold 0.001"
     page = visit("score")
     use(page, "Judge", First_text=PAIR[0], Second_text=PAIR[1])
-    (found,) = readings.classify(open_folder(str(models["score"])), *PAIR)
+    (found,) = classify(open_folder(str(models["score"])), *PAIR)
     page.locator(".score").filter(has_text=f"{found.probability:.2f}").wait_for()
 
 
@@ -268,7 +269,7 @@ def test_texts_labels_pieces_and_names_of_folders_stay_text(visit, models):
     page = visit("hostile")
     assert page.locator("h1").inner_text() == "<img src=x onerror=window.hacked=4>"
     use(page, "Judge", Text=ATTACK)
-    found = readings.classify(open_folder(str(models["hostile"])), ATTACK)
+    found = classify(open_folder(str(models["hostile"])), ATTACK)
     assert ATTACK in [label.text for label in found]
     check_bars(page, found)
     tab(page, "Pieces")

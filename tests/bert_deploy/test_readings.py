@@ -12,11 +12,14 @@ import transformers
 from transformers import pipeline
 
 import modeling_bert_repro
-from bert_deploy import readings
+from bert_deploy import ask, readings
 from bert_deploy.folder import OpenedModel, open_folder
-from bert_deploy.readings import Guess
+from bert_training.tasks.classification.long_texts import text_logits
+from modeling_bert_repro import lstm_heads
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.bert_deploy.guesses import Guess, classify
 from tests.helpers.model_folders import save_model
+from tokenization.errors import UserError
 from tokenization.wordpiece import FullTokenizer
 
 TEXT = "the old doctor opened a small red house"
@@ -94,18 +97,18 @@ def test_next_sentences_are_ranked_by_the_probability_that_they_follow(opened, f
 @pytest.mark.parametrize("texts", [(TEXT,), PAIR])
 def test_classes_are_those_of_the_text_classification_pipeline(opened, folders, texts):
     fields = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}, "problem_type": "single_label_classification"}
-    found = readings.classify(opened("BertForSequenceClassification", **fields), *texts)
-    classify = pipeline(
+    found = classify(opened("BertForSequenceClassification", **fields), *texts)
+    ask_pipeline = pipeline(
         "text-classification", model=str(folders("BertForSequenceClassification", **fields)), top_k=None
     )
-    expected = classify(dict(zip(("text", "text_pair"), texts)))
+    expected = ask_pipeline(dict(zip(("text", "text_pair"), texts)))
     assert [guess.text for guess in found] == [entry["label"] for entry in expected]
     assert [guess.probability for guess in found] == pytest.approx([entry["score"] for entry in expected], rel=1e-4)
 
 
 def test_labels_that_do_not_exclude_each_other(opened, folders):
     fields = {"id2label": {0: "red", 1: "old", 2: "small"}, "problem_type": "multi_label_classification"}
-    found = readings.classify(opened("BertForSequenceClassification", **fields), TEXT)
+    found = classify(opened("BertForSequenceClassification", **fields), TEXT)
     logits = stock_logits(
         folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", TEXT
     ).logits
@@ -114,7 +117,7 @@ def test_labels_that_do_not_exclude_each_other(opened, folders):
 
 def test_a_regression_gives_its_score(opened, folders):
     fields = {"id2label": {0: "score"}, "problem_type": "regression"}
-    (found,) = readings.classify(opened("BertForSequenceClassification", **fields), *PAIR)
+    (found,) = classify(opened("BertForSequenceClassification", **fields), *PAIR)
     outputs = stock_logits(folders("BertForSequenceClassification", **fields), "BertForSequenceClassification", *PAIR)
     assert found == Guess("score", pytest.approx(float(outputs.logits), rel=1e-4))
 
@@ -127,16 +130,16 @@ def test_a_model_of_pairs_needs_both_texts_and_another_takes_one(opened, place):
         return opened("BertForSequenceClassification", run, **fields)
 
     with pytest.raises(ValueError, match="judges single texts; leave the second one out"):
-        readings.classify(model_of(1), *PAIR)
+        classify(model_of(1), *PAIR)
     model = model_of(2)
     with pytest.raises(ValueError, match="judges pairs; write a second text"):
-        readings.classify(model, TEXT)
-    assert readings.classify(model, *PAIR)
+        classify(model, TEXT)
+    assert classify(model, *PAIR)
 
 
 def test_a_class_is_read_from_the_last_token(opened, folders):
     run, fields = {"flags": {"label_token": "last"}}, {"id2label": {0: "bad", 1: "good"}, "is_decoder": True}
-    found = readings.classify(opened("BertForTokenClassification", run, **fields), TEXT)
+    found = classify(opened("BertForTokenClassification", run, **fields), TEXT)
     logits = stock_logits(
         folders("BertForTokenClassification", run, **fields), "BertForTokenClassification", TEXT
     ).logits
@@ -203,6 +206,95 @@ def test_answers_are_those_of_the_pipeline_of_this_project(opened, folders, thre
     assert sum(entry["probability"] for entry in found.entries) == pytest.approx(1.0)
 
 
+# --- as the model was trained ------------------------------------------------------------------------------
+
+CLASSIFIER = "BertForSequenceClassification"
+NAMES = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
+
+
+def stored(script="run_glue.py", **facts) -> dict:
+    """The field of a config in which the scripts store how a model was trained."""
+    return {"fine_tuning": {"script": script} | facts}
+
+
+def test_the_temperature_and_the_thresholds_of_the_training_decide(folders):
+    plain, warm = (
+        classify(open_folder(str(folders(CLASSIFIER, **NAMES, **facts))), TEXT)
+        for facts in (stored(), stored(temperature=2.0))
+    )
+    logits = {guess.text: np.log(guess.probability) for guess in plain}
+    shares = torch.tensor(list(logits.values())).div(2).softmax(-1).tolist()
+    assert {guess.text: guess.probability for guess in warm} == pytest.approx(dict(zip(logits, shares)), rel=1e-5)
+
+    several = folders(
+        CLASSIFIER, **NAMES, **stored(thresholds=[0.999, 0.5, 1e-6]), problem_type="multi_label_classification"
+    )
+    opened = open_folder(str(several))
+    found = classify(opened, TEXT)
+    assert {guess.text: guess.threshold for guess in found} == {"no": 0.999, "perhaps": 0.5, "yes": 1e-6}
+    given = {guess.text: guess.given for guess in found}
+    assert (given["no"], given["yes"]) == (False, True)
+    (record,) = ask.verdicts(opened.model, opened.tokenizer, [TEXT])
+    assert record["labels"] == [guess.text for guess in found if guess.given]
+    assert record["probabilities"] == pytest.approx({one.text: one.probability for one in found}, abs=1e-6)
+    opened.model.config.fine_tuning = stored(thresholds=[0.5] * 3)["fine_tuning"]  # what is stored is read once
+    assert classify(opened, TEXT) == found
+
+
+def test_long_texts_are_read_in_the_windows_of_the_training(folders):
+    facts = stored(max_seq_length=12, long_texts="windows", max_windows=3)
+    opened = open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
+    texts = [TEXT + " house" * 8, TEXT * 9]
+    logits, read = text_logits(opened.model, opened.tokenizer, [texts])
+    assert len(read.input_ids[0]) > 1 and [lost > 0 for lost in read.lost] == [False, True]
+    for text, expected, lost in zip(texts, logits, read.lost):
+        found = classify(opened, text)
+        shares = dict(zip(NAMES["id2label"].values(), torch.from_numpy(expected).softmax(-1).tolist()))
+        assert {guess.text: guess.probability for guess in found} == pytest.approx(shares, rel=1e-4)
+        assert {guess.lost for guess in found} == {lost}
+    with pytest.raises(ValueError, match=f"pieces, of which this model would not read {read.lost[1]}; shorten"):
+        classify(dataclasses.replace(opened, refuses_long_texts=True), texts[1])
+    facts["fine_tuning"]["label_token"] = "last"
+    with pytest.raises(UserError, match="--label_token and --long_texts windows exclude each other"):
+        open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
+
+
+def test_no_more_is_read_than_the_model_was_trained_with(folders):
+    facts = stored("run_squad.py", max_seq_length=24)
+    assert open_folder(str(folders("BertForQuestionAnswering", **facts))).longest == 24
+    assert open_folder(str(folders(CLASSIFIER, **NAMES, **stored(max_seq_length=20)))).longest == 20
+
+
+def test_a_class_of_a_bilstm_is_read_from_the_last_token_also_without_records(folders, tmp_path, pretrained):
+    facts = stored(label_token="bilstm")
+    folder = save_model(tmp_path / "m", pretrained, "BertBiLSTMForTokenClassification", lstm_heads, **NAMES, **facts)
+    opened = open_folder(str(folder))
+    assert opened.at_the_end and {guess.text for guess in classify(opened, TEXT)} == {"no", "perhaps", "yes"}
+
+
+def test_tags_without_a_type_are_spans(folders):
+    fields = {"id2label": {0: "O", 1: "B", 2: "I"}}
+    found = readings.names_in(open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
+    assert found and {one.kind for one in found} == {"SPAN"}
+
+
+def test_a_network_with_one_segment_reads_both_texts_of_a_pair_as_segment_0(folders):
+    one_segment = {"type_vocab_size": 1}
+    opened = open_folder(str(folders(CLASSIFIER, **NAMES, **one_segment)))
+    batch = transformers.AutoTokenizer.from_pretrained(opened.folder)(*PAIR, return_tensors="pt")
+    with torch.no_grad():
+        logits = opened.model(**{name: batch[name] for name in ("input_ids", "attention_mask")}).logits[0]
+    shares = dict(zip(NAMES["id2label"].values(), logits.softmax(-1).tolist()))
+    found = {guess.text: guess.probability for guess in classify(opened, *PAIR)}
+    assert found == pytest.approx(shares, rel=1e-4)
+    opened = open_folder(str(folders("BertForQuestionAnswering", **one_segment)))
+    context = "the old house by the river ."
+    reply = readings.answer(opened, "house ?", context)
+    ask_pipeline = QuestionAnsweringPipeline(model=opened.model, tokenizer=opened.tokenizer)
+    found = ask_pipeline(question="house ?", context=context)
+    assert (reply.answer, reply.start) == (found["answer"], found["start"])
+
+
 # --- inside ----------------------------------------------------------------------------------------------
 
 
@@ -255,7 +347,7 @@ def test_damaged_weights_are_said_to_be_the_cause(folders):
     with torch.no_grad():
         model.model.classifier.weight.fill_(torch.nan)
     with pytest.raises(ValueError, match="not finite"):
-        readings.classify(model, TEXT)
+        classify(model, TEXT)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from bert_deploy.folder import open_folder  # noqa: E402
 from bert_deploy.service import make_service  # noqa: E402
 from bert_training.__main__ import main  # noqa: E402
 from modeling_bert_repro import lstm_heads  # noqa: E402
+from tests.bert_deploy.guesses import classify  # noqa: E402
 from tests.helpers.model_folders import save_model  # noqa: E402
 from tests.helpers.repository import ROOT  # noqa: E402
 
@@ -93,7 +94,7 @@ def rounded(guesses):
 def test_classes_labels_and_scores(opened, batch_size):
     """One text at a time: it has the digits of the functions, however many may be read at once."""
     asked = client(opened("classes"), batch_size)
-    pair, single = (readings.classify(opened("classes"), TEXT, second) for second in (OTHER, None))
+    pair, single = (classify(opened("classes"), TEXT, second) for second in (OTHER, None))
     said = [
         {"label": found[0].text, "probabilities": {guess.text: round(guess.probability, 6) for guess in found}}
         for found in (pair, single)
@@ -103,13 +104,13 @@ def test_classes_labels_and_scores(opened, batch_size):
     )
     assert answers(asked, {"text": TEXT}) == answers(asked, {"texts": [TEXT]}) == said[1:] != said[:1]
 
-    found = readings.classify(opened("several labels"), TEXT)
+    found = classify(opened("several labels"), TEXT)
     (labels,) = answers(client(opened("several labels"), batch_size), {"text": TEXT})
     assert labels["labels"] == [guess.text for guess in found if guess.given]
     assert labels["thresholds"] == {"red": 0.9, "old": 0.1, "small": 0.5}
     assert list(labels["probabilities"].values()) == [round(guess.probability, 6) for guess in found]
 
-    (score,) = readings.classify(opened("score"), TEXT)
+    (score,) = classify(opened("score"), TEXT)
     assert answers(client(opened("score"), batch_size), {"text": TEXT}) == [{"score": round(score.probability, 6)}]
 
 
@@ -407,12 +408,16 @@ def test_other_hosts_are_refused_while_it_listens_here_alone(opened, monkeypatch
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     folder = str(opened("classes").folder)
-    for host in ("127.0.0.1", "0.0.0.0"):
-        assert main(["serve", folder, "--port", "0", "--host", host, "--batch_size", "2"]) == 0
-    local, public = (TestClient(app, base_url="http://127.0.0.1") for app in served)
-    assert local.get("/health").status_code == public.get("/health").status_code == 200
-    evil = {"host": "evil.example"}
-    assert local.get("/health", headers=evil).status_code == 400 and public.get("/health", headers=evil).is_success
+    monkeypatch.setattr(uvicorn.Config, "bind_socket", lambda _: socket.create_server(("127.0.0.1", 0)))
+    hosts = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+    for host in hosts:
+        assert main(["serve", folder, "--host", host, "--batch_size", "2"]) == 0
+    for host, app in zip(hosts, served, strict=True):
+        client = TestClient(app, base_url="http://127.0.0.1")
+        for name in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000"):
+            assert client.get("/health", headers={"host": name}).status_code == 200
+        evil = client.get("/health", headers={"host": "evil.example"})
+        assert evil.status_code == (200 if host == "0.0.0.0" else 400)
 
 
 @pytest.mark.parametrize(("words", "status"), [((), 200), (("--refuse_long_texts",), 422)])

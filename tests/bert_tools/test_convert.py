@@ -13,12 +13,13 @@ from transformers import AutoTokenizer, pipeline
 import modeling_bert_repro
 from bert_tools.convert import convert, main
 from bert_tools.old_checkpoints import read_old_checkpoint
+from tests.bert_tools.written import state_and_config, write_sentence_transformers
+from tests.helpers.embedders import add_modules, check_carried
 from tests.helpers.old_checkpoints import (
     WRITTEN,
     edit_config,
     nvidia_names,
     saved_as,
-    state_and_config,
 )
 
 pytest.importorskip("google_crc32c")
@@ -201,6 +202,15 @@ def test_a_folder_of_this_project_is_converted(tmp_path):
     again = transformers.BertForPreTraining.from_pretrained(tmp_path / "new").state_dict()
     assert again.keys() >= state.keys()
     assert all(torch.equal(tensor, again[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_an_old_folder_of_sentence_transformers_keeps_its_modules(tmp_path):
+    tensors, _ = state_and_config()
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in tensors.items() if name.startswith("bert.")}
+    folder = write_sentence_transformers(tmp_path / "old", encoder)
+    add_modules(folder, "Pooling", "Dense", "Normalize", encoder="0_Transformer")
+    main([str(folder), str(tmp_path / "new")])
+    check_carried(folder, tmp_path / "new")
 
 
 def test_data_files_of_two_checkpoints_are_refused(tmp_path):

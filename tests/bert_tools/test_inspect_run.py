@@ -4,6 +4,7 @@ docs/pretrain.md.
 
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ from bert_training.__main__ import main as command
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.mixture import MixedInstances
 from bert_training.pretraining.segments import LabelBalance
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 from tests.helpers.repository import ROOT
@@ -152,6 +154,35 @@ def test_the_command_prints_the_instances_of_a_step(run_folder, capsys, tokenize
     main([str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
     other = capsys.readouterr().out
     assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
+
+
+def test_pairs_are_named_as_the_objective_has_them(run_folder, capsys):
+    facts = json.loads((run_folder / "run.json").read_text())
+    facts["flags"] |= {"objective": "mlm_sop"}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    main([str(run_folder), "--step", "1"])
+    shown = capsys.readouterr().out
+    assert "next_sentence_label  0 (InOrder)" in shown and "next_sentence_label  1 (Swapped)" in shown
+
+
+def test_the_shares_of_a_mixture_are_measured(run_folder, tokenizer, capsys, monkeypatch):
+    """Of a run with two texts, from the positions that it reads."""
+    for number, count in enumerate((4, 80)):
+        build_corpus(documents(count, seed=number), tokenizer, run_folder / "corpus" / f"train-{number + 1}")
+    shutil.rmtree(run_folder / "corpus" / "train")
+    facts = json.loads((run_folder / "run.json").read_text()) | {"processes": 1, "total_steps": 8}
+    facts["flags"] |= {"train_file": ["a/short.txt", "text.txt"], "phases": "16:0.5:5x2@3:2,32:0.5:5x2@0.4:0.6"}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    main([str(run_folder)])
+    audited = capsys.readouterr().out
+    assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
+    assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
+    main([str(run_folder), "--step", "5", "--limit", "10"])
+    shown = capsys.readouterr().out
+    assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
+    monkeypatch.setattr(MixedInstances, "places", lambda self, start, stop: (np.zeros(stop - start, int), None))
+    main([str(run_folder)])
+    assert "ok    short.txt " not in capsys.readouterr().out
 
 
 def test_instances_and_findings_follow_the_phases(run_folder, capsys):

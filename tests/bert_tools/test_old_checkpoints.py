@@ -15,7 +15,8 @@ from transformers import BertConfig
 from bert_tools import old_checkpoints
 from bert_tools.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from bert_tools.tensorflow_checkpoint import TensorFlowCheckpoint
-from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
+from tests.bert_tools.written import state_and_config
+from tests.helpers.old_checkpoints import WRITTEN, saved_as
 
 pytest.importorskip("google_crc32c")
 

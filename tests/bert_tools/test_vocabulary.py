@@ -18,6 +18,7 @@ from bert_training.inputs.texts import read_lines
 from bert_training.pretraining import word_counts
 from bert_training.pretraining.word_counts import count_words_of_files
 from tests.helpers.texts_of_all_kinds import write_all
+from tests.inputs.test_text_forms import ARTICLES, EXTRACTED, WIKI_ARTICLES, WIKI_LINES
 from tokenization import load_vocab
 from tokenization.train_wordpiece import count_words, train_wordpiece
 
@@ -159,3 +160,11 @@ def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, 
     train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
     assert (tmp_path / "two" / "vocab.txt").read_bytes() == (tmp_path / "texts" / "vocab.txt").read_bytes()
     assert "not read: /vocabularies/.b.txt (by its name)" in caplog.text
+
+
+def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path):
+    """Of files of WikiExtractor and WikiText, whose tags and headings are no text."""
+    (tmp_path / "a.txt").write_text(EXTRACTED)
+    (tmp_path / "b.txt").write_text(WIKI_LINES)
+    learnt = learn_vocabulary([tmp_path / "a.txt", tmp_path / "b.txt"], 60)
+    assert learnt == train_wordpiece([line for article in (*ARTICLES, *WIKI_ARTICLES) for line in article], 60)

@@ -7,10 +7,13 @@ import random
 import signal
 
 import pytest
+from transformers import AutoTokenizer
 
 import run_pretraining
-from bert_tools.inspect_run import open_run, read_pretraining_facts
+from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.phased_batches import training_instances
+from bert_training.record import Record
 from tests.helpers.fault_runs import run
 from tests.helpers.kills import INJECTION, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same
@@ -28,7 +31,8 @@ def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
 
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path):
     whole = whole_run("run_pretraining", flags, tmp_path, {"engine": ENGINE})
-    train, _ = open_run(whole.folder, read_pretraining_facts(whole.folder)["flags"])
+    given, tokenizer = Record.read(whole.folder).facts["flags"], AutoTokenizer.from_pretrained(whole.folder)
+    train = training_instances(given, open_training_corpora(whole.folder, given, tokenizer), tokenizer)
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
         assert train[length][0].epoch_size(0) < 8 * steps, "expected more than one epoch"
     fatal = random.Random(0).randint(whole.lines["engine"] // 2, whole.lines["engine"])

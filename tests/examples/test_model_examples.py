@@ -17,8 +17,8 @@ from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import PLANNERS
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
+from tests.bert_deploy.finished_folders import findings_of
 from tests.helpers.ecosystem import needed
-from tests.helpers.finished_folders import findings_of
 from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT

@@ -231,7 +231,6 @@ def test_only_one_module_replaces_files():
 
     files = [
         *(path for name in ("bert_training", "bert_tools", "bert_deploy") for path in (ROOT / name).rglob("*.py")),
-        *(ROOT / "lab" / "benchmarks").glob("*.py"),
         *ROOT.glob("*.py"),
     ]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]

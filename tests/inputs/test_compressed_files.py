@@ -14,7 +14,6 @@ import fsspec.compression
 import numpy as np
 import pytest
 
-from bert_deploy.ask import read_contexts
 from bert_training.inputs.compressed_files import kind_of, numbered_lines, read_text
 from bert_training.inputs.rows import Column, read_rows
 from bert_training.inputs.texts import read_documents
@@ -84,7 +83,6 @@ READERS = {
     "squad": ("a.json", squad_json(), read_squad),
     "answers": ("a.json", json.dumps(dict(enumerate(ROWS))), read_predictions),
     "null odds": ("a.json", json.dumps({row: n for n, row in enumerate(ROWS)}), read_numbers),
-    "contexts": ("a.txt", TEXT, read_contexts),
     "swag": ("a.csv", swag_csv(), lambda path: (rows := read_swag(path)).endings + rows.labels),
     "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_file(path).sentences),
     "features": ("a.txt", TEXT, lambda path: feature_extraction.read_rows(path, build_tokenizer(PIECES), 64)),

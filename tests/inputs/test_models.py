@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import modeling_bert_repro
 import run_glue
@@ -27,7 +28,7 @@ from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.model_folders import edit_json
-from tests.helpers.old_checkpoints import aged, old_names, state_and_config
+from tests.helpers.old_checkpoints import aged, old_names
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer
 
@@ -131,9 +132,9 @@ def test_an_old_checkpoint_is_refused_with_the_command_that_converts_it(pretrain
     assert not (tmp_path / "out").exists()
 
 
-def test_gamma_and_beta_are_read(tmp_path):
-    state, config = state_and_config()
-    config.save_pretrained(tmp_path)
+def test_gamma_and_beta_are_read(pretrained, tmp_path):
+    state = load_file(pretrained / "model.safetensors")
+    shutil.copy(pretrained / "config.json", tmp_path)
     stored = {old_names(name).removeprefix("module."): tensor for name, tensor in state.items()}
     torch.save(stored, tmp_path / "pytorch_model.bin")
     loaded = load_network(modeling_bert_repro.BertForPreTraining, str(tmp_path)).model.state_dict()

@@ -1,12 +1,8 @@
 """text_forms.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
 
-import logging
-
 import pytest
 
-from bert_tools.vocabulary import learn_vocabulary
 from bert_training.inputs.text_forms import WIKIEXTRACTOR, WIKITEXT, reading_of_lines
-from tokenization.train_wordpiece import train_wordpiece
 
 DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'
 # With a revision and quotes in a title as some versions write them, with an escaped title, and without any text.
@@ -158,13 +154,3 @@ def test_other_text_is_left_as_it_is(text):
 def test_broken_and_mixed_forms_are_refused(text, message):
     with pytest.raises(ValueError, match=message):
         documents(text)
-
-
-def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path, caplog):
-    (tmp_path / "a.txt").write_text(EXTRACTED)
-    (tmp_path / "b.txt").write_text(WIKI_LINES)
-    with caplog.at_level(logging.WARNING):
-        learnt = learn_vocabulary([tmp_path / "a.txt", tmp_path / "b.txt"], 60)
-    texts = [line for document in (*ARTICLES, *WIKI_ARTICLES) for line in document]
-    assert learnt == train_wordpiece(texts, 60)
-    assert [record.getMessage().partition(" read as ")[2] for record in caplog.records] == [WIKIEXTRACTOR, WIKITEXT]

@@ -10,12 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tools import inspect_run
 from bert_training.files.atomic import damage
 from bert_training.inputs.records import read_events
 from bert_training.inputs.text_forms import WIKITEXT
 from bert_training.inputs.texts import read_documents, reading_of
 from bert_training.pretraining.corpus import read_facts
+from bert_training.record import Record
 from tests.helpers.repository import ROOT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
@@ -174,7 +174,7 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
 
 PRETRAINING = {"format": 1, "script": "run_pretraining.py", "flags": {"seed": 1}}
 RECORDS = {  # the files that a run writes, and the functions that read them again
-    "run.json": (PRETRAINING, inspect_run.read_pretraining_facts),
+    "run.json": (PRETRAINING, Record.read),
     "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
     "shard.json": ({"key": {"format": 1}}, read_facts),
     "checkpoint": ({"sha256": {}}, lambda folder: refuse(damage(folder))),

@@ -1,6 +1,5 @@
 """bert_training/inputs/tokenizers.py: what a tokenizer is made of, and whether its rows are those of the weights."""
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -66,7 +65,6 @@ def test_stored_settings_of_vocab_txt_alone(tmp_path):
 @pytest.mark.parametrize(
     ("name", "pieces", "message"),
     [
-        ("bert-cased", PIECES, "the name of .*bert-cased is that of a cased model, but no piece"),
         ("hindi", [*PIECES, "में", "पोस्ट"], "no piece of .* has a capital, .* but 2 have accents or vowel signs"),
         ("few", [*PIECES, *map(str, range(99)), "HER2"], "only 1 of the 110 pieces of .* have capitals, so it may be"),
     ],
@@ -318,28 +316,6 @@ ACCENTED = [*LOWER, "schön", "schon", "म", "में"]
 def test_the_pieces_decide_the_case(tmp_path, pieces, asked, expected):
     path = write_rows(tmp_path / "bert" / "vocab.txt", pieces)
     assert vocabulary_tokenizer(path, do_lower_case=asked).tokenize("Ab") == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "pieces", "doubt"),
-    [
-        ("cased_L-12_H-768_A-12", LOWER, "is that of a cased model, but no piece of .* has a capital"),
-        ("biobert-Cased", LOWER, "is that of a cased model"),
-        ("uncased_L-12_H-768_A-12", MIXED, "is that of a lower-cased model, but 1 pieces have capitals"),
-        ("multilingual_L-12_H-768_A-12", MIXED, "is that of a lower-cased model"),
-        ("chinese_L-12_H-768_A-12", MIXED, "is that of a lower-cased model"),
-        ("cased_L-12_H-768_A-12", MIXED, None),
-        ("multi_cased_L-12_H-768_A-12", MIXED, None),
-        ("uncased_L-12_H-768_A-12", LOWER, None),
-        ("chinese_L-12_H-768_A-12", LOWER, None),
-        ("biobert_v1.1_pubmed", MIXED, None),
-    ],
-)
-def test_a_name_that_contradicts_the_pieces_is_a_doubt(tmp_path, name, pieces, doubt):
-    path = write_rows(tmp_path / name / "vocab.txt", pieces)
-    with pytest.raises(ValueError, match=doubt) if doubt else contextlib.nullcontext():
-        vocabulary_tokenizer(path)
-    assert vocabulary_tokenizer(path, do_lower_case=True).tokenize("Ab") == ["a", "##b"]
 
 
 @pytest.mark.parametrize(

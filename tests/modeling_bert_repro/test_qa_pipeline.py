@@ -198,7 +198,7 @@ def test_a_question_that_is_cut_is_warned_of(tokenizer, monkeypatch):
     answer(question="the old house", context="the old house")
     assert said == []
     answer(question="the old red house", context="the old house")
-    assert said == ["a question of 4 tokens is cut after 3 of them; give a larger max_question_len"]
+    assert said == ["a question of 4 tokens is cut after 3 of them, the most of the training or of max_question_len"]
 
 
 def test_defaults_are_those_of_the_training_side(tokenizer):

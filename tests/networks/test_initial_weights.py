@@ -16,7 +16,6 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 import extract_features
 import modeling_bert_repro
 import run_pretraining
-from bert_deploy import ask
 from bert_training.engine.errors import report_errors
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import parse_arguments
@@ -139,14 +138,12 @@ def test_no_script_trains_random_weights_in_the_place_of_missing_ones(
     assert not (output_dir / "run.json").exists()
 
 
-def test_no_command_uses_random_weights_in_the_place_of_missing_ones(pretrained, tmp_path):
+def test_the_features_do_not_use_random_weights_in_the_place_of_missing_ones(pretrained, tmp_path):
     model, texts = renamed(pretrained, tmp_path / "model"), tmp_path / "texts.txt"
     texts.write_text("the old house\n")
     given = f"--model_name_or_path {model} --input_file {texts} --output_file {tmp_path / 'v.npz'} --layers -1"
     with pytest.raises(ValueError, match=r"with transformers' names"):
         extract_features.main([*given.split(), "--max_seq_length", "24"])
-    with pytest.raises(ValueError, match=r"with transformers' names"):
-        ask.load(str(model))
 
 
 @pytest.mark.parametrize(
@@ -339,14 +336,11 @@ KEPT = """
     from pathlib import Path
     import torch, transformers
     import modeling_bert_repro
-    from bert_deploy.folder import open_folder
     from bert_training.networks.initial_weights import load_network
 
     (file,) = (path for path in Path(sys.argv[1]).iterdir() if path.suffix in (".safetensors", ".bin"))
     heads = modeling_bert_repro.BertForSequenceClassification, transformers.BertForSequenceClassification
     models = [load_network(head, sys.argv[1]).model.eval() for head in heads]
-    if file.suffix == ".safetensors":
-        models.append(open_folder(sys.argv[1]).model)
     ask = torch.inference_mode()(lambda: [model(input_ids=torch.arange(8)[None]).logits.tolist() for model in models])
     before = ask()
     for size in (file.stat().st_size, 100, 0):

@@ -14,7 +14,10 @@ ABOVE = ("bert_tools", "bert_deploy", "lab")
 
 @pytest.mark.slow
 def test_the_core_trains_and_passes_its_tests_without_the_annexes(tmp_path):
-    """The tests of pages, packages and examples belong to the whole project, and so are deleted as well."""
+    """The tests of pages, packages and examples belong to the whole project, and so are deleted as well.
+
+    The patterns also take tests/bert_tools and tests/bert_deploy away.
+    """
     away = shutil.ignore_patterns(*ABOVE, ".*", "__pycache__", "*.egg-info", "demo", "runs", "project", "examples")
     core = shutil.copytree(ROOT, tmp_path / "core", ignore=away)
     environment = os.environ | {"PYTHONPATH": str(core)}
@@ -24,5 +27,6 @@ def test_the_core_trains_and_passes_its_tests_without_the_annexes(tmp_path):
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
         return done.stdout
 
-    run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not gpu", "tests")
+    assert not (core / "tests" / "bert_tools").exists()
+    run("-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not slow and not gpu", "tests")
     assert "upload" in run("-m", "bert_training") and "export" not in run("-m", "bert_training")

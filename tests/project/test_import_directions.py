@@ -36,6 +36,14 @@ def test_no_package_imports_a_script_a_test_or_the_laboratory(house):
     assert not names & {*SCRIPTS, "tests", "examples", "lab"}
 
 
+def test_no_test_of_the_core_imports_an_annex_or_its_tests():
+    """Those of the project as a whole and of the examples go with the annexes; test_core_alone.py runs the others."""
+    beside = {"bert_tools", "bert_deploy", "project", "examples"}
+    paths = [path for path in files_of("tests") if path.relative_to(ROOT / "tests").parts[0] not in beside]
+    names = {name.removeprefix("tests.").split(".")[0] for path in paths for name in imported(path)}
+    assert len(paths) > 150 and not names & {"bert_tools", "bert_deploy", "lab"}
+
+
 def test_training_imports_its_modules_by_their_full_names():
     for path in sources():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

@@ -12,7 +12,6 @@ import run_glue
 import run_ner
 import run_squad
 import run_swag
-from bert_tools import inspect_run
 from tests.helpers.pretraining_runs import pretrain
 
 HINDI = "मेरे स्कूल में लोग काम करते हैं हमारे बाज़ार पदों पर भर्ती है अपने गाँव घर किताबें मिलती बच्चे पढ़ते पोस्ट".split()
@@ -71,9 +70,6 @@ def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
         assert opened.decode(opened("में पोस्ट")["input_ids"], skip_special_tokens=True) == "में पोस्ट"
     filled = pipeline("fill-mask", model=str(folder), tokenizer=str(folder))
     assert filled("में [MASK]", targets=["पोस्ट"])[0]["token_str"] == "पोस्ट"
-    inspect_run.main([str(folder)])
-    line = next(line for line in capsys.readouterr().out.splitlines() if " accents " in line)
-    assert line.startswith("ok ") and "stripped from 0.0% of the words" in line
 
 
 def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pretraining_flags, text, tmp_path):

@@ -2,13 +2,12 @@
 
 import shutil
 
-import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
-from bert_tools.inspect_run import mixture_measurements, open_run
-from bert_training.__main__ import main as command
 from bert_training.pretraining import word_loss
-from bert_training.pretraining.mixture import MixedInstances
+from bert_training.pretraining.corpora import open_training_corpora
+from bert_training.pretraining.phased_batches import training_instances
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
@@ -39,12 +38,13 @@ def flags(pretraining_flags, pretrained, text_file, tmp_path):
     return make
 
 
-def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypatch):
+def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
     whole = pretrain(flags("whole", save_total_limit=0))
     said = capsys.readouterr().out
     facts, results = read(whole, "run.json"), read(whole, "all_results.json")
     assert [(one["name"], one["share"]) for one in facts["mixture"]] == [("short.txt", 0.5), ("text.txt", 0.5)]
-    train, _ = open_run(whole, facts["flags"])
+    tokenizer = AutoTokenizer.from_pretrained(whole)
+    train = training_instances(facts["flags"], open_training_corpora(whole, facts["flags"], tokenizer), tokenizer)
     sizes = [[instances.epoch_size(0) for instances in train[length]] for length in (16, 32)]
     read_by_hand = [24 / sizes[0][0] + 16 / sizes[1][0], 16 / sizes[0][1] + 24 / sizes[1][1]]
     assert [one["epochs"] for one in facts["mixture"]] == pytest.approx(read_by_hand, abs=1e-4)
@@ -67,17 +67,6 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys, monkeypa
     assert {event["source"] for event in events(whole, "epoch")} == {"short.txt"}
     first = events(whole, "epoch")[0]
     assert f"step {first['step']}: short.txt has run out and begins its epoch {first['epoch']}" in said
-
-    command(["inspect", str(whole)])
-    audited = capsys.readouterr().out
-    assert "mixture of steps 1 to 4, each 10 instances of 16 tokens\nok    short.txt            asked 60.00%" in audited
-    assert "asked 40.00%, seen 40.00%, 4 to 4 a step" in audited and "instances of 32 tokens of text.txt" in audited
-    with monkeypatch.context() as patched:
-        patched.setattr(MixedInstances, "places", lambda self, start, stop: (np.zeros(stop - start, int), None))
-        assert not any(line.good for _, lines in mixture_measurements(facts, train) for line in lines)
-    command(["inspect", str(whole), "--step", "5", "--limit", "10"])
-    shown = capsys.readouterr().out
-    assert shown.count(" of short.txt\n") == 4 and shown.count(" of text.txt\n") == 6
 
     again = shutil.copytree(whole, tmp_path / "again")
     for name in ("checkpoint-8", "checkpoint-6"):

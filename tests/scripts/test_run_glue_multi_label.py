@@ -11,10 +11,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, pipeline
 
 import run_glue
-from bert_deploy import ask, readings
-from bert_deploy.folder import open_folder
 from bert_training.tasks import fine_tuning
-from tests.helpers.finished_folders import findings_of, forge
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.records import results_of_rows
 from tests.helpers.same_runs import check_same
@@ -152,25 +149,6 @@ def test_a_model_of_the_hub_without_thresholds_gives_labels_from_one_half_on(tmp
     assert "[0.5] * classify.model.config.num_labels" in (tmp_path / "run" / "README.md").read_text()
 
 
-def test_ask_and_the_service_give_the_same_labels(trained, thresholds, capsys):
-    texts = ["the red house", "the old blue house"]
-    ask.main(["--model", str(trained), "--text", *texts])
-    records = list(map(json.loads, capsys.readouterr().out.splitlines()))
-    assert [record["text"] for record in records] == texts
-    opened = open_folder(str(trained))
-    for record in records:
-        found = readings.classify(opened, record["text"])
-        assert {guess.text for guess in found if guess.given} == {*record["labels"]}
-        shares = {guess.text: guess.probability for guess in found}
-        assert record["probabilities"] == pytest.approx(shares, abs=1e-6)
-        assert [guess.threshold for guess in sorted(found, key=lambda guess: guess.text)] == thresholds
-    opened = open_folder(str(trained))  # what is stored is read once
-    edit = opened.model.config.fine_tuning | {"thresholds": [0.5, 0.5]}
-    opened.model.config.fine_tuning = edit
-    again = {guess.text: guess.threshold for guess in readings.classify(opened, texts[0])}
-    assert [again[name] for name in sorted(again)] == thresholds
-
-
 def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pretrained, data):
     given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}", "--max_steps=4")
     run(tmp_path / "one", *given)
@@ -227,14 +205,3 @@ def test_two_processes_find_the_same_thresholds(tmp_path, pretrained, data):
     assert losses(one) == pytest.approx(losses(two), abs=1e-5)
     first, second = (BertConfig.from_pretrained(folder).fine_tuning["thresholds"] for folder in (one, two))
     assert first == pytest.approx(second, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_verify_computes_the_scores_again_and_finds_other_thresholds(tmp_path, trained, data):
-    folder = shutil.copytree(trained, tmp_path / "run")
-    assert not [finding for finding in findings_of(folder, evaluate=True) if finding.verdict == "differs"]
-    config = json.loads((folder / "config.json").read_text())
-    edit_json(folder / "config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [0.99, 0.01, 0.5]})
-    forge(folder)
-    told = [finding.claim for finding in findings_of(folder, evaluate=True) if finding.verdict == "differs"]
-    assert told == ["config.json, thresholds"]

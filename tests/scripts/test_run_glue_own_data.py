@@ -7,7 +7,6 @@ import pytest
 from transformers import BertConfig
 
 import run_glue
-from bert_deploy.verify_scores import evaluation_flags
 from bert_training.engine.errors import report_errors
 from tests.helpers.model_folders import save_model
 
@@ -62,8 +61,6 @@ def test_the_columns_are_recorded_and_stored_with_the_model(reviews):
     recorded = json.loads((reviews / "run" / "run.json").read_text(encoding="utf-8"))
     assert {name: recorded[name] for name in expected} == expected
     assert recorded["flags"]["text_column"] == ["review"]
-    flags = evaluation_flags(recorded)
-    assert (flags["text_column"], flags["label_column"]) == (["review"], "label")
 
 
 def test_data_to_predict_with_labels_is_scored_and_predicted(reviews, capsys):

@@ -15,8 +15,6 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, BertConfig
 
 import run_pretraining
-from bert_deploy.folder import open_folder
-from bert_training.__main__ import main as command
 from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
 from bert_training.pretraining import tokenizer as tokenizer_module
@@ -273,8 +271,8 @@ def test_objectives_without_pairs(pretraining_flags, objective):
 @pytest.mark.parametrize(
     "text", [{}, pytest.param({"train_file": None, "max_train_documents": 40}, marks=pytest.mark.slow)]
 )
-def test_sentence_order(pretraining_flags, capsys, text):
-    """Records, results, card and tools name the order, not the next sentence. A resumed run has the same bits."""
+def test_sentence_order(pretraining_flags, text):
+    """Records, results and card name the order, not the next sentence. A resumed run has the same bits."""
     more = {"max_steps": 4, "save_steps": 2, "objective": "mlm_sop"} | text
     folder = pretrain(pretraining_flags("order", **more))
     results = json.loads((folder / "all_results.json").read_text())
@@ -288,11 +286,6 @@ def test_sentence_order(pretraining_flags, capsys, text):
     assert "| Sentence-order accuracy (chance 0.5) |" in recorded
     _, loading = AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert BertConfig.from_pretrained(folder).architectures == ["BertForPreTraining"] and not loading["missing_keys"]
-    assert open_folder(str(folder)).abilities == ("masked words",)  # The head does not tell whether a sentence follows.
-    capsys.readouterr()
-    assert command(["inspect", str(folder), "--step", "1"]) in (None, 0)
-    shown = capsys.readouterr().out
-    assert "next_sentence_label  0 (InOrder)" in shown and "next_sentence_label  1 (Swapped)" in shown
 
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "all_results.json").unlink()  # Without this file the run is not finished.

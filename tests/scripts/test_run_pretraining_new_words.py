@@ -6,55 +6,38 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from bert_tools.vocabulary import main as vocabulary
 from bert_training.pretraining.held_out import is_held_out
 from modeling_bert_repro import BertForPreTraining
+from tests.helpers.new_words import WORDS, equal, flags, weights_of, write_domain
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.torchrun import torchrun
 from tokenization import load_vocab
 from tokenization.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-WORDS = ["bevacizumab", "nivolumab", "angiotensin", "hepatitis"]
-SHORT = "--objective mlm --max_seq_length 16 --per_device_train_batch_size 4 --validation_split 0.2 --save_steps 2"
 
 
 @pytest.fixture(scope="module")
-def domain(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("domain") / "domain.txt"
-    lines = [f"the doctor found {WORDS[n % 4]} in the old {WORDS[n % 3]} house .\n" for n in range(80)]
-    path.write_text("\n".join(lines))
-    return path
+def files(tmp_path_factory) -> tuple[Path, Path]:
+    return write_domain(tmp_path_factory.mktemp("domain"))
 
 
 @pytest.fixture(scope="module")
-def listed(domain) -> Path:
-    path = domain.with_name("words.txt")
-    path.write_text("\n".join(WORDS[:3]))
-    return path
+def domain(files) -> Path:
+    return files[0]
 
 
-def flags(folder: Path, weights: Path, domain: Path | str, *more: object, steps: int = 4) -> list[str]:
-    own = f"--output_dir {folder} --model_name_or_path {weights} --train_file {domain} --max_steps {steps} {SHORT}"
-    return [*own.split(), *map(str, more)]
+@pytest.fixture(scope="module")
+def listed(files) -> Path:
+    return files[1]
 
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, pretrained, domain, listed) -> Path:
     folder = tmp_path_factory.mktemp("adapted") / "run"
     return pretrain(flags(folder, pretrained, domain, "--extend_vocab", listed, "--pad_vocab_to_multiple_of", 8))
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def equal(one: Path, other: Path) -> bool:
-    first, second = weights_of(one), weights_of(other)
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_the_files_agree_and_the_choice_is_recorded(adapted, pretrained):
@@ -69,42 +52,6 @@ def test_the_files_agree_and_the_choice_is_recorded(adapted, pretrained):
     recorded = json.loads((adapted / "run.json").read_text())["new_pieces"]
     assert list(recorded["saved"]) == WORDS[:3] and min(recorded["saved"].values()) > 100
     assert recorded["pieces_after"] < recorded["pieces_before"] and recorded["appended"] == 3
-
-
-def test_the_command_and_the_tokenizer_that_it_writes_do_the_same(
-    tmp_path, adapted, pretrained, domain, listed, capsys
-):
-    only_tokenizer = tmp_path / "tokenizer"
-    only_tokenizer.mkdir()
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(pretrained / name, only_tokenizer)
-    vocabulary(["--extend", str(only_tokenizer), "--extend_vocab", str(listed), "--output_dir", str(tmp_path / "new")])
-    more = ("--tokenizer_name", tmp_path / "new", "--pad_vocab_to_multiple_of", 8)
-    named = pretrain(flags(tmp_path / "run", pretrained, domain, *more))
-    assert "embeddings of 3 new pieces: the mean" in capsys.readouterr().out
-    assert equal(named, adapted)
-    # With weights, the command makes a model whose rows need no training to be there.
-    made = tmp_path / "model"
-    vocabulary([*f"--extend {pretrained} --extend_vocab 3 --train_file {domain} --output_dir {made}".split()])
-    assert "BertForPreTraining" in capsys.readouterr().out
-    rows = weights_of(made)["bert.embeddings.word_embeddings.weight"]
-    assert len(rows) == len(load_vocab(made / "vocab.txt")) == len(load_vocab(pretrained / "vocab.txt")) + 3
-    assert (made / "new_pieces.json").is_file()
-    pretrain(flags(tmp_path / "continued", made, domain, steps=1))
-
-
-@pytest.mark.parametrize("named", ["BertForMaskedLM", "BertForNextSentencePrediction"])
-def test_both_heads_of_a_published_checkpoint_are_kept(tmp_path, pretrained, listed, named):
-    """The config.json of bert-base-uncased names BertForMaskedLM, which has no pooler; its file has both heads."""
-    published = Path(shutil.copytree(pretrained, tmp_path / "published"))
-    config = json.loads((published / "config.json").read_text()) | {"architectures": [named]}
-    (published / "config.json").write_text(json.dumps(config))
-    for name in ("hashes.json", "run.json"):
-        (published / name).unlink(missing_ok=True)
-    vocabulary([*f"--extend {published} --extend_vocab {listed} --output_dir {tmp_path / 'new'}".split()])
-    old, new = weights_of(published), weights_of(tmp_path / "new")
-    for name in ("bert.pooler.dense.weight", "cls.seq_relationship.weight", "cls.predictions.transform.dense.weight"):
-        assert torch.equal(old[name], new[name])
 
 
 def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, adapted, pretrained, domain, listed):
@@ -213,23 +160,6 @@ def test_neither_held_out_nor_hardly_read_text_chooses_the_pieces(tmp_path, pret
     arguments = flags(tmp_path / "run", pretrained, files, "--mixture", 0.9, 0.1, "--extend_vocab", 1, steps=1)
     saved = json.loads((pretrain(arguments) / "run.json").read_text())["new_pieces"]["saved"]
     assert list(saved) == ["hepatitis"]
-
-
-@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
-def test_the_documents_that_choose_are_those_of_the_corpus(tmp_path, pretrained, suffix):
-    """A document is what stands between blank lines, or a row; its lines are none."""
-    noise, word = "\n".join(["nivolumab"] * 30), "hepatitis"
-    documents = [noise, noise, *[f"the house\nhas {word}"] * 3]
-    rows = [json.dumps({"text": document}) + "\n" for document in documents]
-    text = tmp_path / f"text.{suffix}"
-    text.write_text("\n\n".join(documents) if suffix == "txt" else "".join(rows))
-    vocabulary([*f"--extend {pretrained} --extend_vocab 1 --train_file {text} --output_dir {tmp_path / 'v'}".split()])
-    given = flags(tmp_path / "run", pretrained, text, "--extend_vocab", 1, "--validation_file", text, steps=1)
-    split = given.index("--validation_split")
-    folder = pretrain(given[:split] + given[split + 2 :])
-    for record in (tmp_path / "v" / "new_pieces.json", folder / "run.json"):
-        content = json.loads(record.read_text())
-        assert list(content.get("new_pieces", content)["saved"]) == [word]
 
 
 @pytest.mark.slow

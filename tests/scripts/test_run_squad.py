@@ -12,7 +12,6 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 
 import modeling_bert_repro
 import run_squad
-from bert_training.__main__ import main as run_command
 from bert_training.builtin_data import documentation
 from bert_training.cards.hub_upload import files_to_upload
 from bert_training.inputs.flags.fine_tuning import SquadArguments
@@ -26,7 +25,7 @@ from tests.helpers.script_checks import (
     resumed_equals_uninterrupted,
 )
 from tests.helpers.squad_examples import squad_content
-from tests.helpers.squad_runs import LENGTHS, squad_flags
+from tests.helpers.squad_runs import LENGTHS, official_scores, squad_flags
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -57,10 +56,9 @@ def test_the_folder_serves_every_reader(finished_squad):
     assert facts["windows"]["train"] > 30
 
 
-def test_results_are_the_official_score_of_the_predictions(finished_squad, squad_files, capsys):
+def test_results_are_the_official_score_of_the_predictions(finished_squad, squad_files):
     results = read(finished_squad, "all_results.json")
-    assert run_command(["score", str(squad_files / "dev.json"), str(finished_squad / "predictions.json")]) == 0
-    official = json.loads(capsys.readouterr().out)
+    official = official_scores(squad_files / "dev.json", finished_squad / "predictions.json")
     assert {"eval_" + name: value for name, value in official.items()} == {
         name: value for name, value in results.items() if name.startswith("eval_")
     }

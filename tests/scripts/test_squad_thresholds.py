@@ -1,18 +1,15 @@
 """run_squad.py with questions without answers: the scores of version 2, and the threshold that a model stores."""
 
-import json
-
 import numpy as np
 import pytest
+from transformers import AutoTokenizer, BertForQuestionAnswering
 
 import run_squad
-from bert_deploy import ask
-from bert_training.__main__ import main as run_command
 from bert_training.tasks.squad.questions import read_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.records import read
-from tests.helpers.squad_runs import LENGTHS, squad_flags
+from tests.helpers.squad_runs import LENGTHS, official_scores, squad_flags
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -26,7 +23,7 @@ def finished_2(squad_checkpoint, squad_files, tmp_path_factory):
     return folder
 
 
-def test_version_2_reports_the_official_numbers(finished_2, squad_files, capsys):
+def test_version_2_reports_the_official_numbers(finished_2, squad_files):
     results = read(finished_2, "all_results.json")
     names = ["exact", "f1", "total"]
     names = [f"{half}{name}" for half in ("", "HasAns_", "NoAns_") for name in names]
@@ -36,15 +33,11 @@ def test_version_2_reports_the_official_numbers(finished_2, squad_files, capsys)
     assert results["eval_NoAns_total"] == 5
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     assert read(finished_2, "predictions.json") == {id_: "" if odds[id_] > 0.05 else spans[id_] for id_ in spans}
-    data, folder = str(squad_files / "dev2.json"), finished_2
-    base = ["score", data, "--version_2_with_negative"]
-    assert run_command([*base, str(folder / "predictions.json")]) == 0
-    official = json.loads(capsys.readouterr().out)
+    data, folder = squad_files / "dev2.json", finished_2
+    official = official_scores(data, folder / "predictions.json", True)
     assert official == {name: results[f"eval_{name}"] for name in official}
-    more = ["--na_prob_file", str(folder / "null_odds.json"), "--na_prob_thresh"]
-    for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_null_score_diff_threshold"]), "at_best_")):
-        assert run_command([*base, str(folder / "span_predictions.json"), *more, at]) == 0
-        official = json.loads(capsys.readouterr().out)
+    for at, prefix in ((0.05, ""), (0.0, "at_0_"), (results["eval_null_score_diff_threshold"], "at_best_")):
+        official = official_scores(data, folder / "span_predictions.json", True, folder / "null_odds.json", at)
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
     assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_null_score_diff_threshold"]
@@ -57,7 +50,7 @@ def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finishe
     """With the threshold that the run found, and with another one, the folder gives the answers that were scored."""
     questions = read_squad(squad_files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
-    model, tokenizer = ask.load(str(finished_2))
+    model, tokenizer = BertForQuestionAnswering.from_pretrained(finished_2), AutoTokenizer.from_pretrained(finished_2)
     results = read(finished_2, "all_results.json")
     assert model.config.null_score_diff_threshold == results["eval_null_score_diff_threshold"]
     if stored:

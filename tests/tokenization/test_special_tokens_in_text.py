@@ -10,16 +10,13 @@ import pytest
 from tokenizers import AddedToken
 from transformers import BertTokenizer
 
-from bert_deploy import readings
-from bert_deploy.folder import OpenedModel
-from bert_deploy.readings import row_of
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.tasks import feature_extraction, swag
 from bert_training.tasks.classification import glue, labelled_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows
-from modeling_bert_repro import BertForMaskedLM, BertForQuestionAnswering
+from modeling_bert_repro import BertForQuestionAnswering
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.small_networks import small_config
 from tests.helpers.tagged_text import read_columns, write
@@ -74,14 +71,6 @@ def of_pretraining_on_a_file(tokenizer, tmp_path):
     return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
-def of_page(tokenizer, tmp_path):
-    model = BertForMaskedLM(small_config(vocab_size=len(tokenizer)))
-    opened = OpenedModel(tmp_path, "x", model, tokenizer, abilities=())
-    row = row_of(opened, f"old {MARKS}")["input_ids"]
-    assert row == [piece.id for piece in readings.pieces(opened, f"old {MARKS}").pieces]
-    return row
-
-
 def of_pipeline(tokenizer, tmp_path):
     model = BertForQuestionAnswering(small_config(vocab_size=len(tokenizer)))
     answer = QuestionAnsweringPipeline(model, tokenizer=tokenizer)
@@ -89,7 +78,7 @@ def of_pipeline(tokenizer, tmp_path):
 
 
 PAIRS = [of_glue, of_swag, of_squad, of_extraction, of_pipeline]
-READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_on_a_file, of_page]
+READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_on_a_file]
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -7,8 +7,8 @@ the model cards read it too.
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,6 @@ class Script:
         hub_task: the name of the task on the Hub.
         sentence: the first one of the model card, with the places ``{size}`` and ``{origin}``.
         data_names: how the card calls the data, from the content of run.json.
-        heads: of a fine-tuning, the classes of its models, as config.json names them, with the flags that each needs.
         title: of a fine-tuning, the title of the task in reports if the run does not name one.
         metrics: of a fine-tuning, the results that have rows in reports, keys of ``bert_training/cards/metrics.py:
             METRICS``. Of those that a run has, only the first is drawn.
@@ -84,7 +83,6 @@ class Script:
     hub_task: str
     sentence: str
     data_names: Callable[[dict[str, Any]], Names]
-    heads: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     metrics: tuple[str, ...] = ()
     place: Path | None = None
@@ -109,11 +107,6 @@ SCRIPTS = {
         hub_task="Text classification",
         sentence="A BERT text classifier ({size}) fine-tuned {origin}.",
         data_names=name_of_task,
-        heads={
-            "BertForSequenceClassification": "",
-            "BertForTokenClassification": "--label_token last",
-            "BertBiLSTMForTokenClassification": "--label_token bilstm",
-        },
         title="classification",
         metrics=tuple(
             "eval_matthews_correlation eval_pearson eval_spearmanr eval_mnli_m_accuracy eval_mnli_mm_accuracy "
@@ -127,7 +120,6 @@ SCRIPTS = {
         hub_task="Extractive question answering",
         sentence="A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
         data_names=name_of_source,
-        heads={"BertForQuestionAnswering": "", "BertBiLSTMForQuestionAnswering": "--bilstm_on_top"},
         title="question answering",
         metrics=("eval_exact_match", "eval_f1"),
     ),
@@ -137,7 +129,6 @@ SCRIPTS = {
         hub_task="Named entities",
         sentence="A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
         data_names=custom_or_named,
-        heads={"BertForTokenClassification": "", "BertFeatureTagger": ""},
         title="named entities",
         metrics=("eval_f1", "eval_precision", "eval_recall", "eval_f1_macro"),
     ),
@@ -147,7 +138,6 @@ SCRIPTS = {
         hub_task="Multiple choice",
         sentence="A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
         data_names=custom_or_named,
-        heads={"BertForMultipleChoice": ""},
         title="multiple choice",
         metrics=("eval_accuracy",),
     ),
@@ -169,15 +159,6 @@ def flags_with(nature: Nature) -> tuple[str, ...]:
 def chooses_best(args: SharedArguments) -> bool:
     """Whether the best of a run's evaluations decides which weights are kept; only fine-tuning has the flag."""
     return bool(getattr(args, "load_best_model_at_end", False))
-
-
-def opened_by() -> dict[str, str]:
-    """The class of a fine-tuned network, as config.json names it -> the script that opens it, with its flags."""
-    ways: dict[str, list[str]] = {}
-    for name, script in SCRIPTS.items():
-        for head, flags in script.heads.items():
-            ways.setdefault(head, []).append(f"{name} with {flags}" if flags else name)
-    return {head: ", or ".join(sorted(found, key=lambda way: " " in way)) for head, found in ways.items()}
 
 
 def path_of(name: str) -> str:

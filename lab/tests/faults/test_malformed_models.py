@@ -17,7 +17,8 @@ from bert_training.pretraining.corpus import FORMAT, read_facts
 from lab.tests.helpers.fault_campaign import faults
 from lab.tests.helpers.malformed import judged, require
 from lab.tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines
-from tests.helpers.old_checkpoints import WRITTEN, saved_as, state_and_config
+from tests.bert_tools.written import state_and_config
+from tests.helpers.old_checkpoints import WRITTEN, saved_as
 
 ROW = "malformed input"
 

@@ -50,7 +50,7 @@ def pages(tmp_path_factory, pretrained):
     pytest.importorskip("fastapi")
     place = tmp_path_factory.mktemp("pages")
     folders = [save_model(place / name, pretrained, name, run={"texts_per_example": 2}) for name in HEADS]
-    command = [sys.executable, "tests/programs/guarded_app.py", str(place / "hosts"), *map(str, folders)]
+    command = [sys.executable, "tests/bert_deploy/guarded_app.py", str(place / "hosts"), *map(str, folders)]
     errors = place / "errors"
     shell = ["bash", "-c", 'exec "$@" 2> "$0"', str(errors), *command]
     with serving(shell, len(folders), PYTHONPATH=str(ROOT)) as (_, addresses):

@@ -3,14 +3,18 @@
 import ast
 
 import pytest
+import torch
+import transformers
 
 import modeling_bert_repro
 from bert_training.cards.metrics import METRICS
 from bert_training.cards.model_usage import USES
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, NerArguments
-from bert_training.inputs.flags.scripts import SCRIPTS, opened_by, path_of, script_of
+from bert_training.inputs.flags.heads import ENCODER, HEADS, heads_of, opened_by
+from bert_training.inputs.flags.scripts import SCRIPTS, path_of, script_of
 from modeling_bert_repro import lstm_heads
 from tests.helpers.repository import ROOT, sources
+from tests.helpers.small_networks import small_config
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -19,10 +23,26 @@ def test_what_a_row_names_exists(name):
     assert path_of(name) == str(ROOT / name) and script_of(script.arguments) == name
     assert script.pipeline in USES and {*script.metrics} <= {*METRICS}
     assert "{size}" in script.sentence and "{origin}" in script.sentence
-    assert all(hasattr(modeling_bert_repro, head) or hasattr(lstm_heads, head) for head in script.heads)
     assert script.pretrains != issubclass(script.arguments, FineTuningArguments)
     # A report shows the fine-tuned models alone by task and metric.
-    assert [bool(part) for part in (script.heads, script.title, script.metrics)] == 3 * [not script.pretrains]
+    assert [bool(part) for part in (heads_of(name), script.title, script.metrics)] == 3 * [not script.pretrains]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_what_is_said_of_a_class_is_so(name):
+    head = HEADS[name]
+    assert head.exported == hasattr(transformers, name) and hasattr(
+        modeling_bert_repro if head.exported else lstm_heads, name
+    )
+    assert {*head.scripts} <= {*SCRIPTS}
+    if head.exported:
+        network = getattr(modeling_bert_repro, name)(small_config()).eval()
+        keys = [key.removeprefix("cls.") for key in network.state_dict()]
+        assert any("pooler" in key for key in keys) == head.pooler
+        if name != ENCODER:
+            assert {key.partition(".")[0] for key in keys} - {"bert"} == {*head.tensors}
+        rows = torch.ones((1, 3, 4) if name == "BertForMultipleChoice" else (1, 4), dtype=torch.long)
+        assert name == "BertForPreTraining" or {*head.outputs} <= {*network(rows)}
 
 
 def test_other_flags_belong_to_no_script():
@@ -45,7 +65,7 @@ def test_a_script_may_lie_elsewhere(tmp_path, monkeypatch):
 
 
 def test_nothing_compares_the_name_of_a_script_or_tables_it():
-    """What differs between scripts is in their rows."""
+    """What differs between scripts is in their rows, and which heads they fine-tune in those of the heads."""
     found = set()
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -53,4 +73,4 @@ def test_nothing_compares_the_name_of_a_script_or_tables_it():
             keys = node.keys if isinstance(node, ast.Dict) else []
             words = {ast.unparse(part).strip("'") for part in (*compared, *keys) if part}
             found |= {(path.name, word) for word in words & {*SCRIPTS, *(name.removesuffix(".py") for name in SCRIPTS)}}
-    assert found == {("scripts.py", name) for name in SCRIPTS}
+    assert found == {(file, name) for name in SCRIPTS for file in ("scripts.py", *["heads.py"] * bool(heads_of(name)))}

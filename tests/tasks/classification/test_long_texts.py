@@ -4,7 +4,6 @@ import random
 import re
 import shutil
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,8 +15,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import modeling_bert_repro
 import run_glue
-from bert_deploy import readings
-from bert_deploy.folder import open_folder
 from bert_training.engine.batches import one_example, step_batches
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
@@ -33,13 +30,11 @@ from bert_training.tasks.classification.long_texts import (
     text_logits,
 )
 from bert_training.tasks.squad.windows import window_starts
-from tests.helpers.model_folders import edit_json
 from tests.helpers.records import read
 from tests.helpers.small_networks import small_config
 from tests.helpers.torchrun import torchrun
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from tokenization.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 WINDOWS = ("--long_texts=windows", "--max_seq_length=12", "--max_windows=3")
@@ -231,10 +226,10 @@ def test_later_commands_read_in_windows_too(windowed, files, tmp_path, capsys):
 
 
 def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed, files, monkeypatch, capsys):
-    """Also the page, and ``text_logits`` with the default reading."""
+    """Also ``text_logits`` with the default reading."""
     texts = [line.split(",")[0] for line in files.long.read_text().splitlines()[1:]]
     model, tokenizer = (auto.from_pretrained(windowed) for auto in (AutoModelForSequenceClassification, AutoTokenizer))
-    logits, found = text_logits(model.eval(), tokenizer, [texts], batch_size=5)
+    logits, _ = text_logits(model.eval(), tokenizer, [texts], batch_size=5)
     card = (windowed / "README.md").read_text()
     assert "in windows of that length" in card and "Not read, train: " in card
     (program,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -244,23 +239,6 @@ def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed,
         exec(program.replace("'Return the sum of the elements.'", repr(texts[number])), names)
         torch.testing.assert_close(names["logits"], torch.from_numpy(logits[number]), rtol=1e-4, atol=1e-5)
     assert len(capsys.readouterr().out.split()) == 3
-    opened = open_folder(str(windowed))
-    whole = next(row for row, rows in enumerate(found.input_ids) if len(rows) > 1 and not found.lost[row])
-    guesses = {guess.text: guess.probability for guess in readings.classify(opened, texts[whole])}
-    expected = torch.from_numpy(logits[whole]).softmax(-1).tolist()
-    assert guesses == pytest.approx(dict(zip(("c0", "c1", "c2"), expected)), rel=1e-4)
-    longest = max(range(len(texts)), key=found.lost.__getitem__)
-    assert {guess.lost for guess in readings.classify(opened, texts[longest])} == {found.lost[longest]} != {0}
-    with pytest.raises(ValueError, match=f"pieces, of which this model would not read {found.lost[longest]}; shorten"):
-        readings.classify(replace(opened, refuses_long_texts=True), texts[longest])
-
-
-def test_a_folder_that_stores_nonsense_is_refused_by_the_page(windowed, tmp_path):
-    shutil.copytree(windowed, tmp_path / "copy")
-    stored = read(windowed, "config.json")["fine_tuning"]
-    edit_json(tmp_path / "copy" / "config.json", fine_tuning=stored | {"label_token": "last"})
-    with pytest.raises(UserError, match="--label_token and --long_texts windows exclude each other"):
-        open_folder(str(tmp_path / "copy"))
 
 
 def test_a_resumed_run_is_the_same_to_the_bit(windowed, pretrained, files, tmp_path):

@@ -1,10 +1,7 @@
 """The SQuAD metrics are those worked by hand, and give the published scores of Google's predictions."""
 
-import json
-
 import pytest
 
-from bert_training.__main__ import main
 from bert_training.tasks.squad.metrics import (
     exact_match,
     f1_v1,
@@ -142,12 +139,3 @@ def test_files_of_numbers_must_contain_numbers(tmp_path):
             read_numbers(tmp_path / "odds.json")
     with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
         read_numbers(tmp_path / "none.json")
-
-
-@pytest.mark.realdata
-def test_the_command_prints_the_published_scores(real_data, capsys):
-    """The predictions are read as they were submitted, and the data are packed with xz."""
-    predictions = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
-    assert main(["score", str(real_data / "squad" / "dev-v1.1.json.xz"), str(predictions)]) == 0
-    scores = json.loads(capsys.readouterr().out)
-    assert {name: round(value, 3) for name, value in scores.items()} == {"exact_match": 86.206, "f1": 92.196}

@@ -10,7 +10,6 @@ from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import Question, read_new_questions
 from bert_training.tasks.squad.windows import build_windows
 from tests.helpers import short_runs
-from tests.helpers.finished_folders import wrong
 from tests.helpers.records import read
 from tests.helpers.small_networks import save_random_network, small_config
 from tokenization import build_tokenizer
@@ -80,19 +79,6 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, name, text, expected):
 def model(tmp_path_factory, tokenizer_folder, vocab):
     config = small_config(vocab_size=len(vocab), max_position_embeddings=64)
     return save_random_network(tmp_path_factory.mktemp("model"), tokenizer_folder, config)
-
-
-@pytest.mark.slow
-def test_verify_answers_the_test_with_the_threshold_that_the_run_found(model, tmp_path, no_pictures):
-    for name in ("run_squad.json", "gold.json"):
-        (tmp_path / name).write_text(squad(GOLD, [], GOLD, []))
-    more = ["--version_2_with_negative", "--test_file", str(tmp_path / "gold.json"), "--learning_rate=5e-5"]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "run_squad.json").rename(tmp_path / "data" / "run_squad.json")
-    run_squad.main(short_runs.flags("run_squad", tmp_path / "data", tmp_path / "run", model, *more))
-    results = read(tmp_path / "run", "all_results.json")
-    assert results["eval_null_score_diff_threshold"] and results["test_f1"] != results["eval_at_0_f1"]
-    assert not wrong(tmp_path / "run", evaluate=True)
 
 
 def test_from_training_to_answers_of_new_questions(model, short_data, tmp_path, no_pictures, capsys):

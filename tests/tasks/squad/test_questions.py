@@ -1,4 +1,4 @@
-"""Reading SQuAD files and data sets, and the command `score`."""
+"""Reading SQuAD files and data sets."""
 
 import copy
 import gzip
@@ -9,13 +9,13 @@ import sys
 import datasets
 import pytest
 
-from bert_training.__main__ import main as run_command
 from bert_training.files.hashing import checksums
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.squad import squad_rows
 from bert_training.tasks.squad.questions import Question, read_squad, with_answers
 from bert_training.tasks.squad.sources import load_data, read_hub
+from tests.helpers.squad_runs import official_scores
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 
@@ -125,7 +125,7 @@ def test_wrong_questions_are_counted():
         parsed(document(wrong[0], qa("other")))
 
 
-def test_ids_that_are_numbers_are_ids(tmp_path, capsys):
+def test_ids_that_are_numbers_are_ids(tmp_path):
     """As the official script does with numbers in quotes; 7 and "7" are one id."""
     data = document(qa(7), qa(8, answers=(("river", 47),)))
     assert [question.id for question in parsed(data)] == ["7", "8"]
@@ -133,9 +133,9 @@ def test_ids_that_are_numbers_are_ids(tmp_path, capsys):
         parsed(document(qa(7), qa("7")))
     (tmp_path / "data.json").write_text(json.dumps(data))
     (tmp_path / "predictions.json").write_text(json.dumps({7: "red house", 8: "river"}))
-    assert run_command(["score", str(tmp_path / "data.json"), str(tmp_path / "predictions.json")]) == 0
     # By hand: "red house" has 2 of the 3 words of "small red house", so F1 is 2 x 1 x 2/3 / (1 + 2/3) = 0.8.
-    assert json.loads(capsys.readouterr().out) == {"exact_match": 50.0, "f1": pytest.approx(90)}
+    scores = official_scores(tmp_path / "data.json", tmp_path / "predictions.json")
+    assert scores == {"exact_match": 50.0, "f1": pytest.approx(90)}
 
 
 def test_hub_columns_give_the_same_questions(monkeypatch):
@@ -187,34 +187,6 @@ def test_a_missing_package_datasets_is_one_clear_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match=r"cannot be loaded .*datasets.*or give --train_file"):
         read_hub("some/squad_v2", None, "train")
-
-
-def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
-    (tmp_path / "data.json").write_text(json.dumps(document(qa(), qa("q1", answers=(), is_impossible=True))))
-    (tmp_path / "predictions.json").write_text(json.dumps({"q0": "red house", "q1": "river"}))
-    (tmp_path / "odds.json").write_text(json.dumps({"q0": -1, "q1": 2.5}))
-    data, predictions = str(tmp_path / "data.json"), str(tmp_path / "predictions.json")
-    assert run_command(["score", data, predictions, "--version_2_with_negative"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "exact": 0.0,
-        "f1": pytest.approx(40.0),
-        "total": 2,
-        "HasAns_exact": 0.0,
-        "HasAns_f1": pytest.approx(80.0),
-        "HasAns_total": 1,
-        "NoAns_exact": 0.0,
-        "NoAns_f1": 0.0,
-        "NoAns_total": 1,
-    }
-    more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json")]
-    # The official script has 1.0 as its default.
-    for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):
-        assert run_command(["score", data, predictions, *more, *threshold]) == 0
-        result = json.loads(capsys.readouterr().out)
-        assert result["f1"] == pytest.approx(f1)
-        assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
-    assert run_command(["score", data, predictions]) == 2
-    assert "question 'q1': has no answer" in capsys.readouterr().err
 
 
 def test_questions_of_the_hub_are_known_by_their_content(monkeypatch):

@@ -1,6 +1,6 @@
 """Serve the page of each model folder and print the addresses, one a line; note every connection to another host.
 
-    python tests/programs/guarded_app.py NOTES FOLDER...
+    python tests/bert_deploy/guarded_app.py NOTES FOLDER...
 
 NOTES is a file to which a line is added for whatever the process wants to connect to or look up outside 127.0.0.1.
 """
