@@ -48,7 +48,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.cards.probes import in_words as in_words_of_probes
+from bert_training.cards.probes import probe_scores_text
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -64,7 +64,7 @@ from bert_training.files.atomic import make_folder, new_folder
 from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words
-from bert_training.inputs.flags.recipes import in_words
+from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.pretraining import evaluation
@@ -177,7 +177,7 @@ def announce_recipe(run: Run[PretrainingArguments]) -> None:
     """Print and record what --recipe has chosen; the paper's defaults need no mention."""
     if chosen := run.args.recipe_choices():
         run.add_facts(recipe={"name": run.args.recipe, "chosen": chosen})
-        run.say(f"recipe {run.args.recipe}: {in_words(chosen, vars(run.args))}")
+        run.say(f"recipe {run.args.recipe}: {recipe_text(chosen, vars(run.args))}")
 
 
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
@@ -267,7 +267,7 @@ def evaluate(
     shown += [name for name in ("eval_nats_per_word",) if name in results]
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
     run.say(f"step {step}: {numbers}" + (f"; {speed.time_left()} left" if step else ""))
-    for line in words_and_files.in_words(results):
+    for line in words_and_files.lines_by_file(results):
         run.say(line)
     return results
 
@@ -279,7 +279,7 @@ def log_probes(
     scores = probes.score_probes(run, model, useful)
     if scores:
         run.log(event="probe", step=step, **scores)
-        run.say(f"step {step}: probes {in_words_of_probes(scores, run.facts['probes'])}")
+        run.say(f"step {step}: probes {probe_scores_text(scores, run.facts['probes'])}")
     return scores
 
 

@@ -30,9 +30,9 @@ from bert_training.inputs.tokenizers import (
     TOKENIZER,
     VOCABULARY,
     check_rows,
-    in_words,
     load_tokenizer,
     rules,
+    rules_text,
     vocabulary_tokenizer,
 )
 from bert_training.networks.embedding_modules import carry_modules
@@ -109,7 +109,7 @@ def convert(
     if vocab_file is not None and old.vocabulary is not None:
         own = tokenizer_of(old.vocabulary, do_lower_case=do_lower_case, quiet=True)
         check_rows(tokenizer, f"--vocab_file {vocab_file}", own, str(old.vocabulary))
-    notes.append(f"the tokenizer: {in_words(rules(tokenizer))}")
+    notes.append(f"the tokenizer: {rules_text(rules(tokenizer))}")
     check_fit(config, tokenizer, config.max_position_embeddings)
     return Converted(model, tokenizer, len(tensors), notes)
 

@@ -35,7 +35,7 @@ from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import coverage_of_corpus
-from bert_training.pretraining.deduplication import BOILERPLATE, in_words
+from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
@@ -135,7 +135,7 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
             + _remedy(in_many < 0.01 or mode in ("lines", "both"), "lines"),
             in_many < 0.01,
         ),
-        *([Measurement("deduplicated", in_words(left_out), True)] if left_out else []),
+        *([Measurement("deduplicated", left_out_text(left_out), True)] if left_out else []),
         Measurement(
             "pieces per word",
             f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",

@@ -65,12 +65,12 @@ def with_differences(names: list[str], settings: list[dict[str, Any]]) -> list[s
         numbers = [number for number, other in enumerate(names) if other == name]
         differing = _differing([settings[number] for number in numbers])
         for number in numbers:
-            words = [in_words(key, settings[number].get(key)) for key in differing]
+            words = [setting_text(key, settings[number].get(key)) for key in differing]
             distinct[number] = ", ".join([name, *(word for word in words if word)])
     return distinct
 
 
-def in_words(name: str, value: Any) -> str:
+def setting_text(name: str, value: Any) -> str:
     """A setting in words: "learning rate 3e-5", "3 epochs", "group by length"."""
     if name in WORDS:
         return WORDS[name](value)

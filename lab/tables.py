@@ -44,7 +44,7 @@ IN_WORDS_OF_STUDENTS = {"mrpc": "MRPC, F1", "sst2": "SST-2, accuracy", "stsb": "
 TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "stsb": "STS-B", "squad": "SQuAD"}
 
 
-def in_words(workload: str) -> str:
+def workload_name(workload: str) -> str:
     """The name of a workload or of a kind of padding in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
     for pattern, words in WORDS:
         workload = re.sub(pattern, words, workload)
@@ -56,11 +56,11 @@ def steps(record: dict) -> str:
     rows = []
     for row in record["results"]:
         memory = "ours_bytes" in row
-        against = in_words(row["against"].removeprefix("stock").removeprefix(", ")) or "as it is"
+        against = workload_name(row["against"].removeprefix("stock").removeprefix(", ")) or "as it is"
         spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
         ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
         share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
-        rows.append([in_words(row["workload"]), against, ratio, spread, str(row.get("ratio_target", "")), share])
+        rows.append([workload_name(row["workload"]), against, ratio, spread, str(row.get("ratio_target", "")), share])
     head = ("workload", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
     return markdown(head, rows, 2)
 
@@ -74,7 +74,7 @@ def step_parts(record: dict) -> str:
     results = record["results"]
     parts = sorted(results[0]["shares"], key=lambda part: -sum(row["shares"][part] for row in results))
     rows = [
-        [in_words(row["workload"]), row["dtype"], *(f"{100 * row['shares'][part]:.0f}" for part in parts)]
+        [workload_name(row["workload"]), row["dtype"], *(f"{100 * row['shares'][part]:.0f}" for part in parts)]
         for row in results
     ]
     return markdown(("step, shares in %", "type", *parts), rows, 2)

@@ -40,12 +40,12 @@ class Stripping(NamedTuple):
         """Whether more than a negligible share of the words, or of the text in other scripts, would change."""
         return max(self.share, self.other_share) >= NEGLIGIBLE
 
-    def in_words(self) -> str:
+    def text(self) -> str:
         """The share that matters, and the example with its script."""
         if self.share < NEGLIGIBLE <= self.other_share:
             of = "words with {:.1%} of the characters in scripts other than Latin"
-            return in_words(self.other_share, *(self.other_example or ("", "")), of=of)
-        return in_words(self.share, *(self.example or ("", "")))
+            return stripping_text(self.other_share, *(self.other_example or ("", "")), of=of)
+        return stripping_text(self.share, *(self.example or ("", "")))
 
 
 def share_of_others(changed: int, others: int, characters: int) -> float:
@@ -127,7 +127,7 @@ def is_of_other_script(word: str) -> bool:
     return not word.isascii() and script_of(word) not in ("Latin", "Unknown")
 
 
-def in_words(share: float, before: str, after: str, of: str = "{:.1%} of the words") -> str:
+def stripping_text(share: float, before: str, after: str, of: str = "{:.1%} of the words") -> str:
     """A share of the words, and an example with its script: "61.2% of the words (Devanagari: में becomes म)"."""
     shown = f" ({script_of(before)}: {before[:20]} becomes {after[:20] or 'nothing'})" if before else ""
     return of.format(share) + shown

@@ -186,7 +186,7 @@ class Coverage:
 
     def stripped(self) -> str:
         """The share of the words that lose a mark, or of the text in other scripts, with an example."""
-        return self.stripping.in_words()
+        return self.stripping.text()
 
     def warnings(self, of: str, other_vocabulary: str, keep_accents: str) -> list[str]:
         """One sentence about [UNK] and one about stripped marks, if they concern more than a few words.

@@ -145,7 +145,7 @@ def _words_and_accents(
         logger.warning(
             "accents and vowel signs are kept, because stripping them would change %s; --strip_accents true strips "
             "them all the same",
-            stripping.in_words(),
+            stripping.text(),
         )
     return words, strip_accents
 

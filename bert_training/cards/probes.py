@@ -66,7 +66,7 @@ def probe_table(events: Sequence[Mapping[str, Any]], probes: Mapping[str, Mappin
     return "\n".join([head, "|---|---|---|---|", *rows])
 
 
-def in_words(results: Mapping[str, Any], probes: Mapping[str, Mapping[str, Any]]) -> str:
+def probe_scores_text(results: Mapping[str, Any], probes: Mapping[str, Mapping[str, Any]]) -> str:
     """The scores in one line: "law, cls 71.0% ± 3.2%; law, mean 74.5% ± 3.1%"; for ``probes`` see ``probe_table``."""
     scores = ((label, value) for key, value in results.items() if (label := label_of(key)))
     return "; ".join(

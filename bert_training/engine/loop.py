@@ -156,10 +156,10 @@ def training_steps(
 def _say_time_left(run: Run[SharedArguments], seconds_per_step: float, steps: int) -> None:
     """Print how long the other steps will take, without evaluations."""
     longer = "; phases of greater length take longer" if getattr(run.args, "phases", None) else ""
-    run.say(f"{_in_words(seconds_per_step * steps)} left for {steps:,} training steps{longer}")
+    run.say(f"{_duration_text(seconds_per_step * steps)} left for {steps:,} training steps{longer}")
 
 
-def _in_words(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     """A rounded time such as "about 7 minutes", because an estimate should not look exact."""
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= 1.5 * size:

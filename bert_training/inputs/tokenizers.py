@@ -193,8 +193,8 @@ def _of_transformers(name: str, folder: Path | None, quiet: bool, options: dict[
             tokenizer = _opened(name, options | {"do_lower_case": lowers, "strip_accents": strips})
         elif here != there and not quiet:
             say(
-                f"warning: {name}: {TOKENIZER} says {in_words(there)}, but {TOKENIZER_CONFIG} makes it "
-                f"{in_words(here)}, which transformers follows; correct the one that is wrong"
+                f"warning: {name}: {TOKENIZER} says {rules_text(there)}, but {TOKENIZER_CONFIG} makes it "
+                f"{rules_text(here)}, which transformers follows; correct the one that is wrong"
             )
     forget_calls(tokenizer)
     for side in ("truncation_side", "padding_side"):  # those of tokenizer.json are of somebody's last call
@@ -456,8 +456,8 @@ def check_rows(
         say(f"{name}: tokens added to those of {weights} in {named(compared.added)}")
     if (new := rules(tokenizer)) != (known := rules(own)):
         say(
-            f"warning: {name} has the vocabulary of {weights} but other rules: {in_words(new)} instead of "
-            f"{in_words(known)}; the weights know texts in the latter form"
+            f"warning: {name} has the vocabulary of {weights} but other rules: {rules_text(new)} instead of "
+            f"{rules_text(known)}; the weights know texts in the latter form"
         )
 
 
@@ -516,6 +516,6 @@ def rules(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     return {"do_lower_case": lowers, "strip_accents": lowers if strips is None else strips}
 
 
-def in_words(found: Mapping[str, Any]) -> str:
+def rules_text(found: Mapping[str, Any]) -> str:
     """Settings as a part of a sentence."""
     return ", ".join(f"{name} {str(value).lower()}" for name, value in found.items()) or "those of another kind"

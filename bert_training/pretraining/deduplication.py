@@ -176,7 +176,7 @@ class Repeated:
         }
 
 
-def in_words(counts: dict[str, Any]) -> str:
+def left_out_text(counts: dict[str, Any]) -> str:
     """What ``Repeated.counts`` says, as a sentence."""
     parts = []
     if counts["mode"] != "lines":

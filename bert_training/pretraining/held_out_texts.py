@@ -53,7 +53,7 @@ class HeldOutTexts:
             results |= _named(f"eval_{name}", sums[name]) if name in sums else {}
         return results
 
-    def in_words(self, results: dict[str, float]) -> list[str]:
+    def lines_by_file(self, results: dict[str, float]) -> list[str]:
         """A line for each of several files, with its part of the results of ``evaluate``."""
         lines = []
         for name in self.files:

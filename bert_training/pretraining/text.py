@@ -20,7 +20,7 @@ from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import Documents, Entry, is_pattern, read_lines, without_empty
-from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, in_words
+from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, left_out_text
 from bert_training.pretraining.held_out import continued, in_share
 from bert_training.pretraining.sentences import split_sentences
 from bert_training.pretraining.word_counts import count_words_of_files
@@ -245,7 +245,7 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     run.main_first(lambda: text.find_repeated(run.output_dir / "corpus"))
     if counts := text.left_out():
         run.add_facts(deduplicated=counts)
-        run.say(in_words(counts))
+        run.say(left_out_text(counts))
     run.only_main(text.check)
     for line in forms_in_words(text.forms):
         run.say(line)

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.cards.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
-from lab.tables import in_words
+from lab.tables import workload_name
 
 GROUPS = ("pretraining", "finetuning", "inference")
 COLOURS = {"padded to the longest": SKY, "rows of like length": LIGHT_GREY}  # blue for the others
@@ -51,7 +51,7 @@ def draw(record: dict, path: Path) -> None:
         colour = next((c for ending, c in COLOURS.items() if row["against"].endswith(ending)), BLUE)
         whisker = {"xerr": [[low], [high]], "error_kw": {"elinewidth": 1.2, "ecolor": INK}}
         axes.barh(place, row["ratio"], height=0.8, color=colour, **whisker)
-        peer = NAMES.get(row["against"], in_words(row["against"].removeprefix("stock, ")))
+        peer = NAMES.get(row["against"], workload_name(row["against"].removeprefix("stock, ")))
         axes.annotate(
             f"{row['ratio']:.2f}  {peer}",
             (row["ratio"] + high, place),
@@ -73,7 +73,7 @@ def draw(record: dict, path: Path) -> None:
     figure.suptitle("How many times as fast as transformers' BERT", **TITLE)
     axes.grid(visible=False)
     axes.axvline(1, color=INK, linewidth=0.9, linestyle="--")
-    names = [in_words(workload).replace(", ", "\n", 1) for workload in places]
+    names = [workload_name(workload).replace(", ", "\n", 1) for workload in places]
     axes.set_yticks([sum(where) / len(where) for where in places.values()], names, color=GREY)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(row["ratio_range"][1] for row in rows))

@@ -132,16 +132,16 @@ def dry_run(plan: Plan, folder: Path, seconds: dict[str, float], device: str, jo
             cost = f"finished{_training_time(folder / CELLS / cell.name)}"
         else:
             remaining += seconds[cell.name]
-            cost = f"about {in_words(seconds[cell.name])}"
+            cost = f"about {duration_text(seconds[cell.name])}"
         lines.append(f"{cell.name}: {cost}\n    {shlex.join(['python', cell.script, *cell.command])}")
     lines.append(
-        f"\n{len(plan.cells)} runs, {finished} of them finished; {in_words(remaining)} of training left on {device}, "
-        f"about {in_words(remaining / jobs)} with {jobs} side by side"
+        f"\n{len(plan.cells)} runs, {finished} of them finished; {duration_text(remaining)} of training left "
+        f"on {device}, about {duration_text(remaining / jobs)} with {jobs} side by side"
     )
     return "\n".join(lines)
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A duration with one decimal place, in the largest fitting unit: "3.2 minutes"."""
     for unit, size in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * size:
@@ -152,4 +152,4 @@ def in_words(seconds: float) -> str:
 def _training_time(cell_folder: Path) -> str:
     """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
     runtime = (read_results(cell_folder) or {}).get("train_runtime")
-    return "" if runtime is None else f", {in_words(runtime)} of training"
+    return "" if runtime is None else f", {duration_text(runtime)} of training"

@@ -143,7 +143,7 @@ def _judge_contrast(
         elif _outside(contrast, wide_interval) and len(not_learnt) < len(summands):
             verdict = CONTRADICTED
     return JudgedContrast(
-        text=_in_words(contrast, summands),
+        text=_contrast_text(contrast, summands),
         values=tuple(values),
         mean=statistics.fmean(values),
         interval=interval,
@@ -175,7 +175,7 @@ def _outside(contrast: Contrast, interval: Sequence[float]) -> bool:
     return high < contrast.bound
 
 
-def _in_words(contrast: Contrast, summands: list[Summand]) -> str:
+def _contrast_text(contrast: Contrast, summands: list[Summand]) -> str:
     """The contrast as text: "bert[qa] - no_nsp[qa] above 0"."""
     parts = [f"{'+' if sign > 0 else '-'} {row}[{column.key}]" for sign, row, column in summands]
     bound = f"within {contrast.bound:g} of 0" if contrast.says == "within" else f"above {contrast.bound:g}"

@@ -4,7 +4,7 @@ differ.
 
 import pytest
 
-from bert_tools.run_settings import compared_settings, in_words, initial_settings
+from bert_tools.run_settings import compared_settings, initial_settings, setting_text
 
 FACTS = {
     "script": "run_glue.py",
@@ -75,4 +75,4 @@ def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
     ],
 )
 def test_settings_in_words(name, value, expected):
-    assert in_words(name, value) == expected
+    assert setting_text(name, value) == expected

@@ -13,7 +13,7 @@ from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import deduplication
 from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.deduplication import MODES, find_repeated, in_words
+from bert_training.pretraining.deduplication import MODES, find_repeated, left_out_text
 from bert_training.pretraining.early_checks import check_unfinished
 from bert_training.pretraining.measurements import boilerplate
 from bert_training.pretraining.text import Text
@@ -85,7 +85,7 @@ def test_text_that_grows_and_folders_that_are_damaged(tmp_path):
     find_repeated([("a", flat([["one ."], ["one ."]]))], "documents", folder)
     never = iter(())  # an undamaged folder is not made again
     found = find_repeated([("a", never)], "documents", folder)
-    assert in_words(found.counts()) == (
+    assert left_out_text(found.counts()) == (
         "left out by --deduplicate documents: 1 of 2 documents (50.00%), which equal earlier ones"
     )
     with pytest.raises(ValueError, match="the text has become longer"):

@@ -45,7 +45,7 @@ def mean_shares(flags: Mapping[str, Any]) -> list[float]:
     return sums
 
 
-def in_words(weights: Sequence[float]) -> str:
+def weights_text(weights: Sequence[float]) -> str:
     """The weights as ``--phases`` takes them: 0.7:0.3."""
     return ":".join(f"{weight:g}" for weight in weights)
 
@@ -80,7 +80,7 @@ def mixture_problems(flags: Mapping[str, Any], phases: Sequence[Phase]) -> Itera
     for weights in dict.fromkeys([*([tuple(common)] if common else []), *(phase.mixture for phase in phases)]):
         name = "--mixture" if common and weights == tuple(common) else "--phases"
         if weights and (problem := _problem(weights, count)):
-            yield f"{name}: the mixture {in_words(weights)} {problem}"
+            yield f"{name}: the mixture {weights_text(weights)} {problem}"
 
 
 def _problem(weights: Sequence[float], count: int) -> str | None:

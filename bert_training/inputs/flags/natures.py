@@ -194,7 +194,7 @@ def holds(args: object, wanted: str) -> bool:
     return False
 
 
-def in_words(args: Any, wanted: str) -> str:
+def flags_text(args: Any, wanted: str) -> str:
     """What ``holds`` is asked, as words of a command: "--a or --b", of the flags that the script has."""
     names = [one.name for one in fields(args)]
     return " or ".join(f"--{one}" for one in wanted.split(" or ") if one.partition(" ")[0] in names)
@@ -210,7 +210,7 @@ def _problems_beside(args: Any, name: str, limits: Mapping[str, Any]) -> Iterato
     """What is wrong with a flag beside the others."""
     for wanted in limits.get("needs", ()):
         if not holds(args, wanted):
-            yield f"--{name} needs {in_words(args, wanted)}; give that, or leave --{name} out"
+            yield f"--{name} needs {flags_text(args, wanted)}; give that, or leave --{name} out"
     for other in limits.get("excludes", ()):
         if holds(args, other):
-            yield f"--{name} and {in_words(args, other)} exclude each other; leave one of them out"
+            yield f"--{name} and {flags_text(args, other)} exclude each other; leave one of them out"

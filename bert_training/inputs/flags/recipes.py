@@ -153,7 +153,7 @@ def short_to_long(max_seq_length: int, max_steps: int) -> str | None:
     return None
 
 
-def in_words(chosen: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
+def recipe_text(chosen: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
     """The choices of a recipe and the flags that were given instead: "dropout 0.0, ...; given: warmup_steps 0.2"."""
     kept = [f"{name} {value}" for name, value in chosen.items() if flags[name] == value]
     instead = [f"{name} {flags[name]}" for name, value in chosen.items() if flags[name] != value]

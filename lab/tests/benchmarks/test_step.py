@@ -149,7 +149,7 @@ def test_a_record_without_speeds_cannot_be_drawn(tmp_path):
     ],
 )
 def test_pages_and_pictures_name_workloads_in_words(workload, words):
-    assert tables.in_words(workload) == words
+    assert tables.workload_name(workload) == words
 
 
 def test_the_table_names_the_goal_and_says_whether_it_is_met():

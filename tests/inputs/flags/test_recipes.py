@@ -9,10 +9,10 @@ from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, PretrainingArguments
 from bert_training.inputs.flags.recipes import (
     adapt_rate,
-    in_words,
     initial_range,
     peak_rate,
     recipe_defaults,
+    recipe_text,
     short_to_long,
 )
 
@@ -177,10 +177,10 @@ def test_the_choices_can_be_told_from_the_flags_alone():
     assert chosen == {name: untouched[name] for name in GIVEN}
     assert dataclasses.replace(args, seed=3).recipe_choices() == chosen
     assert vars(dataclasses.replace(args, seed=3)) == vars(args) | {"seed": 3}
-    words = in_words(chosen, vars(args))
+    words = recipe_text(chosen, vars(args))
     assert words.startswith("per_device_train_batch_size 64, warmup_steps 0.1, phases 32:0.4,64:0.6, learning_rate")
     assert words.endswith("; given instead: dropout 0.2")
-    assert in_words(chosen, vars(fast("--max_seq_length", "64"))).count("given") == 0
+    assert recipe_text(chosen, vars(fast("--max_seq_length", "64"))).count("given") == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import run_pretraining
-from bert_training.cards.probes import in_words, not_more_useful, probe_table
+from bert_training.cards.probes import not_more_useful, probe_scores_text, probe_table
 from bert_training.tasks.classification import probes
 from tests.helpers.records import events
 from tokenization.errors import UserError
@@ -145,7 +145,7 @@ def test_a_falling_loss_without_use_is_said():
     assert not_more_useful(losses + probed(0.5, 0.5), facts) is None  # too few evaluations
     assert not_more_useful(losses, {}) is None
     scores = {"eval_probe_law_cls": 0.5, "eval_probe_law_mean": 0.9, "eval_mlm_loss": 1.0}
-    assert in_words(scores, facts) == "law, cls 50.0% ± 5.0%; law, mean 90.0% ± 3.0%"
+    assert probe_scores_text(scores, facts) == "law, cls 50.0% ± 5.0%; law, mean 90.0% ± 3.0%"
     table = probe_table([{"event": "probe", "step": step} | scores for step in (0, 2)], facts)
     assert "| law, mean | 90.0% ± 3.0% | 90.0% ± 3.0% |" in table
     assert not_more_useful(losses + probed(1.0, 1.0, 1.0), facts) is None  # it cannot rise
