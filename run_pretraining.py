@@ -48,7 +48,6 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.cards.probes import probe_scores_text
 from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.errors import report_errors
@@ -279,7 +278,7 @@ def log_probes(
     scores = probes.score_probes(run, model, useful)
     if scores:
         run.log(event="probe", step=step, **scores)
-        run.say(f"step {step}: probes {probe_scores_text(scores, run.facts['probes'])}")
+        run.say(f"step {step}: probes {probes.scores_text(scores, run.facts['probes'])}")
     return scores
 
 

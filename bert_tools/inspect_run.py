@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.cards.probes import not_more_useful
 from bert_training.engine.batches import IGNORED
 from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
@@ -41,7 +40,7 @@ from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
 from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.phased_batches import training_instances
-from bert_training.pretraining.plateau import diagnosis
+from bert_training.pretraining.plateau import diagnosis, not_more_useful
 from bert_training.pretraining.segments import EpochPlan
 from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage

@@ -1,5 +1,6 @@
 """The results of all tasks and their names, in one table for the model card, the training curves and the report."""
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ class Metric:
 
     Attributes:
         hub_type: the metric type of the Hub; "" for what says something about the data only.
-        card_name: the name in the model card. In ``card_name_of`` "F1" becomes "F1, per cent" for SQuAD.
+        card_name: the name in the model card, where ``metrics_of`` says "F1, per cent" for SQuAD.
         table_name: the name in the table of ``bert-repro report``; "" if that table never has it.
         curve_name: the name in ``training_curves.png``; "" if that picture leaves it out.
     """
@@ -72,27 +73,47 @@ METRICS = {
 
 
 _OF_FILE = ("mlm_loss", "mlm_accuracy", "nats_per_word", "pieces_per_word", "unk_share")
+VIEWS = ("cls", "mean")  # the vectors of a text that a probe reads: the last hidden state of [CLS], and the mean
+_PROBE = re.compile(rf"eval_probe_(.+)_({'|'.join(VIEWS)})")
 
 
 def metrics_of(keys: Iterable[str]) -> dict[str, Metric]:
-    """The rows for these results, in the order of METRICS; behind them, those of single held-out files.
+    """The rows for these results, in the order of METRICS; behind them, those of single held-out files and of probes.
 
     Args:
         keys: the keys of the results of a run.
     """
     keys = list(keys)
     found = {key: metric for key, metric in METRICS.items() if key in keys}
+    if "eval_f1" in found and percent_factor(keys) == 1:
+        found["eval_f1"] = replace(METRICS["eval_f1"], card_name="F1, per cent")
     for name in held_out_files(keys):
         for end in _OF_FILE:
             if (key := f"eval_{name}_{end}") in keys:
                 found[key] = replace(METRICS[f"eval_{end}"], card_name=f"{METRICS[f'eval_{end}'].card_name}: {name}")
-    return found
+    return found | {key: Metric("", f"Probe {name}: accuracy on frozen vectors") for key, name in probes_of(keys)}
 
 
 def held_out_files(keys: Iterable[str]) -> list[str]:
     """The held-out files that have results of their own, as their keys name them."""
     found = (re.fullmatch(r"eval_(.+)_mlm_loss", key) for key in keys)
     return list(dict.fromkeys(match[1] for match in found if match))
+
+
+def probe_key(name: str, view: str) -> str:
+    """The key of a probe's accuracy in all_results.json and metrics.jsonl."""
+    return f"eval_probe_{name}_{view}"
+
+
+def probes_of(keys: Iterable[str]) -> list[tuple[str, str]]:
+    """The keys among these that are of probes, each with its name for a reader, such as "law, mean"."""
+    found = (_PROBE.fullmatch(key) for key in keys)
+    return [(match[0], f"{match[1]}, {match[2]}") for match in found if match]
+
+
+def standard_error(accuracy: float, rows: int) -> float:
+    """That of an accuracy on so many rows."""
+    return math.sqrt(accuracy * (1 - accuracy) / rows)
 
 
 def percent_factor(keys: Iterable[str]) -> int:
@@ -102,13 +123,3 @@ def percent_factor(keys: Iterable[str]) -> int:
         keys: the keys of the results or of the events of a run.
     """
     return 1 if "eval_exact_match" in keys else 100
-
-
-def card_name_of(key: str, factor: int) -> str:
-    """The name of a result in the model card, where scores appear as they are recorded.
-
-    Args:
-        key: a key of METRICS.
-        factor: the ``percent_factor`` of the results.
-    """
-    return "F1, per cent" if key == "eval_f1" and factor == 1 else METRICS[key].card_name

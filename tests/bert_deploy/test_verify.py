@@ -16,12 +16,11 @@ from bert_deploy.findings import ADDED, DIFFERS, UNKNOWN, VERIFIED, run_check
 from bert_deploy.verify_scores import data_flags, evaluation_flags, is_close
 from bert_training.__main__ import commands
 from bert_training.__main__ import main as command
-from bert_training.cards.hub_upload import write_published
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashed_files
 from tests.helpers import short_runs
-from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
+from tests.helpers.finished_folders import content, edit, findings_of, forge, write_published, wrong
 
 ALTERED_BYTES = 10
 
@@ -156,7 +155,6 @@ def test_a_folder_is_as_the_run_left_it_also_after_its_upload(finished_runs, scr
     assert all(hashlib.sha256(files[name].read_bytes()).hexdigest() == digest for name, digest in recorded.items())
     assert not wrong(original) and not named(original, ADDED)
     assert ("labels" in named(original, VERIFIED)) == (script in ("run_glue", "run_ner", "run_swag"))
-    (tmp_path / "sent").mkdir()
     write_published(original, tmp_path / "sent", "user/name")
     shutil.copytree(tmp_path / "sent", copy)  # what is sent is the content of links
     (copy / ".gitattributes").write_text("")

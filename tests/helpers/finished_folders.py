@@ -4,6 +4,7 @@ from pathlib import Path
 
 from bert_deploy import verify
 from bert_deploy.findings import DIFFERS, Finding
+from bert_training.cards.hub_upload import published_files
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 
@@ -25,6 +26,13 @@ def edit(path: Path, old: str, new: str) -> None:
 def forge(folder: Path) -> None:
     """Write hashes that fit the folder as it is now, as somebody would who wants to hide a change."""
     write_json(folder / HASHES, hashes_record(hashes_of(folder)))
+
+
+def write_published(folder: Path, target: Path, repo_id: str) -> None:
+    """Write what would be uploaded of a folder into a new one."""
+    for name, content in published_files(folder, repo_id).items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content.encode() if isinstance(content, str) else content.read_bytes())
 
 
 def content(folder: Path) -> dict:

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from bert_tools import convert, extension
-from bert_training.cards.hub_upload import files_to_upload, write_published
+from bert_training.cards.hub_upload import files_to_upload
 from bert_training.networks import embedding_modules as rooms
 from bert_training.networks.embedding_modules import carry_modules, embedding_modules
 from tests.helpers import short_runs
-from tests.helpers.finished_folders import findings_of
+from tests.helpers.finished_folders import findings_of, write_published
 from tests.helpers.model_folders import edit_json
 from tests.helpers.old_checkpoints import add_modules, state_and_config, write_sentence_transformers
 
@@ -52,7 +52,6 @@ def test_the_modules_travel_along_with_every_script(script, embedder, short_data
     assert json.loads((out / "hashes.json").read_text())["sha256"].keys() >= CARRIED
     assert not [one for one in findings_of(out) if one.verdict == "differs"]
     assert {path.relative_to(out).as_posix() for path in files_to_upload(out)} >= CARRIED
-    (tmp_path / "published").mkdir()
     write_published(out, tmp_path / "published", "user/name")
     check_carried(out, tmp_path / "published")
     carry_modules(str(out / "checkpoint-1"), tmp_path / "of_checkpoint")

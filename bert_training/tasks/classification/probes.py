@@ -21,7 +21,7 @@ import torch
 from accelerate.utils import DistributedType
 from transformers import PreTrainedTokenizerBase
 
-from bert_training.cards.probes import VIEWS, key_of
+from bert_training.cards.metrics import VIEWS, probe_key, probes_of, standard_error
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import outputs_by_length
 from bert_training.engine.run import Run, broadcast_object_list, gather_object
@@ -207,10 +207,23 @@ def score_probes(run: Run[SharedArguments], model: torch.nn.Module, probes: Sequ
         vectors = _vectors(run, encoder, probe.rows)
         if run.is_main:
             for view, matrix in vectors.items():
-                results[key_of(probe.name, view)] = _accuracy(matrix, probe.labels, probe.train_rows)
+                results[probe_key(probe.name, view)] = _accuracy(matrix, probe.labels, probe.train_rows)
     shared = [results]
     broadcast_object_list(shared)
     return shared[0]
+
+
+def scores_text(results: Mapping[str, Any], probes: Mapping[str, Mapping[str, Any]]) -> str:
+    """The scores with their standard errors: "law, cls 71.0% ± 3.2%; law, mean 74.5% ± 3.1%".
+
+    Args:
+        probes: of run.json: name -> facts, with the number of rows held out.
+    """
+    parts = []
+    for key, label in probes_of(results):
+        error = standard_error(results[key], probes[label.rpartition(", ")[0]]["held_out"])
+        parts.append(f"{label} {results[key]:.1%} ± {error:.1%}")
+    return "; ".join(parts)
 
 
 def _vectors(run: Run[SharedArguments], encoder: torch.nn.Module, rows: Features) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import run_pretraining
-from bert_training.cards.probes import not_more_useful, probe_scores_text, probe_table
+from bert_training.pretraining.plateau import not_more_useful
 from bert_training.tasks.classification import probes
 from tests.helpers.records import events
 from tokenization.errors import UserError
@@ -70,8 +70,7 @@ def test_every_evaluation_has_scores_from_the_first_weights_on(runs):
     assert [event["step"] for event in found] == [0, 2, 4, 6]
     facts = json.loads((runs / "with" / "run.json").read_text())["probes"]
     assert facts["animals"]["held_out"] == 6
-    assert probe_table(found, facts).splitlines()[2].startswith("| animals, cls | ")
-    assert "| step 0 | step 6 | most frequent class |" in (runs / "with" / "README.md").read_text()
+    assert "| Probe animals, cls: accuracy on frozen vectors | " in (runs / "with" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -145,9 +144,7 @@ def test_a_falling_loss_without_use_is_said():
     assert not_more_useful(losses + probed(0.5, 0.5), facts) is None  # too few evaluations
     assert not_more_useful(losses, {}) is None
     scores = {"eval_probe_law_cls": 0.5, "eval_probe_law_mean": 0.9, "eval_mlm_loss": 1.0}
-    assert probe_scores_text(scores, facts) == "law, cls 50.0% ± 5.0%; law, mean 90.0% ± 3.0%"
-    table = probe_table([{"event": "probe", "step": step} | scores for step in (0, 2)], facts)
-    assert "| law, mean | 90.0% ± 3.0% | 90.0% ± 3.0% |" in table
+    assert probes.scores_text(scores, facts) == "law, cls 50.0% ± 5.0%; law, mean 90.0% ± 3.0%"
     assert not_more_useful(losses + probed(1.0, 1.0, 1.0), facts) is None  # it cannot rise
     assert not_more_useful(losses + probed(0.5, 0.5, 0.5), {"other": facts["law"]}) is None
 
