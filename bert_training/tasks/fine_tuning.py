@@ -222,7 +222,7 @@ def fine_tune(
         train = train.shuffled(args.seed)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
-    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
+    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps, metric=metric)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
     model, optimizer = prepare(run, model, optimizer)

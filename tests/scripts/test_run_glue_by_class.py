@@ -125,7 +125,7 @@ def test_the_temperature_goes_wherever_probabilities_are_shown(own, tmp_path, ca
     guesses = {guess.text: guess.probability for guess in classify(open_folder(str(own / "run")), "the red house")}
     assert np.allclose([guesses[name] for name in ("id", "label", "very angry")], shares[0], atol=1e-6)
     card = (own / "run" / "README.md").read_text()
-    assert f"shares = torch.softmax(logits / {temperature!r}, dim=0)" in card
+    assert f".div({temperature!r}).softmax(dim=0)" in card
     # A new training from this model is not calibrated, unless it is asked for.
     rest = (f"--train_file={own / 'train.csv'}", f"--validation_file={own / 'valid.csv'}", "--max_steps=1")
     assert "eval_temperature" not in run(tmp_path / "more", model, *rest)

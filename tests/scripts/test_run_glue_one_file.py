@@ -10,7 +10,7 @@ import run_glue
 from bert_deploy.verify_scores import check_scores
 from bert_tools.report import read_finished_runs, tables
 from bert_training.engine.errors import report_errors
-from bert_training.tasks.seeds import compare
+from bert_training.tasks.statistics import compare
 from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 

@@ -7,7 +7,7 @@ Files and the Hub go the same way; every cell is text, or a list of texts:
     0.0, 1.0                 either, and a flag must decide: pandas writes whole numbers so if another row has none
     nan, None, NA, ...       what programs write for no value; refused unless the flag, model or data set names it
     ["a", "b"]               a list: several labels for one text; lists of one label each are one label a text
-    a|b                      with --label_separator "|" several; without it one class, refused if it looks like several
+    a|b                      with --label_separator "|" several; without it one class
     text,a,b,c / ...,1,1,0   with --label_column a b c several; each cell is 0 or 1, or false or true
     {"choices": ["a"]}       JSON that was written into a cell is refused
 
@@ -16,7 +16,6 @@ Unicode's form NFC, in which "é" is one character and not "e" and an accent.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,7 +38,6 @@ HIDDEN = ("", "-1", "?")  # placeholders in data to predict
 OFF_ON = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 # As a program writes a list or an object; "[laughs]" is a word.
 JSON = re.compile(r"""\[\s*(['"0-9{\[-].*)?\]|\{\s*(['"].*)?\}""", re.DOTALL)
-JOINS = re.compile(r"[\s_.'’()\[\]\-‐-―]+")  # between the words of one name
 Labels = str | tuple[str, ...] | None
 """The label of a text, or its labels; None if they are hidden, in data to predict."""
 
@@ -235,43 +233,15 @@ def _are_scores(train: Examples) -> bool:
 
 
 def _check_classes(train: Examples) -> None:
-    """Refuse classes that are probably several labels each, or one class in two spellings."""
-    cells, spelled = {*(train.labels or [])}, dict[str, str]()
-    for cell in sorted(cells):
+    """Refuse one class in two spellings."""
+    spelled: dict[str, str] = {}
+    for cell in sorted({*(train.labels or [])}):
         other = spelled.setdefault(str(int(cell)) if INTEGER.fullmatch(cell) else cell.lower(), cell)
-        dividing = [mark for mark in _marks(cell) if _divides(mark, cell, cells)]
-        if dividing or other != cell:
-            mark = min(dividing, key=lambda mark: (len({*_parts(cell, mark)} - cells), len(mark)), default="")
-            same = f"the labels {' and '.join(_parts(cell, mark))!r:.60}" if mark else f"{other!r:.60} of another row"
-            give = f"give --label_separator {mark!r} for several labels a text" if mark else "write them alike"
+        if other != cell:
             raise UserError(
-                f"{train.facts['source']}: the label {cell!r:.60} may be one class or {same}; {give}, or give "
-                "--problem_type single_label for one class"
+                f"{train.facts['source']}: the label {cell!r:.60} may be {other!r:.60} of another row; write them "
+                "alike, or give --problem_type single_label if they are two classes"
             )
-
-
-def _divides(mark: str, cell: str, cells: Collection[str]) -> bool:
-    """Whether a mark seems to stand between labels in a cell, because a part is a label of its own.
-
-    Beside a, this holds for a#b, but beside Arts also for Arts & Culture. There are fewer labels than sets of them,
-    though: a mark stands between labels only if the classes have no more different parts than there are classes. And if
-    it may as well join the words of one name (not_funny beside funny), all parts must be classes.
-    """
-    parts = _parts(cell, mark)
-    known = [part in cells for part in parts]
-    return (all(known) if JOINS.fullmatch(mark) else all(parts) and any(known)) and len(cells) >= len(
-        {part for one in cells for part in _parts(one, mark)}
-    )
-
-
-def _parts(cell: str, mark: str) -> list[str]:
-    return [part.strip() for part in cell.split(mark)]
-
-
-def _marks(cell: str) -> list[str]:
-    """The runs of punctuation, symbols and spaces in a label, as they are and without spaces, and their characters."""
-    marks = "".join(one if unicodedata.category(one)[0] in "PSZ" else "\n" for one in cell)
-    return [mark for run in marks.split("\n") for mark in (run, run.strip(), *run) if mark]
 
 
 def names_in_order(names: set[str]) -> list[str]:

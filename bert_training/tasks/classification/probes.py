@@ -108,7 +108,7 @@ def _read_own(file: str) -> ClassificationData:
 
 def _read(**flags: Any) -> ClassificationData:
     args = GlueArguments(output_dir="", model_name_or_path="-", **flags)
-    return divided(load_data(args), args)[None]
+    return divided(load_data(args), args)
 
 
 def check_unchanged(tables: Tables, begun: Mapping[str, Any]) -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import is_plain_name
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.record import read_summary
 from bert_training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from bert_training.tasks.classification.labels import NUMBER
-from bert_training.tasks.seeds import read_summary
 from tokenization.errors import UserError
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).

@@ -1,9 +1,7 @@
 """Labels: what a cell may hold, from files and the Hub alike; classes or scores; labels of data to predict."""
 
-import ast
 import json
 import math
-import re
 import unicodedata
 from datetime import datetime
 
@@ -145,68 +143,6 @@ def test_a_word_in_brackets_is_a_class(tmp_path):
     assert read(table(tmp_path, "[laughs]", "{cries}")).task.labels == ("[laughs]", "{cries}")
 
 
-# --- Classes that may be several labels each -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "mark", ["#", ";", ",", "|", "/", "+", "&", "::", "->", " ", "-", "_", "•", "、", "｜", " / ", " - ", ", ", "; "]
-)
-def test_whatever_stands_between_labels_asks_for_it_and_its_answer_separates_them(tmp_path, mark):
-    cells = ["pay", mark.join(["pay", "late"]), "late", mark.join(["late", "pay", "rude"]), "rude"]
-    path = json_lines(tmp_path, *cells * 3)
-    told = error(path)
-    assert re.search("own.jsonl: the label '.*' may be one class or the labels '(pay|late) and (pay|late)", told)
-    separator = ast.literal_eval(told.split("--label_separator ")[1].split(" for several")[0])
-    data = read(path, label_separator=separator)
-    assert data.task.labels == ("late", "pay", "rude")
-    assert data.splits["train"].labels[:4] == [(0, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 1)]
-    assert len(read(path, problem_type="single_label").task.labels) == 5
-
-
-@pytest.mark.parametrize(
-    ("cells", "separator"),
-    [
-        (["praise", "complaint", "praise#hotel", "complaint#hotel"], "#"),  # "hotel" never stands alone
-        (["a", "c", "a#b"], "#"),
-        (["C++", "Java", "Java#C++"], "#"),  # the mark that explains most, and not "++"
-        (["R&D", "Sales", "R&D & Sales"], " & "),
-        (["New York", "Paris", "Paris; New York"], ";"),
-        ([f"tag{row % 7}#tag{row % 11}" for row in range(30)] + ["tag1", "tag2"], "#"),  # most rows are the only ones
-    ],
-)
-def test_one_part_that_is_a_class_is_enough_for_a_mark_that_joins_no_words(tmp_path, cells, separator):
-    assert f"give --label_separator {separator!r} for several labels" in error(json_lines(tmp_path, *cells))
-
-
-NEWS = ["ARTS", "ARTS & CULTURE", "CULTURE & ARTS", "STYLE", "STYLE & BEAUTY", "FOOD & DRINK", "TASTE", "HOME & LIVING"]
-COMPLAINTS = ["Payday loan", "Payday loan, title loan, or personal loan", "Credit card", "Credit card or prepaid card",
-              "Prepaid card", "Virtual currency", "Money transfer, virtual currency, or money service"]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "classes",
-    [
-        NEWS,
-        COMPLAINTS,
-        ["entailment", "not_entailment"],
-        ["very positive", "positive", "neutral", "negative", "very negative"],
-        ["very-positive", "positive", "negative", "very-negative"],
-        ["York", "New York", "Paris"],
-        ["funny", "not funny"],
-        ["C", "C++", "C#", "F#"],
-        ["E10", "E10.9", "E11", "E11.9"],
-        ["other", "other (rare)", "none (at all)"],
-        ["FOOD#QUALITY", "FOOD#PRICES", "SERVICE#GENERAL", "DRINKS#PRICES"],
-        ["ดี", "ไม่ดี"],  # a Thai tone mark is no punctuation
-        ["好", "不好"],
-        ["👍", "👍🏽", "👎"],
-        ["sci.space", "sci.med", "talk.politics"],
-    ],
-)
-def test_names_that_contain_marks_or_other_names_are_classes(tmp_path, classes):
-    assert read(json_lines(tmp_path, *classes * 2)).task.labels == tuple(sorted(classes))
-
-
 # --- One name in two Unicode forms ---------------------------------------------------------------------------
 
 NFC, NFD = (tuple(unicodedata.normalize(form, name) for name in ("éloge", "réclamation")) for form in ("NFC", "NFD"))
@@ -303,7 +239,7 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
 def test_one_class_in_two_spellings_is_refused(tmp_path):
     path = table(tmp_path, "TRUE", "False", "TRUE", "FALSE")
     told = error(path)
-    assert "own.csv: the label 'False' may be one class or 'FALSE' of another row; write them alike, or" in told
+    assert "own.csv: the label 'False' may be 'FALSE' of another row; write them alike, or" in told
     assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
 
 
@@ -496,7 +432,7 @@ def test_a_whole_number_in_two_spellings_is_refused_and_their_order_is_fixed(tmp
     assert names_in_order({"1", "01", "2", "+1"}) == ["+1", "01", "1", "2"]
     rows = "".join(f"text {row},{label}\n" for row, label in enumerate(["01", "2", "1", "2"] * 5))
     told = glue_error(train_file=own(tmp_path, "text,label\n" + rows, "own.csv"), validation_split=0.2)
-    assert "the label '1' may be one class or '01' of another row; write them alike" in told
+    assert "the label '1' may be '01' of another row; write them alike" in told
 
 
 def test_rows_of_the_hub_are_known_by_their_content(monkeypatch):
