@@ -283,7 +283,9 @@ def write_predictions(
             results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
-            wrong = submission.problem_of_file(path) if path.name in submission.TEST_ROWS else None
+            wrong = (
+                submission.problem(path.name, path.read_text("utf-8")) if path.name in submission.TEST_ROWS else None
+            )
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(scores.shown(results))

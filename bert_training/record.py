@@ -78,7 +78,7 @@ def read_results(folder: Path) -> dict[str, Any] | None:
 def read_summary(folder: Path) -> dict[str, Any]:
     """The content of ``summary.json`` in the folder of a series. UserError if it is damaged."""
     remedy = "delete it, and the command of the series writes it again"
-    return read_record(folder / SUMMARY, remedy, needs=("runs", "baselines", "validation"))
+    return read_record(folder / SUMMARY, remedy, needs=("runs",))
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:

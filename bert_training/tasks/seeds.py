@@ -78,9 +78,7 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
 
 def planned_runs(args: Args) -> list[Args]:
     """The flags of every run, in order."""
-    # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
-    chosen = args.metric_for_best_model if args.load_best_model_at_end else None
-    alone: dict[str, Any] = {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
+    alone: dict[str, Any] = {"resume_from_checkpoint": "auto", "compare_to": None}
     if folds := getattr(args, "num_folds", 0):
         ones: dict[str, dict[str, Any]] = {f"fold-{fold}": {"folds": f"{fold}/{folds}"} for fold in range(1, folds + 1)}
     else:

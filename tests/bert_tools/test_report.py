@@ -109,7 +109,7 @@ def table_of(*folders: str) -> list[list[str]]:
     [
         ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning_rate 3e-05", "learning_rate 0.001")),
         ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("num_train_epochs 3.0", "num_train_epochs 1.0")),
-        ({"max_steps": 2000}, {}, ("num_train_epochs None, max_steps 2000", "num_train_epochs 3.0, max_steps -1")),
+        ({"max_steps": 2000}, {}, ("max_steps 2000, num_train_epochs None", "max_steps -1, num_train_epochs 3.0")),
         ({"torch_compile": True}, {"torch_compile": False}, ("torch_compile True", "torch_compile False")),
         ({"max_train_samples": 10000}, {}, ("max_train_samples 10000", "max_train_samples None")),
         ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("processes 2", "processes 1")),

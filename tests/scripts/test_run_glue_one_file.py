@@ -91,7 +91,7 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, shee
     assert alone["eval_loss"] == summary["runs"][1]["results"]["eval_loss"]
     again = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
     assert again == summary
-    assert "run 2 of 2: fold-2 is finished already" in capsys.readouterr().out
+    assert "fold-2: this run is finished" in capsys.readouterr().out
     longer = ("--folds=2", "--save_steps=0", f"--compare_to={tmp_path / 'folds'}", "--max_steps=3")
     assert run(tmp_path / "longer", *flags, *longer)["comparison"]["pairs"] == 2
     other = tmp_path / "other.csv"

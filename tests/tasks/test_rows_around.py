@@ -1,4 +1,4 @@
-"""bert_training/tasks/cut_texts.py: rows_around: every part of a long text has as much context as fits, on both sides."""
+"""bert_training/tasks/cut_texts.py: rows_around gives every part of a long text as much context as fits."""
 
 import random
 from itertools import pairwise

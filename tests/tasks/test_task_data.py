@@ -87,6 +87,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     assert said[:2] == [data.summary(), *same_content_warnings(data)]
     covered = recorded.pop("coverage")
     assert list(covered) == list(data.splits) and all(counts["characters"] for counts in covered.values())
+    assert recorded.pop("baselines") == data.baselines()
     assert recorded == {
         "data": data.facts(),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
