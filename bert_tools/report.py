@@ -26,15 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_training.cards.curves import (
-    curve_of,
-    draw_losses,
-    new_figure,
-    save_figure,
-    style_axis,
-    training_losses,
-    unigram_entropy,
-)
+from bert_training.cards import curves
 from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
@@ -299,23 +291,25 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
     pretrained = next((run for run in runs if run.task is None), None)
     if not bars and not pretrained:
         return False
-    figure, axes = new_figure("Runs", bool(bars) + bool(pretrained))
+    figure, axes = curves.new_figure("Runs", bool(bars) + bool(pretrained))
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
-        train, held_out = training_losses(events), curve_of(events, "eval", "eval_mlm_loss")
-        draw_losses(axes[0], train, held_out, unigram_entropy(events), "Pre-training: masked-piece loss, nats")
+        train, held_out = curves.training_losses(events), curves.curve_of(events, "eval", "eval_mlm_loss")
+        curves.draw_losses(
+            axes[0], train, held_out, curves.unigram_entropy(events), "Pre-training: masked-piece loss, nats"
+        )
     if bars:
         names, axis = [textwrap.fill(name, WRAPPED) for name, _ in bars], axes[-1]
         means = [statistics.mean(score or 0.0 for score in scores) for _, scores in bars]  # as in the table
         axis.bar_label(axis.barh(range(len(bars)), means), [cell_text(scores) for _, scores in bars], padding=4)
-        style_axis(axis, "Fine-tuned: held-out score, per cent", "")
+        curves.style_axis(axis, "Fine-tuned: held-out score, per cent", "")
         axis.set_yticks(range(len(bars)), names)
         axis.invert_yaxis()
         axis.set_xlim(min(0, *means, 0), 160)  # room for the numbers beside the bars
         axis.set_xticks(range(0, 101, 25))
         wide, high = figure.get_size_inches()
         figure.set_size_inches(wide + 3, max(high, 1 + LINE * sum(name.count("\n") + 2 for name in names)))
-    save_figure(figure, path)
+    curves.save_figure(figure, path)
     return True
 
 

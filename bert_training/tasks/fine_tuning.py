@@ -235,8 +235,6 @@ def fine_tune(
         run.write_facts()
         begin_anew(run)
     batches: Any = step_batches(train, run, done, total_steps) if train else []
-    if lesson:
-        batches = lesson.batches(batches)
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):

@@ -88,11 +88,6 @@ def planned_runs(args: Args) -> list[Args]:
     return [dataclasses.replace(args, output_dir=str(folder / name), **alone, **one) for name, one in ones.items()]
 
 
-def _identity(args: FineTuningArguments) -> dict[str, Any]:
-    """What tells a run of a series from the others: its seed and, in a cross-validation, its fold."""
-    return {"seed": args.seed} | ({"fold": fold} if (fold := getattr(args, "fold", None)) else {})
-
-
 def summarise(folders: list[Path]) -> dict:
     """The content of ``summary.json`` without the comparison, from the records of the runs.
 
@@ -138,7 +133,9 @@ def _validation(facts: dict) -> dict:
 def _read_other(args: Args, plans: list[Args]) -> dict:
     """The summary of --compare_to, of which at least one run has a partner among the plans."""
     other = read_summary(Path(args.compare_to or ""))
-    if not pairs_of([_identity(plan) for plan in plans], other["runs"]):
+    folds = [getattr(plan, "fold", None) for plan in plans]
+    ours = [{"seed": plan.seed} | ({"fold": fold} if fold else {}) for plan, fold in zip(plans, folds)]
+    if not pairs_of(ours, other["runs"]):
         raise UserError(
             f"--compare_to {args.compare_to}: it has no run with the same seed, or fold; give another series"
         )

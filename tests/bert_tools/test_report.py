@@ -173,7 +173,7 @@ def test_an_undefined_score_is_called_undefined_and_counts_as_0(finished, tmp_pa
     main([folders[1], "--output_dir", str(tmp_path / "out")])
     assert (tmp_path / "out" / "report.png").exists()
     drawn = []
-    monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(report.curves, "save_figure", lambda figure, path: drawn.append(figure))
     report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
     (axis,) = drawn[0].axes
     assert [text.get_text() for text in axis.texts] == ["20.0 ± 20.0 (3), 1 undefined"]
@@ -355,7 +355,7 @@ def test_the_picture_of_a_student_and_its_teacher_shows_all_labels(finished, tmp
         events = [{"event": name, "step": 9, key: 5.3} for name, key in (("train", "loss"), ("eval", "eval_mlm_loss"))]
         (tmp_path / "m" / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
-    monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(report.curves, "save_figure", lambda figure, path: drawn.append(figure))
     report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
     (figure,) = drawn
     FigureCanvasAgg(figure).draw()
