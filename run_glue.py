@@ -27,7 +27,6 @@ A smaller model learns from a finished one with --teacher and --keep_layers: doc
 A network that was pre-trained with --objective ltr needs --label_token last, or bilstm.
 """
 
-import functools
 import sys
 from typing import Any
 
@@ -56,7 +55,6 @@ from bert_training.tasks.classification.last_token import with_labels_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.multi_label_scores import (
     Thresholds,
-    chosen_thresholds,
     origin_of_thresholds,
     say_thresholds,
     score_several,
@@ -77,8 +75,8 @@ from bert_training.tasks.fine_tuning import (
 )
 from bert_training.tasks.loss_weights import loss_arguments
 from bert_training.tasks.scored_rows import write_rows
-from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.tasks.seeds import run_all
+from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
@@ -89,7 +87,11 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     Args:
         tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
     """
-    args = parse_arguments(GlueArguments, argv, defaults_of_model)
+    run_all(parse_arguments(GlueArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
+
+
+def run_alone(args: GlueArguments, tune: Tune) -> None:
+    """Read the model and the data, and do one run; nothing if it is finished."""
     if is_finished(args):
         report_finished(args)
         return
@@ -99,23 +101,13 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     trained = trained_for(config, args.model_name_or_path, network_class(args).__name__)
     data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
-    parts = divided(data, args)
-    for part in parts.values():
-        labelled_texts.check_flags(args, part)
-        labelled_texts.weigh(args, part)
-    series = series_of(args, *parts.values())
+    data = divided(data, args)
+    labelled_texts.check_flags(args, data)
+    labelled_texts.weigh(args, data)
+    metric = metric_of(args, data)
     teacher = find_teacher(args, network_class(args), tokenizer, data.label_names, data.problem_type)
-
-    @functools.lru_cache(maxsize=1)
-    def features(fold: int | None) -> dict[str, Features]:
-        return labelled_texts.features(parts[fold], tokenizer, args.max_seq_length, Reading.of_flags(args))
-
-    features(next(iter(parts)))  # its mistakes, too, are found before a run begins
-    run_all(
-        args,
-        series,
-        lambda one: run_one(one, tokenizer, config, parts[one.fold], series.metric, features(one.fold), teacher, tune),
-    )
+    features = labelled_texts.features(data, tokenizer, args.max_seq_length, Reading.of_flags(args))
+    run_one(args, tokenizer, config, data, metric, features, teacher, tune)
 
 
 def run_one(
@@ -163,7 +155,7 @@ def run_one(
         temperature = temperature or data.temperature(tuned.outcome)
         store_facts(model.config, temperature=temperature)
         run.say(calibration.remark(temperature))
-    thresholds = chosen_thresholds(data, model.config, tuned.outcome)
+    thresholds = data.thresholds(model.config, tuned.outcome)
     tuned.results.update(write_predictions(run, tuned, data, features, temperature, thresholds))
     if thresholds and tuned.trained:
         store_thresholds(model.config, thresholds)
@@ -235,7 +227,7 @@ def evaluate(
     logits = {split: found["logits"] for split, found in outputs.items()}
     if run.args.calibrate:
         temperature = data.temperature(logits)
-    thresholds = chosen_thresholds(data, run.accelerator.unwrap_model(model).config, logits)
+    thresholds = data.thresholds(run.accelerator.unwrap_model(model).config, logits)
     results: dict[str, Any] = {}
     for split, found in outputs.items():
         results |= scores_of(data, split, found, temperature, thresholds)
@@ -291,7 +283,9 @@ def write_predictions(
             results |= scores_of(data, split, outputs, temperature, thresholds)
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"], thresholds)
-            wrong = submission.problem_of_file(path) if path.name in submission.TEST_ROWS else None
+            wrong = (
+                submission.problem(path.name, path.read_text("utf-8")) if path.name in submission.TEST_ROWS else None
+            )
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
     if results:
         run.say(scores.shown(results))

@@ -73,8 +73,8 @@ from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
 from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
 from bert_training.tasks.scored_rows import write_rows
-from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.tasks.seeds import run_all
+from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, results_of, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
@@ -92,7 +92,11 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     Args:
         tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
     """
-    args = parse_arguments(NerArguments, argv, defaults_of_model)
+    run_all(parse_arguments(NerArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
+
+
+def run_alone(args: NerArguments, tune: Tune) -> None:
+    """Read the model and the data, and do one run; nothing if it is finished."""
     if is_finished(args):
         report_finished(args)
         return
@@ -110,10 +114,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
         counts = loss_weights.count_labels(features["train"].columns["labels"], len(data.label_names))
         data.class_weights = loss_weights.class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
         features["train"] = loss_weights.with_loss_weights(features["train"], data.class_weights)
-    series = series_of(args, data)  # with the weights of the classes, which the facts of the data name
-    run_all(
-        args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features, teacher, tune)
-    )
+    run_one(args, tokenizer, config, data, metric_of(args, data), rows, features, teacher, tune)
 
 
 def run_one(

@@ -53,7 +53,7 @@ from bert_training.engine.run import Run
 from bert_training.inputs.models import open_model
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
 from bert_training.tasks.scored_rows import write_rows
-from bert_training.tasks.seeds import run_all, series_of
+from bert_training.tasks.seeds import run_all
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.answers_page import write_page
 from bert_training.tasks.squad.lost_answers import report_lost
@@ -61,7 +61,7 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
-from bert_training.tasks.task_data import check_vocabulary, record_origin, with_labels
+from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, with_labels
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
@@ -72,7 +72,11 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     Args:
         tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
     """
-    args = parse_arguments(SquadArguments, argv, defaults_of_model)
+    run_all(parse_arguments(SquadArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
+
+
+def run_alone(args: SquadArguments, tune: Tune) -> None:
+    """Read the model and the data, and do one run; nothing if it is finished."""
     if is_finished(args):
         report_finished(args)
         return
@@ -82,11 +86,11 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)
     check_vocabulary(data, tokenizer)
-    series = series_of(args, data)
+    metric = metric_of(args, data)
     teacher = find_teacher(args, network_class(args), tokenizer)
     lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
     windows = {split: build_windows(part, tokenizer, *lengths, split == "train") for split, part in data.splits.items()}
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, windows, series.metric, teacher, tune))
+    run_one(args, tokenizer, config, data, windows, metric, teacher, tune)
 
 
 def run_one(

@@ -54,8 +54,8 @@ from bert_training.tasks.fine_tuning import (
     save_folder,
 )
 from bert_training.tasks.scored_rows import write_rows
-from bert_training.tasks.seeds import run_all, series_of
-from bert_training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
+from bert_training.tasks.seeds import run_all
+from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
@@ -64,7 +64,11 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     Args:
         tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
     """
-    args = parse_arguments(SwagArguments, argv, defaults_of_model)
+    run_all(parse_arguments(SwagArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
+
+
+def run_alone(args: SwagArguments, tune: Tune) -> None:
+    """Read the model and the data, and do one run; nothing if it is finished."""
     if is_finished(args):
         report_finished(args)
         return
@@ -73,9 +77,9 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
     check_vocabulary(data, tokenizer)
-    series = series_of(args, data)
+    metric = metric_of(args, data)
     features = swag.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features, tune))
+    run_one(args, tokenizer, config, data, metric, features, tune)
 
 
 def run_one(

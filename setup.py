@@ -36,7 +36,7 @@ setup(
             "bert_deploy",
         ]
     ),
-    package_data={"": ["py.typed", "*.json", "page/*"]},
+    package_data={"": ["py.typed", "*.json", "*.jinja", "page/*"]},
     # Installed as programs, not as modules, so that no module of a common name lands beside a user's own code.
     scripts=sorted(path.name for path in (*HERE.glob("run_*.py"), HERE / "extract_features.py")),
     entry_points={
@@ -74,6 +74,7 @@ setup(
             "fsspec>=2024.2",
             "google-crc32c>=1.6",
             "huggingface_hub>=1.0,<3",
+            "jinja2>=3.1",
             "matplotlib>=3.9",
             "numpy>=2",
             "pyarrow>=17",

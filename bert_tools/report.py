@@ -26,8 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_tools.run_settings import compared_settings, initial_settings, with_differences
-from bert_training.cards.curves import curve_of, draw_losses, new_figure, save_figure, style_axis, training_losses
+from bert_training.cards import curves
 from bert_training.cards.markdown import plain
 from bert_training.cards.metrics import METRICS, percent_factor
 from bert_training.files.atomic import make_folder, write_text
@@ -37,11 +36,11 @@ from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.records import RESULTS, read_events
-from bert_training.record import Record
+from bert_training.record import Record, read_summary
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix
+from bert_training.tasks.run_settings import compared_settings, initial_settings, with_differences
 from bert_training.tasks.scored_rows import WHOLE, Metric, compare_rows, metric_of, read_rows
-from bert_training.tasks.seeds import read_summary
 from tokenization.errors import UserError
 
 WRAPPED, LINE = 44, 0.19  # of the labels in the picture: the characters of a line, and its inches
@@ -159,15 +158,10 @@ def f1_by_class(run: FinishedRun) -> Iterator[tuple[str, float | None]]:
         yield from ((key[len("eval_") : -len("_f1")], 100 * run.results[key]) for key in types)
 
 
-def splits_of(run: FinishedRun) -> dict[str, dict]:
-    """What run.json says of the splits of a fine-tuning."""
-    data = run.facts.get("data")
-    return data.get("splits", {}) if isinstance(data, dict) else {}
-
-
 def rows_in(runs: list[FinishedRun], split: str) -> str:
     """How many rows of a split the runs are scored on, for the name of a metric; "" if they do not say it."""
-    parts = [part for run in runs for name, part in splits_of(run).items() if name.startswith(split)]
+    all_splits = [(run.facts["data"] or {}).get("splits", {}) for run in runs]
+    parts = [part for splits in all_splits for name, part in splits.items() if name.startswith(split)]
     counts = {part["examples"] for part in parts if "examples" in part}
     return f", {' to '.join(f'{count:,}' for count in sorted({min(counts), max(counts)}))} rows" if counts else ""
 
@@ -180,7 +174,7 @@ def differences(runs: list[FinishedRun]) -> list[str]:
     lines, firsts = list[str](), dict[str, tuple[FinishedRun, list[dict]]]()
     cells_of = [(run.task, run.start_label) for run in runs]
     for run in (run for run, cell in zip(runs, cells_of) if cells_of.count(cell) == 1):
-        for split in splits_of(run):
+        for split in (run.facts["data"] or {}).get("splits", {}):
             rows = read_rows(run.place, split)
             same = json.dumps([split, *((row.get("id"), row.get("true")) for row in rows)])
             first, theirs = firsts.setdefault(same, (run, rows))
@@ -297,24 +291,25 @@ def draw(runs: list[FinishedRun], path: Path) -> bool:
     pretrained = next((run for run in runs if run.task is None), None)
     if not bars and not pretrained:
         return False
-    figure, axes = new_figure("Runs", bool(bars) + bool(pretrained))
+    figure, axes = curves.new_figure("Runs", bool(bars) + bool(pretrained))
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
-        entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
-        train, held_out = training_losses(events), curve_of(events, "eval", "eval_mlm_loss")
-        draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
+        train, held_out = curves.training_losses(events), curves.curve_of(events, "eval", "eval_mlm_loss")
+        curves.draw_losses(
+            axes[0], train, held_out, curves.unigram_entropy(events), "Pre-training: masked-piece loss, nats"
+        )
     if bars:
         names, axis = [textwrap.fill(name, WRAPPED) for name, _ in bars], axes[-1]
         means = [statistics.mean(score or 0.0 for score in scores) for _, scores in bars]  # as in the table
         axis.bar_label(axis.barh(range(len(bars)), means), [cell_text(scores) for _, scores in bars], padding=4)
-        style_axis(axis, "Fine-tuned: held-out score, per cent", "")
+        curves.style_axis(axis, "Fine-tuned: held-out score, per cent", "")
         axis.set_yticks(range(len(bars)), names)
         axis.invert_yaxis()
         axis.set_xlim(min(0, *means, 0), 160)  # room for the numbers beside the bars
         axis.set_xticks(range(0, 101, 25))
         wide, high = figure.get_size_inches()
         figure.set_size_inches(wide + 3, max(high, 1 + LINE * sum(name.count("\n") + 2 for name in names)))
-    save_figure(figure, path)
+    curves.save_figure(figure, path)
     return True
 
 

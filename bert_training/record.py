@@ -19,6 +19,7 @@ from bert_training.inputs.records import RESULTS, check_format, read_record
 from tokenization.errors import UserError
 
 RUN = "run.json"
+SUMMARY = "summary.json"  # of a series of runs, in the folder above theirs (``tasks/seeds.py``)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ def read_results(folder: Path) -> dict[str, Any] | None:
     if not is_finished(folder):
         return None
     return read_record(folder / RESULTS, "delete it and give --resume_from_checkpoint auto to finish the run again")
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json`` in the folder of a series. UserError if it is damaged."""
+    remedy = "delete it, and the command of the series writes it again"
+    return read_record(folder / SUMMARY, remedy, needs=("runs",))
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ class Metric:
 
     Attributes:
         hub_type: the metric type of the Hub; "" for what says something about the data only.
-        card_name: the name in the model card. In ``card_name_of`` "F1" becomes "F1, per cent" for SQuAD.
+        card_name: the name in the model card, where ``metrics_of`` says "F1, per cent" for SQuAD.
         table_name: the name in the table of ``bert-repro report``; "" if that table never has it.
         curve_name: the name in ``training_curves.png``; "" if that picture leaves it out.
     """
@@ -82,6 +82,8 @@ def metrics_of(keys: Iterable[str]) -> dict[str, Metric]:
     """
     keys = list(keys)
     found = {key: metric for key, metric in METRICS.items() if key in keys}
+    if "eval_f1" in found and percent_factor(keys) == 1:
+        found["eval_f1"] = replace(METRICS["eval_f1"], card_name="F1, per cent")
     for name in held_out_files(keys):
         for end in _OF_FILE:
             if (key := f"eval_{name}_{end}") in keys:
@@ -102,13 +104,3 @@ def percent_factor(keys: Iterable[str]) -> int:
         keys: the keys of the results or of the events of a run.
     """
     return 1 if "eval_exact_match" in keys else 100
-
-
-def card_name_of(key: str, factor: int) -> str:
-    """The name of a result in the model card, where scores appear as they are recorded.
-
-    Args:
-        key: a key of METRICS.
-        factor: the ``percent_factor`` of the results.
-    """
-    return "F1, per cent" if key == "eval_f1" and factor == 1 else METRICS[key].card_name

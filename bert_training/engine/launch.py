@@ -87,7 +87,7 @@ def start_run(args: Args) -> Run[Args]:
     keep_few_primitives(accelerator.mixed_precision)
     run = Run(args, accelerator)
     if repository := args.hub_repository:
-        run.only_main(lambda: check_access(repository, dry_run=False))
+        run.only_main(lambda: check_access(repository))
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, accelerator))
     if chosen := args.choices_of_recipe():

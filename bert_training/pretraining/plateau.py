@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
-from bert_training.cards.reference_curves import references
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
@@ -30,6 +29,14 @@ MASK_RATES = (0.1, 0.4)  # the upper bound is from Wettig et al. 2022
 FEWEST_TOKENS_A_STEP = 2048
 SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
 PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
+# (--config_name, --initial_weights) -> the tokens after which a run of this project was clearly below the line; other
+# sizes are compared with mini.
+TOKENS_TO_LEAVE = {
+    ("mini", "random"): 3_072_000,
+    ("tiny", "random"): 4_096_000,
+    ("mini", "counted"): 1_024_000,
+    ("tiny", "counted"): 1_024_000,
+}
 
 
 def find_plateau(
@@ -87,7 +94,8 @@ def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, flo
     mask_rate = flags["mlm_probability"]
     lowest_mask_rate, highest_mask_rate = MASK_RATES
     weights = flags.get("initial_weights") or "random"
-    reference, tokens_needed = tokens_to_leave_plateau(flags["config_name"] or "mini", weights)
+    size = flags["config_name"] if (flags["config_name"], weights) in TOKENS_TO_LEAVE else "mini"
+    tokens_needed = TOKENS_TO_LEAVE[size, weights]
     return [
         Measurement(
             "duplicates",
@@ -116,7 +124,7 @@ def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, flo
         ),
         Measurement(
             "too few steps",
-            f"{tokens_seen:,} tokens so far, and the reference run {reference} left the line after {tokens_needed:,}",
+            f"{tokens_seen:,} tokens so far, and a run of size {size} left the line after {tokens_needed:,}",
             tokens_seen >= PATIENCE * tokens_needed,
         ),
     ]
@@ -136,26 +144,6 @@ def _tokens(phases: Sequence[Phase], processes: int, step: int) -> tuple[int, in
 def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
     """Optimiser steps of the warm-up, as `linear_schedule` counts them: a number below 1 is a share of all steps."""
     return round(flags["warmup_steps"] * (total_steps if flags["warmup_steps"] < 1 else 1))
-
-
-def tokens_to_leave_plateau(config_name: str, initial_weights: str) -> tuple[str, int]:
-    """(name of a reference run, number of tokens that it needed to leave the line).
-
-    Args:
-        config_name: the size of the network; if there is no reference run of this size, one of another size is taken.
-        initial_weights: "random" or "counted".
-    """
-    known = {
-        name: reference
-        for name, reference in references().items()
-        if reference["settings"]["initial_weights"] == initial_weights
-    }
-    of_size = (name for name, reference in known.items() if reference["settings"]["config_name"] == config_name)
-    name = next(of_size, next(iter(known)))
-    settings, held_out = known[name]["settings"], known[name]["held_out"]
-    highest = settings["line"] - MARGIN
-    left = next(step for step, loss in zip(held_out["steps"], held_out["mlm_loss"]) if loss <= highest)
-    return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
 
 
 def diagnosis(facts: Mapping[str, Any], events: list[dict], *corpora: Corpus) -> str | None:

@@ -30,7 +30,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.inputs.compressed_files import kind_of, numbered_lines
 from bert_training.inputs.rows import KINDS, Column
 from bert_training.inputs.rows import read_rows as read_table
-from bert_training.tasks.overlapping_rows import rows_around
+from bert_training.tasks.cut_texts import rows_around
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError

@@ -223,7 +223,7 @@ def fine_tune(
         train = train.shuffled(args.seed)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
-    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
+    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps, metric=metric)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
     model, optimizer = prepare(run, model, optimizer)
@@ -236,8 +236,6 @@ def fine_tune(
         run.write_facts()
         begin_anew(run)
     batches: Any = step_batches(train, run, done, total_steps) if train else []
-    if lesson:
-        batches = lesson.batches(batches)
     options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):

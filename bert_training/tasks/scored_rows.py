@@ -17,7 +17,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.json_files import parse_json
 from bert_training.tasks.classification.scores import METRICS
-from bert_training.tasks.seeds import LEVEL, sign_test
+from bert_training.tasks.statistics import LEVEL, sign_test
 
 RESAMPLES = 1000  # of the bootstrap
 WHOLE = ("accuracy", "subset_accuracy", "exact_match")  # metrics by which a row is right or wrong

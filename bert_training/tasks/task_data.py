@@ -16,6 +16,7 @@ import numpy as np
 from tqdm import tqdm
 from transformers import BertConfig, PreTrainedTokenizerBase
 
+from bert_training.engine.best import deciding_metric
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.harmless_output import say
@@ -84,6 +85,19 @@ def check_vocabulary(data: TaskData, tokenizer: PreTrainedTokenizerBase) -> None
         coverage(tokenizer, data.texts("train")).check_usable(f"{data.name} train", OTHER_VOCABULARY)
 
 
+def metric_of(args: FineTuningArguments, data: TaskData) -> str:
+    """The key of the results that decides which evaluation, or which run of a series, is the best.
+
+    Raises:
+        UserError: as in ``deciding_metric``; or a flag of the training is given without training data.
+    """
+    training = "train" in data.splits
+    idle = [name for name in ("teacher", "keep_layers", "class_weights") if getattr(args, name, None)]
+    if idle and not training:
+        raise UserError(f"--{', --'.join(idle)}: no effect without training data; leave out")
+    return deciding_metric(args, *data.metric_names(), training)
+
+
 def in_chunks(count: int, size: int) -> Iterator[slice]:
     """Yield the places of texts that are tokenised together; a terminal shows a bar if it takes more than a second."""
     quiet = None if os.environ.get("RANK", "0") == "0" else True
@@ -112,6 +126,7 @@ def record_origin(
     """
     origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
     run.add_facts(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
+    run.add_facts(baselines=data.baselines())
     for text in (data.summary(), *same_content_warnings(data)):
         run.say(text)
     covered = {split: coverage(tokenizer, data.texts(split)) for split in data.splits}

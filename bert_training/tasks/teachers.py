@@ -2,22 +2,19 @@
 
 A teacher never changes, and reads the rows that the student reads, so its outputs for the training data are computed
 once, before the first step: in float32 whatever ``--mixed_precision`` says, by all processes together, rows of like
-length in one batch. They become columns of the data (``PREFIX``). If they would take more than LARGEST bytes, the
-teacher reads every batch anew instead; only rounding differs.
+length in one batch. They become columns of the data (``PREFIX``).
 """
 
 import copy
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.engine.batches import NUM_WINDOWS, Features
-from bert_training.engine.predict import logits_of, predict
+from bert_training.engine.batches import Features
+from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.shared import TEMPERATURE, StudentArguments
@@ -28,9 +25,7 @@ from bert_training.networks.initial_weights import class_in, load_network, weigh
 from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 
-LARGEST = 4 * 2**30  # bytes of the outputs, which every process has in memory
 BATCH = 32  # rows of one forward pass; not a flag, because the rounding of the outputs depends on it
-INPUTS = ("input_ids", "token_type_ids", "attention_mask", NUM_WINDOWS)
 LABELS_SHOWN = 10
 KINDS: dict[ProblemType | None, Kind] = {
     "single_label_classification": "classes",
@@ -61,22 +56,12 @@ class Lesson(NamedTuple):
     """What a student is trained on.
 
     Attributes:
-        rows: the training data, with the teacher's outputs unless ``answer`` computes them.
+        rows: the training data, with the teacher's outputs.
         weights: those of the teacher, file -> SHA-256.
-        answer: the teacher's outputs for a batch; None if they are in ``rows``.
     """
 
     rows: Features
     weights: dict[str, str]
-    answer: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] | None
-
-    def batches(
-        self, batches: Iterator[list[dict[str, torch.Tensor]]]
-    ) -> Generator[list[dict[str, torch.Tensor]], None, None]:
-        """The micro-batches of every step, with the teacher's outputs."""
-        with closing(batches) if isinstance(batches, Generator) else nullcontext():
-            for micro_batches in batches:
-                yield [batch | (self.answer(batch) if self.answer else {}) for batch in micro_batches]
 
 
 # --- what a teacher may be ---------------------------------------------------------------------------------------
@@ -187,18 +172,10 @@ def give_lesson(
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
     network = _load(run, teacher, prepare)
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
-    # Float32: two numbers a token for spans, one a class otherwise.
-    size = 4 * max(2, teacher.config.num_labels or 0) * int(rows.lengths.sum() if per_token else len(rows))
-    if size > LARGEST:
-        run.say(
-            f"teacher {teacher.name}: its outputs for {len(rows):,} rows would take {size / 1e9:.1f} GB, more than the "
-            "memory should give, so it reads every batch anew, which is slower"
-        )
-        return Lesson(train, teacher.weights, lambda batch: _answer(run, network, teacher, batch))
     outputs = predict(run, network, rows, BATCH, per_token)
-    run.say(f"teacher {teacher.name}: its outputs for {len(rows):,} rows, {size / 1e6:,.1f} MB")
+    run.say(f"teacher {teacher.name}: it has read {len(rows):,} rows")
     columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
-    return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights, None)
+    return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights)
 
 
 def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
@@ -208,15 +185,6 @@ def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTr
     network = as_implementation(network, run.args)
     prepare(network)
     return network.requires_grad_(False).eval().to(run.device)
-
-
-def _answer(
-    run: Run[StudentArguments], network: PreTrainedModel, teacher: Teacher, batch: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    inputs = {name: batch[name].to(run.device) for name in INPUTS if name in batch}
-    with torch.no_grad():  # not inference mode, whose tensors autograd cannot keep for the backward pass
-        found = logits_of(network(**inputs))
-    return {f"{PREFIX}{name}": (value[..., teacher.order] if teacher.order else value) for name, value in found.items()}
 
 
 def _ordered(values: Any, order: list[int]) -> Any:

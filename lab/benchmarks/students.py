@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.engine.optimizer import create_optimizer
 from bert_training.files.atomic import write_json
-from bert_training.tasks.seeds import mean_interval
+from bert_training.tasks.statistics import mean_interval
 from lab.benchmarks.idle import add_flag, demand_idle_cores
 from lab.benchmarks.provenance import ROOT, provenance
 from modeling_bert_repro import BertForSequenceClassification

@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
-from bert_training.tasks.seeds import compare, statistics
+from bert_training.tasks.statistics import compare, statistics
 from lab.benchmarks.provenance import ROOT, provenance
 
 RECORD = ROOT / "lab" / "records" / "two_types.json"

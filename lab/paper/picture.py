@@ -20,7 +20,7 @@ from bert_training.cards.curves import (
     save_figure,
     style_axis,
 )
-from bert_training.tasks.seeds import mean_interval
+from bert_training.tasks.statistics import mean_interval
 from lab.paper.plan import Outline, steps_at
 from lab.paper.verdicts import Column, Scores
 

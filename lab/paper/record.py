@@ -24,8 +24,8 @@ from bert_training.inputs.models import WEIGHT_FILES
 from bert_training.inputs.records import read_events, read_record
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.record import is_finished as has_results
-from bert_training.record import read_results
-from bert_training.tasks.seeds import planned_runs, read_summary
+from bert_training.record import read_results, read_summary
+from bert_training.tasks.seeds import planned_runs
 from lab.benchmarks.provenance import processor
 from lab.paper.data import PaperArguments
 from lab.paper.plan import Cell, Outline, Plan, Score

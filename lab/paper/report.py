@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.files.atomic import write_json, write_text
-from bert_training.tasks.seeds import mean_interval
+from bert_training.tasks.statistics import mean_interval
 from lab.paper.picture import draw
 from lab.paper.plan import Outline
 from lab.paper.record import UNIGRAM, Results, scores_of

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bert_training.tasks.seeds import LEVEL, mean_interval
+from bert_training.tasks.statistics import LEVEL, mean_interval
 from lab.paper.published import Claim, Contrast
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "cannot be told at this scale"

@@ -7,7 +7,8 @@ import pytest
 
 from bert_training.__main__ import main
 from bert_training.inputs.records import read_events
-from bert_training.tasks import seeds
+from bert_training.record import read_summary
+from bert_training.tasks.statistics import compare, statistics
 from tests.helpers.repository import ROOT
 
 RUNS = sorted(ROOT.glob("lab/records/runs/**/all_results.json"))
@@ -36,19 +37,22 @@ def test_recorded_results_are_those_of_their_last_evaluation(path):
 @pytest.mark.parametrize("path", SERIES, ids=lambda path: path.parent.name)
 def test_recorded_summaries_are_those_of_their_runs(path):
     """A record must not keep statistics that the code no longer computes."""
-    summary = seeds.read_summary(path.parent)
+    summary = read_summary(path.parent)
     for run in summary["runs"]:
         results = path.parent / run["folder"] / "all_results.json"  # Of some series only the summary was kept.
         assert not results.exists() or run["results"] == json.loads(results.read_text(encoding="utf-8"))
-    facts = {"splits": summary["validation"]}
-    series = seeds.Series(summary["task"], facts, summary["metric"], summary["baselines"])
-    expected = seeds.summarise(summary["runs"], series)
+    found = {"settings": [one["metrics"] for one in summary["settings"]]}
+    expected: dict = {"settings": []}
+    for one in summary["settings"]:
+        runs = [run["results"] for run in summary["runs"] if run["learning_rate"] == one["learning_rate"]]
+        constants = summary["baselines"].items()
+        expected["settings"].append({name: statistics([run[name] for run in runs], value) for name, value in constants})
     if "comparison" in summary:
         other = ROOT / "lab/records/runs" / Path(summary["comparison"]["with"]).name / "summary.json"
         shared = [name for name in summary["comparison"] if name not in ("with", "pairs")]
-        expected["comparison"] = {"with": summary["comparison"]["with"]}
-        expected["comparison"] |= seeds.compare(summary["runs"], json.loads(other.read_text())["runs"], shared)
-    found, expected = flat(summary), flat(expected)
+        found["comparison"] = {name: value for name, value in summary["comparison"].items() if name != "with"}
+        expected["comparison"] = compare(summary["runs"], json.loads(other.read_text())["runs"], shared)
+    found, expected = flat(found), flat(expected)
     assert found.keys() == expected.keys()
     for path, value in expected.items():
         assert found[path] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), path

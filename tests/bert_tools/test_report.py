@@ -107,12 +107,12 @@ def table_of(*folders: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("one", "other", "words"),
     [
-        ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning rate 3e-5", "learning rate 0.001")),
-        ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("3 epochs", "1 epoch")),
-        ({"max_steps": 2000}, {}, ("2,000 steps", "3 epochs")),
-        ({"torch_compile": True}, {"torch_compile": False}, ("torch compile", "no torch compile")),
-        ({"max_train_samples": 10000}, {}, ("max train samples 10000", "no max train samples")),
-        ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("2 processes", "1 process")),
+        ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning_rate 3e-05", "learning_rate 0.001")),
+        ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("num_train_epochs 3.0", "num_train_epochs 1.0")),
+        ({"max_steps": 2000}, {}, ("max_steps 2000, num_train_epochs None", "max_steps -1, num_train_epochs 3.0")),
+        ({"torch_compile": True}, {"torch_compile": False}, ("torch_compile True", "torch_compile False")),
+        ({"max_train_samples": 10000}, {}, ("max_train_samples 10000", "max_train_samples None")),
+        ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("processes 2", "processes 1")),
         (
             {"data": {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}},
             {"data": {"splits": {"train": {"sha256": "b" * 64}, "validation": {"sha256": "c" * 64}}}},
@@ -139,12 +139,12 @@ def test_different_weights_of_the_same_name_are_distinguished(finished):
     ]
     table = table_of(*folders)
     assert table[0][2:] == [
-        *("random weights, size mini", "random weights, size tiny"),
-        *("from m, weights aaaaaaaa", "from m, weights bbbbbbbb"),
+        *("random weights, config_name mini", "random weights, config_name tiny"),
+        *("from m, initial_weights aaaaaaaa", "from m, initial_weights bbbbbbbb"),
     ]
     assert table[1][2:] == ["40.0", "50.0", "20.0 ± 14.1 (2)", "20.0"]
     by_path = table_of(cola(finished, "f", 0.6), cola(finished, "g", 0.7, model_name_or_path="y/m"))
-    assert by_path[0][2:] == ["from m, folder x/m", "from m, folder y/m"]
+    assert by_path[0][2:] == ["from m, model_name_or_path x/m", "from m, model_name_or_path y/m"]
 
 
 def test_runs_without_scores_have_a_table_and_no_picture(finished, tmp_path, capsys):
@@ -173,7 +173,7 @@ def test_an_undefined_score_is_called_undefined_and_counts_as_0(finished, tmp_pa
     main([folders[1], "--output_dir", str(tmp_path / "out")])
     assert (tmp_path / "out" / "report.png").exists()
     drawn = []
-    monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(report.curves, "save_figure", lambda figure, path: drawn.append(figure))
     report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
     (axis,) = drawn[0].axes
     assert [text.get_text() for text in axis.texts] == ["20.0 ± 20.0 (3), 1 undefined"]
@@ -355,7 +355,7 @@ def test_the_picture_of_a_student_and_its_teacher_shows_all_labels(finished, tmp
         events = [{"event": name, "step": 9, key: 5.3} for name, key in (("train", "loss"), ("eval", "eval_mlm_loss"))]
         (tmp_path / "m" / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
-    monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(report.curves, "save_figure", lambda figure, path: drawn.append(figure))
     report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
     (figure,) = drawn
     FigureCanvasAgg(figure).draw()

@@ -135,7 +135,7 @@ def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
 
 def test_code_is_found_by_its_plain_name_only(folder):
     edit_json(folder / "config.json", auto_map={"AutoModel": "theirs.Model", "AutoConfig": "../outside.Config"})
-    (folder / "theirs.py").write_text("import ./etc/secret\nfrom .hub import y\n")
+    (folder / "theirs.py").write_text("from .hub import y\n")
     (folder / "hub.py").write_text("")
     (folder.parent / "outside.py").write_text("")
     names = {path.name for path in files_to_upload(folder) if path.suffix == ".py"}
@@ -150,14 +150,11 @@ def test_a_folder_that_is_not_finished_is_refused(folder):
 
 
 def test_bad_names_and_offline_mode_are_refused_before_the_training(monkeypatch, tmp_path):
-    """These mistakes are found without a Hub; REFUSALS has the others."""
     with pytest.raises(ValueError, match=r"--hub_model_id a/b/c: .*; expected USER/NAME"):
         check_access("a/b/c", dry_run=True)
-    with pytest.raises(ValueError, match="needs the network and a token of the Hub"):
-        check_access(NAME, dry_run=False)
     flags = ["--config_name", "tiny", "--tokenizer_name", "x", "--output_dir", str(tmp_path / "run")]
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: None)
-    with pytest.raises(ValueError, match="unset HF_HUB_OFFLINE"):
+    with pytest.raises(ValueError, match=r"the network .is HF_HUB_OFFLINE set.. and a token of the Hub"):
         run_ner.start_run(
             run_ner.parse_arguments(run_ner.NerArguments, [*flags, "--push_to_hub", "--hub_model_id", NAME])
         )
@@ -210,71 +207,28 @@ def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
 @pytest.mark.slow
 def test_a_second_upload_and_uploads_to_existing_repositories(hub, folder, tmp_path):
     """Without changes there is no commit. An existing repository keeps its visibility, and the user is told so."""
-    first, again, public = uploads(hub, tmp_path, folder, [], [], ["--hub_private_repo", "false"])[:3]
-    assert (
-        "files uploaded" in first and again == f"nothing has changed since the last upload: {hub.url}/{NAME} (private)"
-    )
-    assert public.startswith(f"{NAME} exists and is private: it stays so, although this run asked for a public one")
+    _, again, public = uploads(hub, tmp_path, folder, [], [], ["--hub_private_repo", "false"])
+    assert again.endswith("(private)") and public.endswith("(private; it was there, and is not made public)")
     assert len(hub.repos[NAME]["commits"]) == 2 and hub.repos[NAME]["private"]
     (folder / "README.md").write_text((folder / "README.md").read_text() + "More.\n")
     hub.repos[NAME]["private"] = False
-    asked, done = uploads(hub, tmp_path, folder, [])
-    assert asked.startswith(f"{NAME} exists and is public: it stays so, although this run asked for a private one")
-    assert done.endswith("(public)") and not hub.repos[NAME]["private"]
+    (line,) = uploads(hub, tmp_path, folder, [])
+    assert line.endswith("(public; it was there, and is not made private)") and not hub.repos[NAME]["private"]
     assert len(hub.repos[NAME]["commits"]) == 3 and hub.files(NAME)["README.md"].endswith(b"More.\n")
     del hub.repos[NAME]
     assert uploads(hub, tmp_path, folder, ["--hub_private_repo", "false"])[-1].endswith("(public)")
 
 
 @pytest.mark.slow
-def test_a_request_that_fails_once_is_repeated(hub, folder, tmp_path):
-    """Every kind of request fails twice, once without an answer and once with an error of the server."""
-    kinds = [("POST", "/api/repos/create"), ("POST", ".*/preupload/main"), ("PUT", "/stored/.*")]
-    faults = [[*kind, what, 1] for kind in kinds for what in ("cut", 500)]
-    hub.faults = [*faults, *(["POST", ".*/user/other/commit/main", what, 1] for what in (503, "cut"))]
-    lines = uploads(hub, tmp_path, folder, [], ["--hub_model_id", "user/other"])
-    assert ["files uploaded" in line for line in lines] == [True, True]
-    assert [fault[-1] for fault in hub.faults] == [0] * len(hub.faults)
-    for name in (NAME, "user/other"):
-        assert set(hub.files(name)) == MODEL | CODE | RECORDS and len(hub.repos[name]["commits"]) == 2
-
-
-# The refusals are in the order of the requests. Each ends one upload, and the next upload gets further.
-REFUSALS = [
-    (("GET", "/api/whoami-v2", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
-    (("POST", "/api/repos/create", 403), f"the token may not write to {NAME} (403); take one with the right to"),
-    (("POST", "/api/validate-yaml", 400), "the Hub does not accept the model card (Invalid metadata in README.md."),
-    (("POST", ".*/preupload/main", 403), f"the token may not write to {NAME} (403); take one with the right to"),
-    (("PUT", "/stored/.*", 403), f"the token may not write to {NAME} (403); take one with the right to write there"),
-    (("POST", ".*/commit/main", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
-    (("POST", ".*/commit/main", 413), "the Hub refused the request (413: Client error '413"),
-]
-
-
-@pytest.mark.slow
-def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
-    hub.faults = [[*fault, 1] for fault, _ in REFUSALS]
-    *lines, last = uploads(hub, tmp_path, folder, *[[]] * (len(REFUSALS) + 1))
-    assert len(lines) == len(REFUSALS)
+@pytest.mark.parametrize(
+    "fault", [("POST", "/api/validate-yaml", 400), ("PUT", "/stored/.*", 403), ("POST", ".*/commit/main", 403)]
+)
+def test_a_refusal_is_one_line_with_the_command_for_later(hub, folder, tmp_path, fault):
+    hub.faults = [[*fault, 1]]
+    line, last = uploads(hub, tmp_path, folder, [], [])
     command = f"bert-repro upload {folder} --hub_model_id {NAME}"
-    for line, (_, message) in zip(lines, REFUSALS, strict=True):
-        assert line.startswith(f"error: --hub_model_id {NAME}: {message}"), line
-        assert line.endswith(f"; {folder} is complete, upload it then with {command}"), line
-    assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # No refusal left half a commit behind.
-
-
-def test_a_missing_token_is_named(hub, folder, tmp_path):
-    (line,) = uploads(hub, tmp_path, folder, [], token=None)
-    assert line.startswith("error: --push_to_hub needs the network and a token of the Hub; ")
-    assert not hub.requests
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/whoami-v2"), ("PUT", "/stored/.*")])
-def test_a_hub_that_does_not_answer_is_named(hub, folder, tmp_path, method, path):
-    hub.faults = [[method, path, "cut", 999]]
-    (line,) = uploads(hub, tmp_path, folder, [])
-    assert "the Hub could not be reached (" in line and "check the network and HF_ENDPOINT; " in line
+    assert line.startswith("error: ") and line.endswith(f"; {folder} is complete, upload it then with {command}")
+    assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # the refusal left no half commit behind
 
 
 @pytest.mark.slow

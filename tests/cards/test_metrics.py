@@ -5,7 +5,7 @@ oversight.
 import numpy as np
 import pytest
 
-from bert_training.cards.metrics import METRICS, card_name_of, percent_factor
+from bert_training.cards.metrics import METRICS, metrics_of, percent_factor
 from bert_training.inputs.flags.objectives import OBJECTIVES
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.word_loss import WordSums
@@ -104,4 +104,5 @@ def test_names_are_unique():
 
 def test_only_scores_of_squad_are_recorded_in_per_cent():
     assert percent_factor(["eval_exact_match", "eval_f1"]) == 1 and percent_factor(["eval_f1"]) == 100
-    assert card_name_of("eval_f1", 1) == "F1, per cent" and card_name_of("eval_f1", 100) == "F1"
+    assert metrics_of(["eval_exact_match", "eval_f1"])["eval_f1"].card_name == "F1, per cent"
+    assert metrics_of(["eval_f1"])["eval_f1"].card_name == "F1"

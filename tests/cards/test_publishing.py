@@ -10,12 +10,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from bert_training.cards.hub_upload import write_published
 from bert_training.cards.model_card import write_model_card
 from bert_training.cards.publishing import names_on_hub, published, published_config, published_name, without_folders
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.inputs.flags.scripts import SCRIPTS
+from tests.helpers.published import write_published
 
 # Part of the name of every folder below; no program spells letters and digits in another way.
 SECRET = "zq7secret"
@@ -85,7 +85,6 @@ def seal(folder: Path) -> None:
 
 
 def sent(folder: Path, target: Path) -> dict[str, str]:
-    target.mkdir()
     write_published(folder, target, "you/name")
     return {path.name: path.read_text(encoding="utf-8") for path in target.iterdir()}
 
@@ -157,7 +156,7 @@ def test_what_is_uploaded_of_configs_is_sealed_anew(tmp_path):
     assert json.loads(texts["config.json"]) == {"_name_or_path": "output_dir.txt", "x": "a/b"}
     assert json.loads(texts[HASHES])["sha256"] == hashes_of(tmp_path / "sent")
     (folder / "run.json").write_text(
-        json.dumps({"format": 1, "flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []})
+        json.dumps({"format": 1, "script": "run_ner.py", "flags": {"output_dir": f"/{SECRET}/run"}, "hub_names": []})
     )
     changed = json.loads(sent(folder, tmp_path / "again")[HASHES])["sha256"]
     assert changed["run.json"] != hashes_of(tmp_path / "again")["run.json"]  # still visible

@@ -15,7 +15,7 @@ INSTANCES = "bert_training/pretraining/instances.py"
 MASKING = "bert_training/pretraining/masking.py"
 THRESHOLD = "bert_training/tasks/squad/threshold.py"
 ANSWERS = "bert_training/tasks/squad/answers.py"
-SEEDS = "bert_training/tasks/seeds.py"
+STATISTICS = "bert_training/tasks/statistics.py"
 
 FAULTS = {
     # --- One step -----------------------------------------------------------------------------------------
@@ -348,14 +348,14 @@ FAULTS = {
         tests=("tests/tasks/squad/test_answers.py",),
     ),
     "deviation of a population": Fault(
-        file=SEEDS,
+        file=STATISTICS,
         places=("mean_interval", "t_test"),
         correct="scipy.stats.sem(values)",
         faulty="scipy.stats.sem(values, ddof=0)",
         tests=("tests/tasks/test_seeds.py",),
     ),
     "one degree of freedom too many": Fault(
-        file=SEEDS,
+        file=STATISTICS,
         places="mean_interval",
         correct="len(values) - 1",
         faulty="len(values)",

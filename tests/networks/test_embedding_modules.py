@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_training.cards.hub_upload import files_to_upload, write_published
+from bert_training.cards.hub_upload import files_to_upload
 from bert_training.networks import embedding_modules as rooms
 from bert_training.networks.embedding_modules import carry_modules, embedding_modules
 from tests.helpers import short_runs
 from tests.helpers.embedders import add_modules, check_carried
 from tests.helpers.model_folders import edit_json
+from tests.helpers.published import write_published
 
 CARRIED = {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"}
 CARRIED |= {"1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"}
@@ -36,7 +37,6 @@ def test_the_modules_travel_along_with_every_script(script, embedder, short_data
         check_carried(source, target)
     assert json.loads((out / "hashes.json").read_text())["sha256"].keys() >= CARRIED
     assert {path.relative_to(out).as_posix() for path in files_to_upload(out)} >= CARRIED
-    (tmp_path / "published").mkdir()
     write_published(out, tmp_path / "published", "user/name")
     check_carried(out, tmp_path / "published")
     carry_modules(str(out / "checkpoint-1"), tmp_path / "of_checkpoint")

@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from bert_training.cards.curves import MARGIN
-from bert_training.cards.reference_curves import references
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import peak_rate
 from bert_training.pretraining.plateau import (
@@ -17,7 +15,6 @@ from bert_training.pretraining.plateau import (
     find_plateau,
     held_out_key,
     log_diagnosis,
-    tokens_to_leave_plateau,
 )
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 
@@ -134,21 +131,3 @@ def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, mak
         spoken = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "doctor"]
     assert [line["step"] for line in spoken] == [1000, 2000, 4000]
     assert capsys.readouterr().out.count("doctor: the masked-LM loss stays at") == 3
-
-
-def test_every_reference_curve_left_the_line():
-    names = {("mini", "random"): "mini", ("tiny", "random"): "tiny"}
-    names |= {("mini", "counted"): "mini-fast", ("tiny", "counted"): "tiny-fast"}
-    for name, reference in references().items():
-        settings, train, held_out = (reference[part] for part in ("settings", "train", "held_out"))
-        assert names.pop((settings["config_name"], settings["initial_weights"])) == name
-        assert len(train["steps"]) == len(train["mlm_loss"]) <= 200
-        assert held_out["steps"] == sorted(held_out["steps"])
-        assert held_out["mlm_loss"][-1] < settings["line"] - MARGIN <= settings["unigram_entropy"] - MARGIN
-        found, tokens = tokens_to_leave_plateau(settings["config_name"], settings["initial_weights"])
-        assert found == name and 0 < tokens < 20e6
-    assert not names
-    # The first evaluation, after 500 steps of 64 x 32 tokens, was below the line.
-    assert tokens_to_leave_plateau("mini", "counted") == ("mini-fast", 500 * 64 * 32)
-    assert tokens_to_leave_plateau("base", "counted")[0] == "mini-fast"
-    assert tokens_to_leave_plateau("base", "random")[0] == "mini"

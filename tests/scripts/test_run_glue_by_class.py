@@ -113,7 +113,7 @@ def test_the_temperature_goes_wherever_probabilities_are_shown(own, tmp_path, ca
     _, shares = probabilities(tmp_path / "again", "test")
     assert np.allclose(shares, probabilities(own / "run", "test")[1], atol=1e-6)
     card = (own / "run" / "README.md").read_text()
-    assert f"shares = torch.softmax(logits / {temperature!r}, dim=0)" in card
+    assert f".div({temperature!r}).softmax(dim=0)" in card
     # A new training from this model is not calibrated, unless it is asked for.
     rest = (f"--train_file={own / 'train.csv'}", f"--validation_file={own / 'valid.csv'}", "--max_steps=1")
     assert "eval_temperature" not in run(tmp_path / "more", model, *rest)

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import run_glue
+from bert_deploy.verify_scores import check_scores
+from bert_tools.report import read_finished_runs, tables
 from bert_training.engine.errors import report_errors
-from bert_training.tasks.seeds import compare
+from bert_training.tasks.statistics import compare
+from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -48,6 +51,12 @@ def refused(capsys, *argv: str) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
+def is_verified(folder: Path) -> bool:
+    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+    found = list(check_scores(folder, facts(folder), results, []))
+    return {"verified"} == {one.verdict for one in found}
+
+
 def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp_path, flags, sheet):
     given = [*flags, "--validation_split=0.25", "--group_column=writer", "--id_column=ticket"]
     results = run(tmp_path / "run", *given)
@@ -82,13 +91,16 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, shee
     assert alone["eval_loss"] == summary["runs"][1]["results"]["eval_loss"]
     again = run(tmp_path / "folds", *flags, "--folds=2", "--save_steps=0")
     assert again == summary
-    assert "run 2 of 2: fold-2 is finished already" in capsys.readouterr().out
+    assert "fold-2: this run is finished" in capsys.readouterr().out
     longer = ("--folds=2", "--save_steps=0", f"--compare_to={tmp_path / 'folds'}", "--max_steps=3")
     assert run(tmp_path / "longer", *flags, *longer)["comparison"]["pairs"] == 2
     other = tmp_path / "other.csv"
     other.write_text(Path(sheet).read_text().replace("house", "river"))
     with pytest.raises(ValueError, match="it was evaluated on other data"):
         run(tmp_path / "no", *flags, *longer, f"--train_file={other}")
+    assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
+    found = [one for one in findings_of(tmp_path / "folds") if one.verdict != "verified"]
+    assert not found, found
 
 
 def test_the_best_of_a_series_is_chosen_by_the_metric_that_is_asked_for(tmp_path, flags):
@@ -176,3 +188,16 @@ def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate)
     assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
     results = json.loads((tmp_path / "two" / "all_results.json").read_text())
     assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given",
+    [["--validation_split=0.25", "--id_column=ticket", "--weight_column=writer", "--calibrate"],
+     ["--folds=2/2", "--id_column=ticket", "--group_column=writer"]],
+)  # fmt: skip
+def test_verify_finds_the_part_again(tmp_path, flags, sheet, given):
+    mails = tmp_path / "mails.csv"
+    mails.write_text(Path(sheet).read_text().replace("text", "mail", 1))
+    run(tmp_path / "run", *flags, f"--train_file={mails}", "--text_column=mail", *given, "--save_steps=0")
+    assert is_verified(tmp_path / "run")

@@ -193,7 +193,7 @@ def test_a_series_with_class_weights_continues(checkpoint, files, tmp_path, caps
     given = flags(checkpoint, files, tmp_path / "series", "--class_weights=balanced", "--seeds=2")
     run_ner.main(given)
     run_ner.main(given)
-    assert "run 2 of 2: seed-43 is finished already" in capsys.readouterr().out
+    assert "seed-43: this run is finished" in capsys.readouterr().out
 
 
 def test_pipeline_prints_the_names_of_the_tags(finished):

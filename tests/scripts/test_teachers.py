@@ -101,8 +101,8 @@ def test_the_layers_of_the_teacher_alone_are_enough(tmp_path, teacher_of, short_
 @pytest.mark.parametrize(
     "task", ["stsb", *(pytest.param(task, marks=pytest.mark.slow) for task in ("mrpc", "several", "windows"))]
 )
-def test_scores_several_labels_and_windows(tmp_path, pretrained, glue_files, task, monkeypatch):
-    """The first loss of a copy of the teacher is 0; if it reads every batch anew, the losses are the same."""
+def test_scores_several_labels_and_windows(tmp_path, pretrained, glue_files, task):
+    """The first loss of a copy of the teacher is 0."""
     rows = [("the old house", "x|y"), ("the king walked", "y"), ("the queen opened the letter", ""), ("night", "x")]
     table = tmp_path / "table.csv"
     table.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows * 2))
@@ -116,14 +116,9 @@ def test_scores_several_labels_and_windows(tmp_path, pretrained, glue_files, tas
     flags += ["--max_steps=3", "--save_steps=0", "--logging_steps=1", "--per_device_train_batch_size=4"]
     flags += ["--learning_rate=1e-2", "--max_seq_length=16"][: 1 if task == "windows" else 2]
     run_glue.main([f"--output_dir={tmp_path / 'teacher'}", f"--model_name_or_path={pretrained}", *flags])
-    losses = {}
-    for name, largest in (("kept", teachers.LARGEST), ("anew", 0)):
-        monkeypatch.setattr(teachers, "LARGEST", largest)
-        learn = [f"--teacher={tmp_path / 'teacher'}", f"--model_name_or_path={tmp_path / 'teacher'}"]
-        run_glue.main([f"--output_dir={tmp_path / name}", *learn, "--teacher_weight=1", *flags])
-        losses[name] = [event["loss"] for event in events(tmp_path / name, "train")]
-        assert losses[name][0] == pytest.approx(0, abs=1e-6)
-    assert losses["kept"] == pytest.approx(losses["anew"], abs=1e-5)
+    learn = [f"--teacher={tmp_path / 'teacher'}", f"--model_name_or_path={tmp_path / 'teacher'}"]
+    run_glue.main([f"--output_dir={tmp_path / 'copy'}", *learn, "--teacher_weight=1", *flags])
+    assert events(tmp_path / "copy", "train")[0]["loss"] == pytest.approx(0, abs=1e-6)
     weighted = [f"--output_dir={tmp_path / 'half'}", f"--model_name_or_path={pretrained}", *flags]
     run_glue.main([*weighted, f"--teacher={tmp_path / 'teacher'}"])
     event = events(tmp_path / "half", "train")[0]

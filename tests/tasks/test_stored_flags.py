@@ -124,7 +124,7 @@ def test_a_series_takes_the_stored_flags_and_continues(models, short_data, tmp_p
     short_runs.start("run_swag", command)
     assert read(tmp_path / "series" / "seed-42", "run.json")["flags"]["max_seq_length"] == 24
     short_runs.start("run_swag", command)
-    assert "seed-42 is finished already" in capsys.readouterr().out
+    assert "seed-42: this run is finished" in capsys.readouterr().out
 
 
 def test_a_series_takes_nothing_from_a_neighbour(models, tmp_path):

@@ -14,11 +14,11 @@ from transformers import AutoTokenizer, BertConfig
 from bert_training.engine.state import Origin
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.tasks.seeds import series_of
 from bert_training.tasks.task_data import (
     check_vocabulary,
     files_or_hub,
     in_chunks,
+    metric_of,
     own_files,
     record_origin,
     same_content_warnings,
@@ -55,13 +55,11 @@ def test_the_facts_count_and_identify_the_examples_of_every_split(task):
     assert all(len(part["sha256"]) == 64 for part in facts.values())
 
 
-def test_a_series_is_made_of_the_data_alone(task):
+def test_the_metric_that_decides_is_one_of_the_data(task):
     _, args, data = task
-    series = series_of(args, data)
     names, default = data.metric_names()
-    assert series.metric == default and default in names
-    assert (series.name, series.facts) == (data.name, data.facts())
-    assert series.metric in series.baselines and set(series.baselines) <= set(names)
+    assert metric_of(args, data) == default and default in names
+    assert default in data.baselines() and set(data.baselines()) <= set(names)
     assert data.summary()
 
 
@@ -89,6 +87,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     assert said[:2] == [data.summary(), *same_content_warnings(data)]
     covered = recorded.pop("coverage")
     assert list(covered) == list(data.splits) and all(counts["characters"] for counts in covered.values())
+    assert recorded.pop("baselines") == data.baselines()
     assert recorded == {
         "data": data.facts(),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),

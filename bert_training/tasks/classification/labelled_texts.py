@@ -13,13 +13,14 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 ``glue`` has the table of the tasks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+from numpy.typing import ArrayLike
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
@@ -202,6 +203,17 @@ class ClassificationData:
         """The temperature of the probabilities, found on the rows of all these splits; they have labels."""
         labels = [label for split in logits for label in self.splits[split].labels or []]
         return calibration.find_temperature(np.concatenate([*logits.values()]), labels)
+
+    def thresholds(self, config: PretrainedConfig, logits: Mapping[str, ArrayLike]) -> multi_label_scores.Thresholds:
+        """In a training the thresholds found on the validation data, otherwise those of ``thresholds_of``.
+
+        Args:
+            logits: of every validation split (texts, labels).
+        """
+        if self.task.several_labels and "train" in self.splits:
+            for split, values in logits.items():
+                return multi_label_scores.find_thresholds(np.asarray(values), self.splits[split].labels or [])
+        return multi_label_scores.thresholds_of(self.task, config)
 
     def baselines(self) -> dict[str, float]:
         """The results of a model that always predicts the most frequent class or the same score."""

@@ -14,7 +14,7 @@ The average precision of a label that no text has is not defined: it is None, an
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,9 +23,6 @@ from transformers import PretrainedConfig
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.scores import BY_CLASS, RATES, SEPARATOR, table
 from bert_training.tasks.classification.trained_for import store_facts, stored_facts
-
-if TYPE_CHECKING:
-    from bert_training.tasks.classification.labelled_texts import ClassificationData
 
 FIELD = "thresholds"  # in the field fine_tuning of the model's config
 USUAL = 0.5
@@ -43,20 +40,6 @@ MARK = "|"  # between the labels of a prediction, unless the data has another
 def thresholds_of(task: Task, config: PretrainedConfig) -> Thresholds:
     """The thresholds with which an evaluation begins: those stored with the model, otherwise 0.5 for each label."""
     return (stored_thresholds(config) or [USUAL] * len(task.labels or ())) if task.several_labels else None
-
-
-def chosen_thresholds(
-    data: "ClassificationData", config: PretrainedConfig, logits: Mapping[str, ArrayLike]
-) -> Thresholds:
-    """In a training the thresholds found on the validation data, otherwise those of ``thresholds_of``.
-
-    Args:
-        logits: of every validation split (texts, labels).
-    """
-    if data.task.several_labels and "train" in data.splits:
-        for split, values in logits.items():
-            return find_thresholds(np.asarray(values), data.splits[split].labels or [])
-    return thresholds_of(data.task, config)
 
 
 def origin_of_thresholds(task: Task, config: PretrainedConfig, training: bool) -> dict[str, str]:

@@ -87,8 +87,8 @@ def note_other_labels(examples: Examples) -> None:
         )
 
 
-def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, ClassificationData]:
-    """The data with a validation split: one entry for each fold, or a single one, with the key None, without folds.
+def divided(data: ClassificationData, args: GlueArguments) -> ClassificationData:
+    """The data with a validation split: the fold that --folds names, or the part that --validation_split asks for.
 
     Args:
         data: with labels as numbers.
@@ -96,16 +96,15 @@ def divided(data: ClassificationData, args: GlueArguments) -> dict[int | None, C
     Raises:
         ValueError: there are too few rows, or too few groups, of a class.
     """
-    if count := args.num_folds:
-        parts = fold_rows(data, count, SPLIT_SEED)
-        wanted = [args.fold] if args.fold else range(1, count + 1)
-        return {number: _with_parts(data, args, parts[number - 1], f"fold {number} of {count}") for number in wanted}
+    if args.fold:
+        parts = fold_rows(data, args.num_folds, SPLIT_SEED)[args.fold - 1]
+        return _with_parts(data, args, parts, f"fold {args.fold} of {args.num_folds}")
     if args.validation_split:
         rows = held_out_rows(data, args.validation_split, SPLIT_SEED)
-        return {None: _with_parts(data, args, rows, f"{args.validation_split:g} of it")}
+        return _with_parts(data, args, rows, f"{args.validation_split:g} of it")
     if args.validation_split == 0:
         data.splits["train"].notes.append("no validation data: nothing will say how good the model is")
-    return {None: data}
+    return data
 
 
 def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:

@@ -23,8 +23,8 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.inputs.flags.fine_tuning import NerArguments
+from bert_training.tasks.cut_texts import rows_around
 from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
-from bert_training.tasks.overlapping_rows import rows_around
 from bert_training.tasks.task_data import in_chunks
 from tokenization.special_tokens import text_tokenizer
 

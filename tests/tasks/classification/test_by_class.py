@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bert_training.cards.confusion import counts_of, matrix_of, most_confused
+from bert_training.cards.confusion import counts_of, most_confused
 from bert_training.engine.best import deciding_metric, goodness
 from bert_training.tasks.classification.scores import (
     confusion,
@@ -45,14 +45,12 @@ def test_the_scores_are_those_of_scikit_learn(labels, predicted):
         matrix = confusion(np.array(predicted), labels, 3)
         assert (matrix == sklearn.confusion_matrix(labels, predicted, labels=range(3))).all()
     counts = counts_of(matrix, NAMES)
-    assert (matrix_of(counts) == matrix).all()
-    assert sum(pair.wrong for pair in most_confused(counts)) == len(labels) - np.trace(matrix)
+    assert sum(pair[0] for pair in most_confused(counts)) == len(labels) - np.trace(matrix)
 
 
 def test_the_pairs_most_confused_come_first_with_the_rows_of_their_class():
     counts = {"a": {"a": 5, "b": 2}, "b": {"a": 3, "b": 1}, "c": {}}
-    assert [(*pair,) for pair in most_confused(counts)] == [("b", "a", 3, 4), ("a", "b", 2, 7)]
-    assert len(most_confused(counts, 1)) == 1
+    assert most_confused(counts) == [(3, "b", "a", 4), (2, "a", "b", 7)]
 
 
 def test_a_class_is_named_after_a_colon_whatever_its_name_is():

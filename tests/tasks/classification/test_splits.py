@@ -20,8 +20,11 @@ def sheet(tmp_path, classes: str, groups: str = "") -> str:
 
 
 def parts_of(path: str, **given) -> dict:
-    args = glue_arguments(train_file=path, **given)
-    return divided(load_data(args), args)
+    """The data by fold, or with the key None."""
+    folds = given.get("folds") if "fold" not in given else None
+    plans = {number: {"fold": number} for number in range(1, folds + 1)} if folds else {None: {}}
+    arguments = {number: glue_arguments(train_file=path, **given, **plan) for number, plan in plans.items()}
+    return {number: divided(load_data(args), args) for number, args in arguments.items()}
 
 
 def rows(examples) -> list[int]:
@@ -189,10 +192,8 @@ def test_rare_labels_of_several_are_on_both_sides(tmp_path, given, monkeypatch):
     path = own(tmp_path, "\n".join(["text,label", *lines]) + "\n", "own.csv")
     for seed in range(5):
         monkeypatch.setattr(splits, "SPLIT_SEED", seed)
-        args = glue_arguments(train_file=path, label_separator="|", **given)
-        data = load_data(args)
-        number = data.task.labels.index("rare")
-        for one in divided(data, args).values():
+        for one in parts_of(path, label_separator="|", **given).values():
+            number = one.task.labels.index("rare")
             counts = [int(sum(row[number] for row in one.splits[split].labels)) for split in ("train", "validation")]
             assert counts == [3, 1]
         assert "by rarest label" in one.summary()

@@ -1,10 +1,8 @@
-"""bert_tools/run_settings.py: which runs count as repetitions of each other, and in which words they
+"""bert_training/tasks/run_settings.py: which runs count as repetitions of each other, and in which words they
 differ.
 """
 
-import pytest
-
-from bert_tools.run_settings import compared_settings, initial_settings, setting_text
+from bert_training.tasks.run_settings import compared_settings, initial_settings
 
 FACTS = {
     "script": "run_glue.py",
@@ -56,23 +54,3 @@ def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
     assert settings == {
         "initial_weights": None, "model_name_or_path": None, "config_name": "mini", "tokenizer_name": None,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("learning_rate", 3e-5, "learning rate 3e-5"),
-        ("num_train_epochs", 1.0, "1 epoch"),
-        ("num_train_epochs", 2.5, "2.5 epochs"),
-        ("max_steps", 12000, "12,000 steps"),
-        ("max_steps", -1, ""),
-        ("processes", 1, "1 process"),
-        ("initial_weights", None, "weights without a recorded hash"),
-        ("torch_compile", True, "torch compile"),
-        ("torch_compile", False, "no torch compile"),
-        ("warmup_steps", 0.1, "warmup steps 0.1"),
-        ("data_dir", None, "no data dir"),
-    ],
-)
-def test_settings_in_words(name, value, expected):
-    assert setting_text(name, value) == expected

@@ -1,9 +1,9 @@
-"""bert_training/tasks/overlapping_rows.py: every part of a long text has as much context as fits, on both sides."""
+"""bert_training/tasks/cut_texts.py: rows_around gives every part of a long text as much context as fits."""
 
 import random
 from itertools import pairwise
 
-from bert_training.tasks.overlapping_rows import rows_around
+from bert_training.tasks.cut_texts import rows_around
 
 
 def test_rows_around_parts_worked_by_hand():
