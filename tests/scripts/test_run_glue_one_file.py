@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 import run_glue
-from bert_deploy.verify_scores import check_scores
-from bert_tools.report import read_finished_runs, tables
 from bert_training.engine.errors import report_errors
 from bert_training.tasks.statistics import compare
-from tests.helpers.finished_folders import findings_of
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -49,12 +46,6 @@ def refused(capsys, *argv: str) -> str:
     with contextlib.suppress(SystemExit):
         assert report_errors(lambda: run_glue.main(["--output_dir=x", "--model_name_or_path=y", *argv])) == 2
     return capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def is_verified(folder: Path) -> bool:
-    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-    found = list(check_scores(folder, facts(folder), results, []))
-    return {"verified"} == {one.verdict for one in found}
 
 
 def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp_path, flags, sheet):
@@ -98,9 +89,6 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, shee
     other.write_text(Path(sheet).read_text().replace("house", "river"))
     with pytest.raises(ValueError, match="it was evaluated on other data"):
         run(tmp_path / "no", *flags, *longer, f"--train_file={other}")
-    assert "(2)" in tables(read_finished_runs(tmp_path / "folds"))
-    found = [one for one in findings_of(tmp_path / "folds") if one.verdict != "verified"]
-    assert not found, found
 
 
 def test_the_best_of_a_series_is_chosen_by_the_metric_that_is_asked_for(tmp_path, flags):
@@ -188,16 +176,3 @@ def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate)
     assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
     results = json.loads((tmp_path / "two" / "all_results.json").read_text())
     assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "given",
-    [["--validation_split=0.25", "--id_column=ticket", "--weight_column=writer", "--calibrate"],
-     ["--folds=2/2", "--id_column=ticket", "--group_column=writer"]],
-)  # fmt: skip
-def test_verify_finds_the_part_again(tmp_path, flags, sheet, given):
-    mails = tmp_path / "mails.csv"
-    mails.write_text(Path(sheet).read_text().replace("text", "mail", 1))
-    run(tmp_path / "run", *flags, f"--train_file={mails}", "--text_column=mail", *given, "--save_steps=0")
-    assert is_verified(tmp_path / "run")
