@@ -7,7 +7,6 @@ import pytest
 
 from lab import tables
 from lab.tests.helpers.paper_plans import write_table
-from tests.helpers.repository import ROOT
 
 
 @pytest.mark.parametrize("path", tables.pages(), ids=lambda path: path.name)

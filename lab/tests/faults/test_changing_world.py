@@ -1,7 +1,6 @@
-"""Files that change while they are read, a clock that is set, memory that ends: refused or survived, never mixed."""
+"""Files that change while they are read: refused or survived, never mixed."""
 
 import json
-import os
 import random
 import shutil
 from pathlib import Path
@@ -106,40 +105,6 @@ def test_a_corpus_that_changes_while_it_is_trained_on(seed, whole, begun, record
         assert again.status == 0 and "resuming from" in again.printed, again.printed
         assert (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes()
     record_property("outcome", "stopped before it read the change; resumed bit-equal" if ended.status else outcome)
-
-
-@faults("a world that changes", 4)
-def test_a_clock_that_is_set(seed, whole, begun, record_property):
-    """Weights, speeds and the choice of the newest checkpoint do not depend on the time of day."""
-    draw = random.Random(200 + seed)
-    seconds = (-3600.0, 3600.0, -1.7e9, 3e8)[seed]
-    prepare = at_call("run_pretraining:log_step", draw.randint(2, 8), "shift_clock", seconds=seconds)
-    killed = at_call("run_pretraining:log_step", 8, "kill_this_process") if seed % 2 else []
-    ended = run("run_pretraining", whole.flags, begun, prepare=[*prepare, *killed])
-    if killed:
-        os.utime(begun / "run/checkpoint-6", (1, 1))
-        os.utime(begun / "run/checkpoint-3", (3e9, 3e9))
-        ended = run("run_pretraining", [*whole.flags, *AUTO], begun)
-        assert "resuming from run/checkpoint-6" in ended.printed
-    assert ended.status == 0, ended.printed
-    assert (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes()
-    for line in (begun / "run/metrics.jsonl").read_text().splitlines():
-        event = json.loads(line)
-        assert all(event.get(name, 1) > 0 for name in ("seconds_per_step", "tokens_per_second")), line
-    record_property("outcome", "harmless: the results are bit-equal")
-
-
-@faults("a world that changes", 2)
-def test_memory_that_ends(seed, whole, begun, record_property):
-    """One sentence, no half file; and the run goes on from its checkpoint when there is memory again."""
-    prepare = at_call(*(("bert_training.engine.loop:_forward_backward", 8), ("torch:save", 2))[seed], "need_memory")
-    ended = run("run_pretraining", whole.flags, begun, prepare=prepare)
-    assert ended.status == 1 and "error: out of memory" in ended.printed, ended.printed
-    assert "Traceback" not in ended.printed and not list((begun / "run").rglob("*.incomplete"))
-    again = run("run_pretraining", [*whole.flags, *AUTO], begun)
-    assert again.status == 0 and f"resuming from run/checkpoint-{(6, 3)[seed]}" in again.printed, again.printed
-    assert (begun / WEIGHTS).read_bytes() == (whole.folder / WEIGHTS).read_bytes()
-    record_property("outcome", "one sentence; resumed from the checkpoint")
 
 
 @faults("a world that changes", 5)

@@ -56,12 +56,9 @@ BEST = "--load_best_model_at_end"
 KINDS = {
     "glue": Kind("run_glue", BEST),
     "squad": Kind("run_squad"),
-    "squad, best": Kind("run_squad", BEST),
     "ner": Kind("run_ner", BEST),
     "swag": Kind("run_swag"),
     "series of glue": Kind("run_glue", "--seeds 2"),
-    "series of ner": Kind("run_ner", f"--seeds 2 {BEST}"),
-    "glue with a teacher": Kind("run_glue", "--teacher {teacher}"),
     "series of squad with a teacher": Kind("run_squad", "--seeds 2 --teacher {teacher}"),
 }
 
