@@ -72,9 +72,6 @@ def compatibility(record: dict) -> str:
         for name, value in row["measured"].items():
             parts.append(f"{name} {value:.1e}" if "difference" in name and value else f"{name} {value:.2g}")
         rows.append([row["package"], row["version"], row["tried"].replace("|", r"\|"), "; ".join(parts)])
-    for row in record["not_installed"]:
-        reason = f"cannot be installed here: it requires {'; '.join(row['requires'])}"
-        rows.append([row["package"], row["version"], "installation", reason])
     return markdown(("package", "version", "what was tried", "result"), rows, 4)
 
 
