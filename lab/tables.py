@@ -221,42 +221,17 @@ def corpus_scale(record: dict) -> str:
 
 
 def service(record: dict) -> str:
-    """The tables of service.json: the speed, and what became of many requests."""
-    return "\n".join(
-        table(record[name]) for name, table in (("speed", service_speed), ("soak", service_soak)) if name in record
-    )
-
-
-def service_speed(part: dict) -> str:
-    """The ways to start the service beside the pipeline, medians over the turns."""
-    rows = [["a loop over `pipeline()`", "", "1.00", "", f"{part['pipeline_per_s']:.1f}", "", "", "", ""]]
-    for row in part["results"]:
+    """The table of service.json: the ways to start the service beside the pipeline, medians over the turns."""
+    rows = [["a loop over `pipeline()`", "", "1.00", "", f"{record['pipeline_per_s']:.1f}", "", "", "", ""]]
+    for row in record["results"]:
         ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"])]
         times = [f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}"]
         share = [f"{100 * row['client_share_of_a_core']:.0f}", f"{row['other_answers']:,} of {row['answers']:,}"]
         flags = f"`{row['flags']}`" if row["flags"] else ""
         rows.append([row["way"], flags, *ratios, f"{row['requests_per_s']:.1f}", *times, *share])
-    clients = part["clients"]
+    clients = record["clients"]
     heads = (f"{clients} clients", "flags", "ratio", "range", "requests a second", "p50, ms", "p99, ms")
     return markdown((*heads, "client, % of a core", "other answers"), rows, 2)
-
-
-def service_soak(part: dict) -> str:
-    """What became of many requests; in older records, to two workers of which one was killed."""
-    memory = part["megabytes"]
-    to, of = ("two workers", " of the workers") if "killed" in part else ("a service", "")
-    killed = [("a worker was killed (SIGKILL) and replaced", "yes" if part["killed"] else "no")] if of else []
-    rows = [
-        (f"requests, to {to} with a tiny network", f"{part['requests']:,}"),
-        ("wrong answers", f"{part['wrong']:,}"),
-        *killed,
-        ("sent again, because the connection broke", f"{part['sent_again']:,}"),
-        ("the longest that an answer took, seconds", f"{part['longest_ms'] / 1000:.1f}"),
-        (f"memory{of} before, and after each third, MB", ", ".join(f"{one:.0f}" for one in memory)),
-        ("the most memory, MB", f"{part['peak_megabytes']:.0f}"),
-        ("from SIGTERM to the end, seconds", f"{part['stop_seconds']:.1f}"),
-    ]
-    return markdown(("what", "measured"), rows)
 
 
 def inference(record: dict) -> str:
