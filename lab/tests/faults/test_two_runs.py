@@ -37,7 +37,6 @@ SECOND = {
     "to resume while a checkpoint is written": ("pretraining", [], "torch:save", 1, AUTO, 2, BUSY),
     "while the network is loaded": ("glue", [], "run_glue:build_network", 1, [], 2, BUSY),
     "for a series, between its runs": ("glue", SERIES, "run_glue:run_one", 2, SERIES, 2, BUSY),
-    "while the features are written": ("squad", [], "run_squad:shared_windows", 1, [], 2, BUSY),
 }
 
 

@@ -21,7 +21,7 @@ ROWS = {
     "signals": 50,
     "errors of the disk": 60,
     "damaged files": 110,
-    "a world that changes": 28,
+    "a world that changes": 26,
     "numbers that are not finite": 20,
     "hostile input": 20,
     "a long run": 1,
