@@ -138,7 +138,7 @@ FORKED_CELLS = (f"{INJECTION}:forked_cells", {})
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
-    ended = run("lab.run_paper", [*TABLE, "--output_dir", "run"], folder, prepare=[FORKED_CELLS], seconds=300)
+    ended = run("lab.run_paper", [*TABLE, "--output_dir", "run"], folder, prepare=[FORKED_CELLS], seconds=900)
     assert ended.status == 0, ended.printed
     return Whole(folder / "run", ended.seconds, {})
 
@@ -149,9 +149,9 @@ def test_a_killed_table_goes_on(seed, table, tmp_path, record_property):
     draw = random.Random(seed)
     given = [*TABLE, "--output_dir", "run"]
     kill = (draw.uniform(0.1, 0.5) * table.seconds, signal.SIGKILL, "group")
-    ended = run("lab.run_paper", given, tmp_path, prepare=[QUICK_ORPHANS, FORKED_CELLS], signals=[kill], seconds=300)
+    ended = run("lab.run_paper", given, tmp_path, prepare=[QUICK_ORPHANS, FORKED_CELLS], signals=[kill], seconds=900)
     assert ended.status in (0, -signal.SIGKILL) and not ended.left_behind, ended.printed
     record_property("outcome", "resumed" if ended.status else "killed after its end")
-    ended = run("lab.run_paper", given, tmp_path, prepare=[FORKED_CELLS], seconds=300)
+    ended = run("lab.run_paper", given, tmp_path, prepare=[FORKED_CELLS], seconds=900)
     assert ended.status == 0, ended.printed
     check_same(table.folder, tmp_path / "run", but=OF_THE_PAPER)
