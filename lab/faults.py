@@ -1,12 +1,12 @@
 """Run the fault campaign and record what became of every fault; `make faults` is this command.
 
-    python lab/faults.py                                    # all rows: an hour, and two more for the long run
+    python lab/faults.py                                    # all rows: half an hour, and two hours for the long run
     python lab/faults.py --rows "damaged files" signals     # these rows alone; the others stay as recorded
 
-The rows are in lab/tests/helpers/fault_campaign.py, their tests in lab/tests/faults/. Every row of the record,
-results/faults.json, has its own date and commit. A row is recorded if all of its tests have passed and it has as many
-faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of lab/notes/faults.md
-is written anew.
+The rows are in lab/tests/helpers/fault_campaign.py, their tests in lab/tests/faults/. Every row of the record
+(lab/records/faults.json) has its own date and commit. A row is recorded if all of its tests have passed and it has as
+many faults as it promises; otherwise the command says what is wrong and ends with status 1. The table of
+lab/notes/faults.md is written anew.
 """
 
 import argparse

@@ -13,30 +13,28 @@ paper's sizes:
     python lab/run_paper.py --table 8 --scale small --data_dir data --output_dir runs/table8
     python lab/run_paper.py --table 6 --scale paper --data_dir data --output_dir runs/table6
 
---dry_run prints every run with its command and an estimate of its cost; --smoke tries everything with a few steps.
+--dry_run prints every run with its command; --smoke tries everything with a few steps.
 Every run is one command of the other scripts, in a folder of its own below cells/. After an interruption the same
 command continues: what has finished is kept. report.md, report.json and report.png put our rows beside the paper's, and
 judge its claims by a rule that lab/paper/verdicts.py states. lab/notes/paper.md explains the rest.
 """
 
-import functools
+import shlex
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_tools import budget
 from bert_training.engine.errors import report_errors
 from bert_training.engine.output_folder import lock_output_dir, unlock_output_dir
 from bert_training.files.atomic import write_json
 from bert_training.inputs.flags.parsing import parse_arguments
-from lab.paper.cost import costs, dry_run, measure_speed
 from lab.paper.data import PaperArguments, checksums_of, find_tasks, find_text, prepare, scale_of
 from lab.paper.experiments import EXPERIMENTS
 from lab.paper.plan import make_plan
-from lab.paper.record import check_unchanged, claim_folder, read_cells, record_of, results_of
+from lab.paper.record import check_unchanged, claim_folder, is_finished, read_cells, record_of, results_of
 from lab.paper.report import verdicts, write_report
-from lab.paper.runner import run_cells, threads_of
+from lab.paper.runner import run_cells
 from lab.paper.scales import RECORD
 
 
@@ -50,10 +48,9 @@ def main(argv: list[str] | None = None) -> None:
     tasks, text = find_tasks(args, scale), find_text(args)
     plan = make_plan(EXPERIMENTS[args.table], scale, tasks, text.flags, args.seeds)
     if args.dry_run:
-        with threads_of(jobs):
-            timed_run = functools.partial(budget.timed_run, run_script=budget.run_script)
-            speed, device = measure_speed(plan, scale, timed_run)
-        print(dry_run(plan, folder, costs(plan, scale, speed), device, jobs))
+        for cell in plan.cells:
+            print(f"{cell.name}{', finished' * is_finished(folder, cell)}")
+            print(f"    {shlex.join(['python', cell.script, *cell.command])}")
         return
 
     flags_of_runs = [cell.flags for cell in plan.cells]

@@ -2,7 +2,7 @@
 
     python lab/benchmarks/compatibility.py
 
-This needs pip install -e '.[train,dev,ecosystem]' and pip's index, which is asked about the packages of NOT_INSTALLED.
+This needs pip install -e '.[train,dev,ecosystem]'.
 Every test in TESTS with the mark `tried` is a row of the record, lab/records/compatibility.json. Nothing is
 recorded if a test fails or is skipped. The table of lab/notes/compatibility.md is then written anew.
 """
@@ -11,13 +11,11 @@ import argparse
 import importlib.metadata
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -26,8 +24,6 @@ from lab.tables import write_pages
 
 TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
 RECORD = ROOT / "lab" / "records" / "compatibility.json"
-# Packages that were considered, but whose requirements contradict ours.
-NOT_INSTALLED = ("spacy-transformers",)
 
 
 class Recorder:
@@ -61,45 +57,18 @@ class Recorder:
         return report
 
 
-def conflict(package: str) -> dict[str, Any]:
-    """The newest version of a package that is not installed, and those of its requirements that cannot be met.
-
-    Raises:
-        ValueError: pip finds no such package, or it could be installed.
-    """
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-deps", "--ignore-installed"]
-    done = subprocess.run([*command, "--report", "-", package], capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"pip does not find {package}:\n{done.stderr}")
-    metadata = json.loads(done.stdout)["install"][0]["metadata"]
-    unmet = []
-    for text in metadata["requires_dist"]:
-        requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            try:
-                version = importlib.metadata.version(requirement.name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-            if version not in requirement.specifier:
-                unmet.append(f"{requirement.name}{requirement.specifier}, not {version}")
-    if not unmet:
-        raise ValueError(f"{package} {metadata['version']} can be installed: test it")
-    return {"package": package, "version": metadata["version"], "requires": unmet}
-
-
 def main() -> None:
     """The command."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ["BERT_REPRO_ECOSYSTEM"] = "required"
     os.chdir(ROOT)
     record = provenance("lab/benchmarks/compatibility.py")
-    conflicts, recorder = [conflict(package) for package in NOT_INSTALLED], Recorder()
+    recorder = Recorder()
     loaded = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the tables' imports bring a plugin's package
     if pytest.main(["-q", "-m", "tried", *loaded, *TESTS], plugins=[recorder]) or recorder.skipped:
         sys.exit("nothing is recorded, because of the tests that are listed above")
     rows = sorted(recorder.rows.values(), key=lambda row: row["package"])
-    record |= {"results": rows, "not_installed": conflicts}
-    RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORD.write_text(json.dumps(record | {"results": rows}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_pages()
 
 

@@ -1,13 +1,11 @@
-"""How many requests the service answers beside a loop over transformers' ``pipeline()``, and whether it lasts.
+"""How many requests the service answers beside a loop over transformers' ``pipeline()``.
 
     python lab/benchmarks/service.py --model CLASSIFIER --texts glue/SST-2/dev.tsv --export EXPORTED
-    python lab/benchmarks/service.py --model CLASSIFIER --texts glue/SST-2/dev.tsv --soak 200000
 
-CLASSIFIER is a folder of run_glue.py, EXPORTED what ``bert-repro export --quantize`` made of it. The first command lets
-the pipeline and the service, started in several ways, take turns with the same texts: the pipeline one text after
-another, the service from a number of clients at the same time. Each answer is compared with that of the pipeline. The
-second command sends a number of requests to a service with a tiny network, watches its memory, and ends it with
-SIGTERM. The record is lab/records/service.json; --record writes another file.
+CLASSIFIER is a folder of run_glue.py, EXPORTED what ``bert-repro export --quantize`` made of it. The
+pipeline and the service, started in several ways, take turns with the same texts: the pipeline one text after another,
+the service from a number of clients at the same time. Each answer is compared with that of the pipeline.
+The record is lab/records/service.json; --record writes another file.
 """
 
 import argparse
@@ -20,10 +18,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,26 +68,15 @@ class Service:
             return bool(response.status == 200)
         return False
 
-    def megabytes(self) -> float:
-        """The resident memory."""
-        return round(int(_read(f"/proc/{self.process.pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
-
-    def stop(self) -> tuple[int, float]:
-        """The exit status, and the seconds that the end took."""
-        began = time.perf_counter()
+    def stop(self) -> None:
+        """End the service, and wait for its end."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60), round(time.perf_counter() - began, 2)
+        self.process.wait(60)
 
 
 def _environment() -> dict[str, str]:
     # The benchmark's own threads are set by the first import of torch; the service finds its cores itself.
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-
-
-def _read(path: str) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(path).read_bytes()
-    return b"0 0 0"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -103,20 +89,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--requests", type=int, default=1500, help="of each turn (1500)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each (3)")
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--soak", type=int, metavar="REQUESTS", help="send so many requests to a tiny network instead")
     parser.add_argument("--record", type=Path, default=RECORD)
     add_flag(parser)
     args = parser.parse_args(argv)
     facts = demand_idle_cores(args.busy) | provenance("lab/benchmarks/service.py", argv)
     texts = [line.rpartition("\t")[0] for line in args.texts.read_text(encoding="utf-8").splitlines()[1:]]
     with tempfile.TemporaryDirectory() as folder:
-        part = soak(args, texts, Path(folder)) if args.soak else speed(args, texts, Path(folder))
-    record = json.loads(args.record.read_text(encoding="utf-8")) if args.record.is_file() else {}
-    record["soak" if args.soak else "speed"] = facts | part
-    write_json(args.record, record)
-
-
-# --- speed -------------------------------------------------------------------------------------------------
+        write_json(args.record, facts | speed(args, texts, Path(folder)))
 
 
 def speed(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
@@ -191,72 +170,6 @@ def _load(
     if found.returncode:
         raise SystemExit(f"the load ended with {found.returncode}: {found.stderr[-500:]}")
     return dict(json.loads(found.stdout))
-
-
-# --- soak --------------------------------------------------------------------------------------------------
-
-
-def soak(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
-    """Many requests, in thirds."""
-    tiny = _tiny(args.model, folder)
-    _, expected = _pipeline(tiny, texts, folder)
-    service = Service(tiny, BATCHED)
-    _load(service, folder, 200, args.clients, EXACT, expected)
-    parts, memory = [], [service.megabytes()]
-    peak = memory[0]
-    for number in range(3):
-        with _sampled(service) as samples:
-            parts.append(_load(service, folder, args.soak // 3, args.clients, EXACT, expected))
-        memory.append(service.megabytes())
-        peak = max(peak, *samples, memory[-1])
-        print(f"third {number + 1}: {parts[-1]}, {memory[-1]} MB", flush=True)
-    status, seconds = service.stop()
-    return {
-        "requests": sum(part["requests"] for part in parts),
-        "clients": args.clients,
-        "seconds": round(sum(part["seconds"] for part in parts), 1),
-        "wrong": sum(part["wrong"] for part in parts),
-        "first_wrong": [one for part in parts for one in part["first_wrong"]][:3],
-        "sent_again": sum(part["sent_again"] for part in parts),
-        "longest_ms": max(part["longest_ms"] for part in parts),
-        "megabytes": memory,
-        "peak_megabytes": peak,
-        "exit_status": status,
-        "stop_seconds": seconds,
-    }
-
-
-def _tiny(model: Path, folder: Path) -> Path:
-    """A classifier of two small layers with random weights and the tokenizer of another."""
-    import torch
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
-
-    tokenizer, place = AutoTokenizer.from_pretrained(model), folder / "tiny"
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256
-    )
-    BertForSequenceClassification(config).save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    return place
-
-
-@contextlib.contextmanager
-def _sampled(service: Service) -> Iterator[list[float]]:
-    """The memory, twice a second."""
-    samples, over = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(0.5):
-            samples.append(service.megabytes())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
 
 
 if __name__ == "__main__":

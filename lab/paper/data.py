@@ -66,7 +66,7 @@ class PaperArguments(FlagsOfCommand):
         jobs: Number of runs side by side; if there are several, each has one thread. The default is 2 at the built-in
             scale and 1 otherwise.
         smoke: Try everything with a few steps of tiny networks at the built-in scale; the numbers mean nothing.
-        dry_run: Print every run with its estimated cost, and start none.
+        dry_run: Print every run with its command, and start none.
     """
 
     table: Literal["5", "6", "7", "8", "figure5"] = flag(MISSING)

@@ -4,7 +4,7 @@ A cell is finished when its folder says so, as after any other run of its script
 started by hand, or come from an interrupted start; they count only if they are the runs that the plan asks for.
 
 ``record.json`` stands beside ``report.md``, ``report.json`` and ``report.png``; these four files are what a recorded
-table consists of, and ``lab/paper/verify.py`` recomputes the report from them. The report has no times;
+table consists of. The report has no times;
 the record has.
 """
 

@@ -1,7 +1,6 @@
 """Processes that refuse and record every use of the network."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +22,6 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 """
-ALONE = ["unshare", "--user", "--map-root-user", "--net"]  # without any network, not even the loopback device
 
 
 def guarded(folder: Path) -> dict[str, str]:
@@ -32,12 +30,3 @@ def guarded(folder: Path) -> dict[str, str]:
     (folder / "guard/sitecustomize.py").write_text(GUARD.format(record=str(folder / "asked")))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return os.environ | {"PYTHONPATH": f"{folder / 'guard'}:{ROOT}", "PATH": path}
-
-
-def alone() -> list[str]:
-    """The command that starts another one in a network name space of its own, if this machine lets us."""
-    try:
-        allowed = subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0
-    except FileNotFoundError:
-        allowed = False
-    return ALONE if allowed else []

@@ -219,7 +219,7 @@ def test_networks_are_loaded_in_one_place_only():
                 if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
                     found.append(f"{path.relative_to(ROOT)}: {owner}")
     # These run what users of transformers alone would write, so they load networks as those do.
-    names = ("speedrun", "fixed_time", "whole_run_programs", "students")
+    names = ("speedrun", "whole_run_programs")
     peers = tuple(f"lab/benchmarks/{name}.py: " for name in names)
     assert [one for one in found if not one.startswith(peers)] == [
         "bert_training/inputs/models.py: opened",  # AutoConfig or BertConfig

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from lab import tables
-from lab.benchmarks import compatibility
 from tests.helpers.repository import ROOT
 
 TESTS = """
@@ -40,7 +39,6 @@ sys.path.insert(0, {root!r})
 from lab.benchmarks import compatibility
 compatibility.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
 compatibility.RECORD = Path({results!r})
-compatibility.conflict = lambda name: {{"package": name, "version": "1", "requires": ["torch<2, not 3"]}}
 compatibility.write_pages = lambda: None
 sys.argv = ["compatibility.py"]
 compatibility.main()
@@ -72,29 +70,8 @@ def test_rows_of_a_suite(tmp_path):
     result = "works (our class, plain, trusted); largest difference 2.5e-01; smallest share 0.09"
     assert lines[3] == f"| torch | {ways['version']} | three ways | {result} |"
     assert lines[4].endswith("| something \\| else | does not work: it is new |")
-    assert (
-        lines[5] == "| spacy-transformers | 1 | installation | cannot be installed here: it requires torch<2, not 3 |"
-    )
 
 
 @pytest.mark.parametrize("outcome", ["False", "pytest.skip('no display')"])
 def test_a_failed_or_skipped_test_records_nothing(outcome, tmp_path):
     assert record_of(tmp_path, outcome) is None
-
-
-def report_of_pip(requirements: list[str]) -> str:
-    return json.dumps({"install": [{"metadata": {"version": "3.1", "requires_dist": requirements}}]})
-
-
-def test_requirements_that_cannot_be_met_are_named(monkeypatch):
-    version = importlib.metadata.version("torch")
-    answer = ["torch<1.5", "numpy>=1", "transformers<2; extra == 'old'", "not-installed>=1"]
-    done = subprocess.CompletedProcess([], 0, report_of_pip(answer), "")
-    monkeypatch.setattr(compatibility.subprocess, "run", lambda *args, **more: done)
-    assert compatibility.conflict("a") == {"package": "a", "version": "3.1", "requires": [f"torch<1.5, not {version}"]}
-    done.stdout = report_of_pip(answer[1:])
-    with pytest.raises(ValueError, match=r"a 3\.1 can be installed: test it"):
-        compatibility.conflict("a")
-    done.returncode, done.stderr = 1, "No matching distribution"
-    with pytest.raises(ValueError, match="pip does not find a:\nNo matching distribution"):
-        compatibility.conflict("a")

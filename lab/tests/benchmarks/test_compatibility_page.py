@@ -5,15 +5,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.helpers import ecosystem
 from tests.helpers.repository import ROOT
 
 ROOM = ROOT / "tests" / "ecosystem"
 FILES = [*sorted(ROOM.glob("test_*.py")), ROOT / "tests" / "examples" / "test_model_examples.py"]
 RECORD = json.loads((ROOT / "lab" / "records" / "compatibility.json").read_text(encoding="utf-8"))
-by_name = pytest.mark.parametrize("path", FILES[:-1], ids=lambda path: path.name)
 
 
 def marks(node: ast.FunctionDef, name: str) -> list[ast.Call]:
@@ -46,28 +42,6 @@ def test_the_record_has_the_tests_of_today():
     assert {(row["test"], row["package"], row["tried"]) for row in RECORD["results"]} == written
 
 
-def test_no_other_test_has_a_row():
-    """lab/benchmarks/compatibility.py would not run it."""
-    files = {path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_compatibility.py"}
-    assert {path for path in files if "@pytest.mark.tried(" in path.read_text(encoding="utf-8")} == set(FILES)
-
-
-@by_name
-def test_every_test_of_the_room_is_slow_and_has_a_row(path):
-    text = path.read_text(encoding="utf-8")
-    assert re.search(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", text, re.MULTILINE)
-    assert [node.name for node in functions_of(path) if len(marks(node, "tried")) != 1] == []
-
-
-@by_name
-def test_an_expected_failure_says_why_and_may_not_pass(path):
-    """A failure that is gone, and another failure than the one that is named, are noticed."""
-    for node in functions_of(path):
-        for mark in marks(node, "xfail"):
-            given = {keyword.arg: ast.unparse(keyword.value) for keyword in mark.keywords}
-            assert given["strict"] == "True" and given["reason"] and given["raises"], node.name
-
-
 def test_the_recorded_versions_are_pinned():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if "==" in line)
@@ -82,25 +56,3 @@ def test_the_extra_is_what_the_tests_need():
         for name in re.findall(r"needed\(\"([\w.]+)\"\)", path.read_text(encoding="utf-8"))
     }
     assert needed - {"datatrove"} == extra()  # that one is in the extra cluster
-
-
-def test_a_missing_package_is_an_error_if_it_is_demanded(monkeypatch):
-    monkeypatch.delenv(ecosystem.VARIABLE, raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no_such_package is not installed"):
-        ecosystem.needed("no_such_package")
-    monkeypatch.setenv(ecosystem.VARIABLE, "required")
-    with pytest.raises(ModuleNotFoundError):
-        ecosystem.needed("no_such_package")
-    assert ecosystem.needed("json") is json
-
-
-@pytest.mark.parametrize(("variable", "expected"), [("", "skipped"), ("required", "failed")])
-def test_a_skipped_test_fails_if_packages_are_demanded(variable, expected, monkeypatch):
-    monkeypatch.setenv(ecosystem.VARIABLE, variable)
-    report = pytest.TestReport("a", ("a", 0, "a"), {}, "skipped", "no display", "call")
-    ecosystem.demand(report)
-    assert report.outcome == expected and "no display" in str(report.longrepr)
-    expected_failure = pytest.TestReport("a", ("a", 0, "a"), {}, "skipped", "wrong", "call")
-    expected_failure.wasxfail = "reason: it fails"
-    ecosystem.demand(expected_failure)
-    assert expected_failure.outcome == "skipped"

@@ -19,9 +19,9 @@ def test_stopped(seed, record_property):
     assert {outcome}
     record_property("outcome", "stopped" if seed % 2 else "stopped | twice")
 
-@faults("no network", 1)
+@faults("a long run", 1)
 def test_alone(seed, record_property):
-    record_property("refused connections", 0)
+    record_property("open files", 7)
 
 @faults("hostile input", 1)
 def test_of_another_row(seed):
@@ -35,7 +35,7 @@ from lab import faults
 faults.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
 faults.RECORD = Path({results!r})
 faults.write_pages = lambda: None
-sys.argv = ["faults.py", "--rows", "no network", "signals"]
+sys.argv = ["faults.py", "--rows", "a long run", "signals"]
 faults.main()
 """
 
@@ -51,22 +51,22 @@ def campaign(folder: Path, outcome: str) -> tuple[int, str]:
 
 
 def test_rows_are_recorded_and_others_stay(tmp_path):
-    (tmp_path / "found.json").write_text(json.dumps({"a long run": {"faults": 1}, "signals": {"faults": 2}}))
+    (tmp_path / "found.json").write_text(json.dumps({"damaged files": {"faults": 1}, "signals": {"faults": 2}}))
     status, printed = campaign(tmp_path, "True")
     assert status == 0, printed
     record = json.loads((tmp_path / "found.json").read_text())
-    assert list(record) == ["signals", "no network", "a long run"]  # in the order of ROWS
+    assert list(record) == ["signals", "damaged files", "a long run"]  # in the order of ROWS
     signals = record["signals"]
     assert signals["faults"] == 50 and signals["outcomes"] == {"stopped | twice": 25, "stopped": 25}
     ((test, number),) = signals["seeds"].items()
     assert test.endswith("test_some.py::test_stopped") and number == 50
     assert signals["commit"] and signals["date"]
-    assert record["no network"]["measured"] == {"refused connections": 0}
-    assert record["a long run"] == {"faults": 1}
-    del record["a long run"]
+    assert record["a long run"]["measured"] == {"open files": 7}
+    assert record["damaged files"] == {"faults": 1}
+    del record["damaged files"]
     assert tables.faults(record).splitlines()[2:] == [
         "| signals | 25 stopped \\| twice; 25 stopped | 50 |",
-        "| no network | refused connections: 0 | 1 |",
+        "| a long run | open files: 7 | 1 |",
     ]
 
 
@@ -84,4 +84,4 @@ def test_a_row_with_a_failed_or_skipped_test_is_not_recorded(outcome, expected, 
     status, printed = campaign(tmp_path, outcome)
     lines = printed.splitlines()
     assert status == 1 and "not recorded: signals" in lines and lines[-2:] == [f"  {line}" for line in expected]
-    assert list(json.loads((tmp_path / "found.json").read_text())) == ["no network"]
+    assert list(json.loads((tmp_path / "found.json").read_text())) == ["a long run"]

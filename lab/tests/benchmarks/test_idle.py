@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.benchmarks import idle, speedrun, step, whole_runs
+from lab.benchmarks import idle
 from lab.benchmarks.idle import busy_cores  # as it is; conftest.py replaces it in the module
 
 
@@ -25,21 +25,3 @@ def test_busy_cores_are_refused_or_recorded(monkeypatch):
     assert idle.demand_idle_cores(accept_busy=True) == {"busy_cores_at_start": 1.3}
     monkeypatch.setattr(idle, "busy_cores", lambda: 0.02)
     assert idle.demand_idle_cores(accept_busy=False) == {"busy_cores_at_start": 0.02}
-
-
-@pytest.mark.parametrize(
-    ("main", "flags"),
-    [
-        (step.main, []),
-        (whole_runs.main, ["--only", "mrpc"]),
-        (speedrun.main, []),
-    ],
-    ids=["step", "whole_runs", "speedrun"],
-)
-def test_timings_do_not_begin_on_busy_cores(main, flags, tmp_path, monkeypatch):
-    monkeypatch.setattr(idle, "busy_cores", lambda: 2.0)
-    monkeypatch.chdir(tmp_path)
-    output = tmp_path / "found.json"
-    with pytest.raises(SystemExit, match="expected idle cores"):
-        main([*flags, "--output", str(output)])
-    assert not output.exists()

@@ -90,8 +90,5 @@ def test_the_tables_say_what_was_measured():
     ]
     row = {"way": "batches", "flags": "--batch_size 16", **service._middle(turns)}
     speed = {"clients": 16, "pipeline_per_s": 100.0, "results": [row]}
-    soak = {"requests": 200_000, "wrong": 0, "sent_again": 7, "longest_ms": 1500.0}
-    soak |= {"megabytes": [900.0, 910.4], "peak_megabytes": 920.0, "stop_seconds": 0.5}
-    text = tables.service({"speed": speed, "soak": soak})
+    text = tables.service(speed)
     assert "| batches | `--batch_size 16` | 5.50 | 5.00 to 6.00 | 550.0 | 20 | 60 | 5 | 3 of 150 |" in text
-    assert "| wrong answers | 0 |" in text and "| 900, 910 |" in text

@@ -44,7 +44,9 @@ def whole(flags, tmp_path_factory) -> Path:
 def stopped(flags, tmp_path_factory) -> Path:
     """A run that was killed in step 8, with the checkpoints of steps 3 and 6."""
     folder = tmp_path_factory.mktemp("stopped")
-    ended = run("run_pretraining", flags, folder, prepare=killed_at("run_pretraining:log_step", 8))
+    ended = run(
+        "run_pretraining", flags, folder, prepare=killed_at("bert_training.pretraining.evaluation:Progress.log", 8)
+    )
     assert ended.status < 0
     return folder
 

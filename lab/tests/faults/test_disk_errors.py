@@ -5,7 +5,7 @@ import os
 import random
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from lab.tests.helpers.file_writers import (
     draw_moment,
     files,
 )
-from tests.helpers.fault_runs import Ended, run
+from tests.helpers.fault_runs import Ended
 
 FAULTS = "lab.tests.helpers.disk_faults"
 UNREMOVABLE = (errno.EROFS, errno.EACCES)  # with which drafts cannot be removed either
@@ -130,63 +130,3 @@ def test_a_disk_that_is_really_full(seed, unbroken, disk, record_property):
     disk.become("size=64m")
     record_property("outcome", check_survived(chosen, disk.place, ended, None))
     assert ended.statuses[0] == 2
-
-
-@faults("errors of the disk", 10)
-def test_a_disk_that_can_only_be_read(seed, unbroken, disk, record_property):
-    chosen = unbroken(random.Random(seed).choice(NAMES))
-    chosen.writer.earlier(disk.place)
-    disk.become("ro")
-    ended = chosen.start(disk.place, [])
-    disk.become("rw")
-    assert ended.statuses[0] == 2, ended.printed
-    line = only_error(ended)
-    assert "Read-only file system" in line, line
-    record_property("outcome", f"one line, then {check_goes_on(chosen, disk.place)}")
-
-
-def _a_file_above(folder: Path) -> str:
-    (folder / "file").write_text("kept")
-    return "file/out"
-
-
-def _a_link_to_nowhere(folder: Path) -> str:
-    (folder / "link").symlink_to("nowhere")
-    return "link"
-
-
-def _a_link_to_itself(folder: Path) -> str:
-    (folder / "link").symlink_to("link")
-    return "link"
-
-
-def _a_file(folder: Path) -> str:
-    (folder / "file").write_text("kept")
-    return "file"
-
-
-# What stands where a command shall write -> what the error message says.
-PLACES: dict[Callable[[Path], str], str] = {
-    lambda folder: "n" * 300: "File name too long|too long",
-    _a_file_above: "a file|Not a directory",
-    _a_link_to_nowhere: "File exists",
-    _a_link_to_itself: "File exists|symbolic links",
-    _a_file: "a file|exists|not an empty folder",
-}
-
-
-@faults("errors of the disk", 20)
-def test_a_place_where_nothing_can_be_written(seed, unbroken, folder, record_property):
-    draw = random.Random(seed)
-    chosen = unbroken(draw.choice([name for name in NAMES if name != "curves"]))
-    chosen.writer.earlier(folder)
-    make, says = draw.choice(list(PLACES.items()))
-    place = make(folder)
-    before = {name: path.read_bytes() for name, path in files(folder).items()}
-    flags = [place + word.removeprefix("out") if word.startswith("out") else word for word in chosen.writer.flags]
-    ended = run(chosen.writer.script, flags, folder, prepare=chosen.writer.prepare)
-    assert ended.statuses[0] == 2, ended.printed
-    line = only_error(ended)
-    assert place in line and re.search(says, line), line
-    assert {name: path.read_bytes() for name, path in files(folder).items()} == before
-    record_property("outcome", "refused")

@@ -56,12 +56,9 @@ BEST = "--load_best_model_at_end"
 KINDS = {
     "glue": Kind("run_glue", BEST),
     "squad": Kind("run_squad"),
-    "squad, best": Kind("run_squad", BEST),
     "ner": Kind("run_ner", BEST),
     "swag": Kind("run_swag"),
     "series of glue": Kind("run_glue", "--seeds 2"),
-    "series of ner": Kind("run_ner", f"--seeds 2 {BEST}"),
-    "glue with a teacher": Kind("run_glue", "--teacher {teacher}"),
     "series of squad with a teacher": Kind("run_squad", "--seeds 2 --teacher {teacher}"),
 }
 
@@ -141,7 +138,7 @@ FORKED_CELLS = (f"{INJECTION}:forked_cells", {})
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
-    ended = run("lab.run_paper", [*TABLE, "--output_dir", "run"], folder, prepare=[FORKED_CELLS], seconds=300)
+    ended = run("lab.run_paper", [*TABLE, "--output_dir", "run"], folder, prepare=[FORKED_CELLS], seconds=900)
     assert ended.status == 0, ended.printed
     return Whole(folder / "run", ended.seconds, {})
 
@@ -151,10 +148,10 @@ def test_a_killed_table_goes_on(seed, table, tmp_path, record_property):
     """The command is killed with all its cells. (lab/tests/paper/test_run_paper.py kills one process of several.)"""
     draw = random.Random(seed)
     given = [*TABLE, "--output_dir", "run"]
-    kill = (draw.uniform(0.1, 0.8) * table.seconds, signal.SIGKILL, "group")
-    ended = run("lab.run_paper", given, tmp_path, prepare=[QUICK_ORPHANS, FORKED_CELLS], signals=[kill], seconds=300)
-    assert ended.status == -signal.SIGKILL and not ended.left_behind, ended.printed
-    ended = run("lab.run_paper", given, tmp_path, prepare=[FORKED_CELLS], seconds=300)
+    kill = (draw.uniform(0.1, 0.5) * table.seconds, signal.SIGKILL, "group")
+    ended = run("lab.run_paper", given, tmp_path, prepare=[QUICK_ORPHANS, FORKED_CELLS], signals=[kill], seconds=900)
+    assert ended.status in (0, -signal.SIGKILL) and not ended.left_behind, ended.printed
+    record_property("outcome", "resumed" if ended.status else "killed after its end")
+    ended = run("lab.run_paper", given, tmp_path, prepare=[FORKED_CELLS], seconds=900)
     assert ended.status == 0, ended.printed
     check_same(table.folder, tmp_path / "run", but=OF_THE_PAPER)
-    record_property("outcome", "resumed")

@@ -62,7 +62,7 @@ SAVE = {
 EVALUATION = {
     "run_pretraining": "bert_training.pretraining.evaluation:evaluate",
     "run_glue": "run_glue:evaluate",
-    "run_squad": "run_squad:evaluate",
+    "run_squad": "run_squad:answer",
     "run_ner": "run_ner:evaluate",
 }
 BEFORE = {
@@ -71,7 +71,7 @@ BEFORE = {
         "bert_training.pretraining.build_corpus:encode_lines",
     ),
     "run_glue": ("run_glue:build_network", "run_glue:record_origin"),
-    "run_squad": ("run_squad:shared_windows", "run_squad:record_origin"),
+    "run_squad": ("run_squad:build_windows", "run_squad:record_origin"),
     "run_ner": ("run_ner:build_network", "run_ner:record_origin"),
 }
 AFTER = (

@@ -1,6 +1,5 @@
 """Two commands with one output folder: the second is refused with one line, and the first ends as if it were alone."""
 
-import errno
 import json
 import os
 import random
@@ -33,22 +32,11 @@ SECOND = {
         2,
         BUSY,
     ),
-    "to resume while the corpus is built": (
-        *("pretraining", [], "bert_training.pretraining.build_corpus:make_shard", 2),
-        *(AUTO, 2, BUSY),
-    ),
     "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),
     "to resume while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, AUTO, 2, BUSY),
     "to resume while a checkpoint is written": ("pretraining", [], "torch:save", 1, AUTO, 2, BUSY),
-    "to resume while the results are written": (
-        *("pretraining", [], "bert_training.engine.run:Run.finish", 1),
-        *(AUTO, 2, BUSY),
-    ),
     "while the network is loaded": ("glue", [], "run_glue:build_network", 1, [], 2, BUSY),
-    "for a series, during its second run": ("glue", SERIES, "bert_training.engine.loop:_update", 5, SERIES, 2, BUSY),
     "for a series, between its runs": ("glue", SERIES, "run_glue:run_one", 2, SERIES, 2, BUSY),
-    "while the features are written": ("squad", [], "run_squad:shared_windows", 1, [], 2, BUSY),
-    "to resume while predictions are written": ("squad", [], "run_squad:write_page", 1, AUTO, 2, BUSY),
 }
 
 
@@ -134,60 +122,7 @@ def two_processes_are_refused(_, flags, tmp_path) -> str:
     return "refused"
 
 
-def vectors_of_two_processes(_, flags, tmp_path) -> str:
-    given = flags("glue")
-    (tmp_path / "in.txt").write_text("the old house\n")
-    model = given[given.index("--model_name_or_path") + 1]
-    argv = ["--model_name_or_path", model, "--input_file", tmp_path / "in.txt", "--max_seq_length", 24, "--layers=-1"]
-    argv += ["--output_file", tmp_path / "out.npz"]
-    with locks.held(tmp_path / ".out.npz.lock", "busy"):
-        ended = run("extract_features", argv, tmp_path)
-        check_refused(ended.status, ended.printed, "another process is writing it; give another name")
-    assert run("extract_features", argv, tmp_path).status == 0
-    assert names(tmp_path) == {"in.txt", "out.npz"}
-    return "refused"
-
-
-def a_file_system_without_locks(seed, flags, tmp_path) -> str:
-    given = flags("glue", *SERIES)
-    fault = {"function": "fcntl:flock", "number": errno.ENOLCK}
-    prepare = [(f"{INJECTION}:failing", fault)]
-    ended = run("run_glue", [*given, "--output_dir", tmp_path / "run"], tmp_path, prepare=prepare)
-    assert ended.status == 0 and f"{tmp_path / 'run'} is on a file system without locks" in ended.printed
-    check_same(whole("run_glue", given, tmp_path), tmp_path / "run")
-    return "survived with a warning"
-
-
-def locks_left_behind(seed, flags, tmp_path) -> str:
-    """Of a run that crashed before it had written anything; a file of this name may also be somebody else's."""
-    script = random.Random(seed).choice(["pretraining", "glue", "squad"])
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".lock").write_text("process 1 on another-machine\n" * 9)
-    given = flags(script)
-    ended = run(f"run_{script}", [*given, "--output_dir", tmp_path / "run"], tmp_path)
-    assert ended.status == 0, ended.printed
-    check_same(whole(f"run_{script}", given, tmp_path), tmp_path / "run")
-    return "survived: the lock ended with its process"
-
-
-def a_link_in_place_of_the_lock(_, flags, tmp_path) -> str:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
-    ended = run("run_glue", [*flags("glue"), "--output_dir", tmp_path / "run"], tmp_path)
-    check_refused(ended.status, ended.printed, ".lock")
-    assert (tmp_path / "precious").read_text() == "precious" and names(tmp_path / "run") == {".lock"}
-    return "refused"
-
-
-OTHERS = (
-    a_start_after_a_kill,
-    two_processes_are_refused,
-    vectors_of_two_processes,
-    a_file_system_without_locks,
-    locks_left_behind,
-    a_link_in_place_of_the_lock,
-)
+OTHERS = (a_start_after_a_kill, two_processes_are_refused)
 
 
 @faults("a world that changes", len(SECOND) + len(OTHERS))

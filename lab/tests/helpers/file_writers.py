@@ -17,8 +17,8 @@ from tests.helpers.fault_runs import Ended, run
 from tests.helpers.old_checkpoints import WRITTEN
 
 NAMES = (
-    "pre-training", "run_glue", "run_squad", "run_ner", "run_swag", "series", "vectors.jsonl", "vectors.npz",
-    "convert", "vocabulary", "report", "curves", "space", "evaluation", "two processes", "run_paper",
+    "pre-training", "run_glue", "run_squad", "series", "vectors.npz", "convert", "vocabulary", "report", "evaluation",
+    "two processes", "run_paper",
 )  # fmt: skip
 # Names that say that something is not whole, or that a process is at work.
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|lock|shares-[\w-]+)(/|$)|/progress\.json$")
@@ -93,16 +93,12 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
         (folder / "out").mkdir()
         for name in ("report.md", "report.png"):
             (folder / "out" / name).write_text("an earlier report")
-        (folder / "finished" / "training_curves.png").write_text("an earlier picture")
 
     return {
         "pre-training": Writer("run_pretraining", pretraining.split(), AUTO),
         "run_glue": _training("run_glue", data, model, "--test_file", str(data / "run_glue.csv"), *best),
         "run_squad": _training("run_squad", data, model),
-        "run_ner": _training("run_ner", data, model),
-        "run_swag": _training("run_swag", data, model),
         "series": _training("run_glue", data, model, "--seeds", "2"),
-        "vectors.jsonl": Writer("extract_features", [*texts, "--output_file", "out/vectors.jsonl"]),
         "vectors.npz": Writer("extract_features", [*texts, "--output_file", "out/vectors.npz"]),
         "convert": Writer("bert_training", ["convert", str(WRITTEN / "pretrained"), "out"]),
         "vocabulary": Writer(
@@ -110,8 +106,6 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
             ["vocabulary", "--train_file", str(text), "--vocab_size", "60", "--output_dir", "out"],
         ),
         "report": Writer("bert_training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
-        "curves": Writer("bert_training", ["curves", "finished"], earlier=earlier),
-        "space": Writer("bert_training", ["serve", str(model), "--space", "out"]),
         "evaluation": Writer("run_glue", _only_evaluation(data, finished), AUTO),
         "two processes": Writer("run_pretraining", pretraining.split(), AUTO, ranks=2),
         "run_paper": Writer(

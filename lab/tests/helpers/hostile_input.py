@@ -5,22 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.helpers.fault_runs import Ended
-
 MARKER = "hacked"  # the file that appears in the current folder if code of a stranger was executed
 SECONDS = 60.0
-
-
-def refused(ended: Ended, *words: str) -> str:
-    """The line of the error, after checking that there is one, no traceback, and that it has these words."""
-    assert not ended.timed_out and not ended.left_behind, ended.printed[-2000:]
-    assert ended.status == 2 and "Traceback" not in ended.printed, ended.printed[-2000:]
-    lines = ended.printed.strip().split("\n")
-    errors = [line for line in lines if ": error: " in line]
-    assert errors and errors[-1] == lines[-1], ended.printed[-2000:]
-    for word in words:
-        assert word in errors[-1], (word, errors[-1])
-    return errors[-1]
 
 
 # --- prepared in the fork ---------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
-"""More faults that tests/programs/fault_runs.py prepares in a run: files that change, clocks, memory, odd numbers."""
+"""More faults that tests/programs/fault_runs.py prepares in a run: files that change, odd numbers."""
 
 import importlib
 import os
-import resource
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +72,6 @@ def change_file(path: str, how: str, other: str = "") -> None:
             )()
 
 
-def shift_clock(seconds: float) -> None:
-    """Set the clock of the system forward or, with a negative number, back; monotonic clocks go on."""
-    true_time = time.time
-    time.time = lambda: true_time() + seconds  # type: ignore[assignment]
-
-
-def need_memory() -> None:
-    """Let this process have no more memory than it has now, and ask for a gigabyte."""
-    import torch
-
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now, now))
-    torch.ones(1 << 28)
-
-
 def is_here(rank: int | None) -> bool:
     """Whether this process has the given rank; True for None."""
     return rank is None or int(os.environ.get("RANK", "0")) == rank
@@ -119,22 +102,6 @@ def poison_gradients(steps: list[int], value: float, rank: int | None = None) ->
             handle.remove()
 
     loop._forward_backward = poisoned
-
-
-def poison_labels(step: int, rows: list[int], value: float, micro: int = 0, rank: int | None = None) -> None:
-    """Make the labels of rows of a micro-batch NaN or infinite; the labels are scores of a regression."""
-    from bert_training.engine import loop
-
-    original, calls = loop.step_counts, 0
-
-    def poisoned(micro_batches, accelerator):
-        nonlocal calls
-        calls += 1
-        if calls == step and is_here(rank):
-            micro_batches[micro]["labels"][rows] = value
-        return original(micro_batches, accelerator)
-
-    loop.step_counts = poisoned
 
 
 def poison_evaluation(network: str, field: str, rows: list[int], call: int = 1) -> None:
@@ -171,21 +138,3 @@ def keep_weights(path: str) -> None:
         return original(run, model, *rest)
 
     loop._divergence = kept
-
-
-def scale_gradients(scale: float) -> None:
-    """Give the run the gradient scaler that --mixed_precision fp16 has on a GPU; the numbers stay float32."""
-    import torch
-
-    from bert_training.engine import launch
-
-    class Scaled(launch.Accelerator):
-        def __init__(self, *values, **options):
-            super().__init__(*values, **options)
-            self.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-
-        def unscale_gradients(self, optimizer=None):
-            for one in self._optimizers if optimizer is None else [optimizer]:
-                self.scaler.unscale_(getattr(one, "optimizer", one))
-
-    launch.Accelerator = Scaled

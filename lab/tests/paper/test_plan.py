@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from bert_training.tasks.seeds import planned_runs
+from lab import run_paper
 from lab.paper.plan import files_in, number_in_words, words_of
 from lab.tests.helpers.paper_plans import TABLES, command, plan_of
 
@@ -23,6 +24,13 @@ def test_every_command_is_one_of_its_script(table, scale):
     places = Counter((score.row, score.column) for score in plan.scores)
     assert {row for row, _ in places} == rows and set(places.values()) == {2}
     assert len(places) == len(rows) * len(plan.columns)
+
+
+def test_the_dry_run_prints_every_run(tmp_path, capsys):
+    run_paper.main(["--table", "6", "--scale", "paper", "--dry_run", "--output_dir", str(tmp_path / "out")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::2] == [cell.name for cell in plan_of("6", "paper", seeds=3, dry_run=True).cells]
+    assert all(line.startswith("    python run_") for line in lines[1::2]) and not (tmp_path / "out").exists()
 
 
 def test_rows_differ_in_what_the_paper_varies():

@@ -1,16 +1,54 @@
-"""lab/paper/record.py: the record of a table holds what its report needs, and what its runs were made
-with.
-"""
+"""lab/paper/record.py: the record of a table holds what its report needs, and what its runs were made with."""
 
+import copy
 import json
+import statistics
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.paper.data import PaperArguments
 from lab.paper.record import outline_of, plain_outline, read_cells, record_of, results_of
-from lab.paper.report import content
+from lab.paper.report import content, markdown
 from lab.paper.scales import RECORD
 from lab.tests.helpers.paper_plans import TABLES, plan_of, write_scores, write_table
+from lab.tests.test_records import flat
+from tests.helpers.repository import ROOT
+
+RECORDED = sorted(path.parent for path in ROOT.glob(f"lab/records/runs/paper/*/{RECORD}"))
+
+
+def differences(record: dict[str, Any], report: dict[str, Any], page: str) -> list[object]:
+    """What in report.json, in the tables of report.md and in the means of series does not follow from the runs."""
+    outline = outline_of(record)
+    numbers = content(outline, results_of(record["cells"]))
+    found, expected = flat(report), flat(json.loads(json.dumps(numbers)))
+    wrong: list[object] = [*(found.keys() ^ expected.keys())]
+    for path, value in expected.items():  # another numpy may round otherwise
+        value = pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float) else value
+        wrong += [] if found.get(path) == value else [path]
+    wrong += [line for line in markdown(outline, numbers).splitlines() if line[:1] == "|" and f"{line}\n" not in page]
+    for name, cell in record["cells"].items():
+        for metric, mean in cell["results"].items() if "runs" in cell else ():
+            again = statistics.fmean(run["results"].get(metric) or 0.0 for run in cell["runs"])
+            wrong += [] if mean == pytest.approx(again, rel=1e-9) else [(name, metric)]
+    return wrong
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    record, report = (json.loads((folder / name).read_text(encoding="utf-8")) for name in (RECORD, "report.json"))
+    return record, report, (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_the_recorded_tables_follow_from_the_results_of_their_runs(folder):
+    record, report, page = read(folder)
+    assert differences(record, report, page) == []
+    other = copy.deepcopy(record)
+    score = other["outline"]["scores"][0]
+    other["cells"][score["cell"]]["results"][score["metric"]] += 0.001
+    assert differences(other, report, page)
 
 
 @pytest.mark.parametrize("table", TABLES)

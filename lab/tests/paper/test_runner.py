@@ -119,24 +119,6 @@ def test_a_damaged_corpus_is_not_shared(tmp_path):
     assert not given.exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["corpus/train/secret", "corpus/train/shard-00000/tokens.bin", "corpus/train", "corpus", ""]
-)
-def test_what_a_link_leads_to_is_not_shared(tmp_path, place):
-    """A folder from somebody else could have a link to a private file beside those of the corpus."""
-    cells, outside = tmp_path / "cells", tmp_path / "outside"
-    random_corpus(cells / "first/corpus/train")
-    path = cells / "first" / place
-    if path.exists():
-        path.rename(outside)
-    else:
-        outside.write_text("secret")
-    path.symlink_to(outside)
-    assert place == "corpus/train/secret" or Corpus.open(cells / "first/corpus/train")
-    runner.share_corpus(cells, "second")
-    assert not (cells / "second").exists()
-
-
 def test_one_pretraining_builds_the_corpora_and_the_next_ones_wait(tmp_path):
     cells = plan_of("5").cells
     first, second = [cell for cell in cells if cell.task is None][:2]
