@@ -124,7 +124,7 @@ def test_rows_are_no_longer_than_the_network_can_read(tmp_path, text_file, token
 
 def test_builtin_probes_are_the_tasks_of_the_documentation(monkeypatch):
     monkeypatch.setattr(probes, "load_data", lambda args: args.task_name)
-    monkeypatch.setattr(probes, "divided", lambda data, args: {None: data})
+    monkeypatch.setattr(probes, "divided", lambda data, args: data)
     assert probes.read_tables(["builtin"]) == [(name, name) for name in ("builtin_pair", "builtin_classification")]
 
 
