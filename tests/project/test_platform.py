@@ -40,9 +40,9 @@ def test_every_script_and_command_refuses_in_the_same_sentence(script):
 
 def test_a_command_names_the_package_that_it_lacks():
     """As after a plain `pip install .`."""
-    done = hidden("accelerate", "import bert_training.__main__ as m; sys.exit(m.main(['verify', '--help']))")
+    done = hidden("accelerate", "import bert_training.__main__ as m; sys.exit(m.main(['inspect', '--help']))")
     text = 'needs the package accelerate, which is not installed; run pip install ".[train]"'
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bert-repro verify: error: {text}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bert-repro inspect: error: {text}\n")
 
 
 @pytest.mark.parametrize("module", ["bert_training.absent", "tokenization.absent", "_bz2.absent"])
