@@ -17,6 +17,7 @@ hash that it should have. The files in the folder are not changed.
 import argparse
 import hashlib
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +129,8 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
         _list(folder, files, say)
         return
+    if not sys.stderr.isatty():
+        huggingface_hub.utils.disable_progress_bars()
     api = huggingface_hub.HfApi()
     try:
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id

@@ -1,6 +1,6 @@
 """The model card (README.md) of a finished folder: metadata for the Hub, use, data, results, settings and limits.
 
-What it says stands in ``model_card.md.jinja``, and the program that uses the model in ``use.py.jinja``. All facts are
+What it says stands in ``model_card.md.jinja``, and the program that uses the model in ``use.jinja``. All facts are
 read from the record, so that a card claims only what was measured, and from what may be published of it
 (``publishing.py``), so that no card names a folder of the machine.
 """

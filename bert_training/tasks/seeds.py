@@ -68,7 +68,7 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
         torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
         run_alone(plan)
     if is_main_process():
-        summary = summarise([Path(plan.output_dir) for plan in plans])
+        summary = summarise([Path(plan.output_dir) for plan in plans], args.metric_for_best_model)
         if other:
             summary["comparison"] = _comparison(args, summary, other)
         write_json(folder / SUMMARY, summary)
@@ -78,7 +78,9 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
 
 def planned_runs(args: Args) -> list[Args]:
     """The flags of every run, in order."""
-    alone: dict[str, Any] = {"resume_from_checkpoint": "auto", "compare_to": None}
+    # The best run of a series is chosen when all are done; a single run chooses only among its evaluations.
+    chosen = args.metric_for_best_model if args.load_best_model_at_end else None
+    alone: dict[str, Any] = {"resume_from_checkpoint": "auto", "compare_to": None, "metric_for_best_model": chosen}
     if folds := getattr(args, "num_folds", 0):
         ones: dict[str, dict[str, Any]] = {f"fold-{fold}": {"folds": f"{fold}/{folds}"} for fold in range(1, folds + 1)}
     else:
@@ -88,11 +90,14 @@ def planned_runs(args: Args) -> list[Args]:
     return [dataclasses.replace(args, output_dir=str(folder / name), **alone, **one) for name, one in ones.items()]
 
 
-def summarise(folders: list[Path]) -> dict:
+def summarise(folders: list[Path], asked: str | None = None) -> dict:
     """The content of ``summary.json`` without the comparison, from the records of the runs.
 
+    Args:
+        asked: the metric by which the best run is chosen, if it is not that of the runs.
+
     Raises:
-        UserError: the runs differ in more than their seed or fold.
+        UserError: the runs differ in more than their seed or fold, or have no such metric.
     """
     records = [Record.read(folder) for folder in folders]
     settings = [compared_settings(record.facts) | initial_settings(record.facts) for record in records]
@@ -108,9 +113,11 @@ def summarise(folders: list[Path]) -> dict:
         runs.append(one | ({"fold": int(fold)} if fold else {}) | {"results": record.results})
     constants = {name: [record.facts["baselines"][name] for record in records] for name in first["baselines"]}
     metrics = {name: statistics([run["results"][name] for run in runs], constants[name]) for name in constants}
-    metric = first["metric"]
+    metric = f"eval_{asked.removeprefix('eval_')}" if asked else first["metric"]
     # A run that another metric has decided lacks the key of a class.
-    scores = [with_chosen(run["results"], metric)[metric] for run in runs]
+    scores = [with_chosen(run["results"], metric).get(metric) for run in runs]
+    if scores == [None] * len(runs) and metric not in first["baselines"]:
+        raise UserError(f"--metric_for_best_model {asked}: the runs have no such result; give another")
     number = max(range(len(runs)), key=lambda number: goodness(metric, scores[number]))
     return {
         "task": first["data"].get("task"),

@@ -69,7 +69,7 @@ class Script:
     Attributes:
         arguments: the class of its flags.
         pipeline: the pipeline tag of its models on the Hub, which has a program in
-            ``bert_training/cards/use.py.jinja``.
+            ``bert_training/cards/use.jinja``.
         hub_task: the name of the task on the Hub.
         sentence: the first one of the model card, with the places ``{size}`` and ``{origin}``.
         data_names: how the card calls the data, from the content of run.json.
