@@ -152,7 +152,12 @@ SEVERAL = "".join(f'{{"text": "the {word} house", "label": ["{word}"]}}\n' for w
 @pytest.mark.parametrize(
     ("script", "content", "more", "named_again"),
     [
-        ("run_glue", OWN, "--calibrate --metric_for_best_model=f1:red", "eval_by_class eval_f1:red eval_temperature"),
+        (
+            "run_glue",
+            OWN,
+            "--calibrate --load_best_model_at_end --metric_for_best_model=f1:red",
+            "eval_by_class eval_f1:red eval_temperature",
+        ),
         ("run_glue", OWN, "--validation_split=0.25 --group_column=id", "eval_accuracy"),
         ("run_glue", OWN, "--folds=2/2 --id_column=id", "eval_accuracy"),
         ("run_glue", SEVERAL, "--max_steps=20", "eval_f1_micro"),
