@@ -145,7 +145,8 @@ def test_what_another_machine_may_change():
 
 
 OWN = "id,text,label\n" + "".join(f"{n},the {word} house,{word}\n" for n, word in enumerate(("red", "blue", "old") * 8))
-SEVERAL = "".join(f'{{"text": "the {word} house", "label": ["{word}"]}}\n' for word in ("red", "blue", "old") * 8)
+ROWS = ({"text": "the red house", "label": ["red", "warm"]}, {"text": "the blue house", "label": ["blue"]}) * 12
+SEVERAL = "".join(json.dumps(row) + "\n" for row in ROWS)
 
 
 @pytest.mark.slow
