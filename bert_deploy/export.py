@@ -128,10 +128,11 @@ def open_model(folder: Path, encoder_alone: bool) -> Model:
     """
     config = checkpoint_config(str(folder), "")
     path, named = folder / "config.json", config.architectures or []
-    class_name = next((name for name in named if name in HEADS and HEADS[name].exported), None)
+    known = [name for name, head in HEADS.items() if head.exported]
+    class_name = next((name for name in named if name in known), None)
     if class_name is None and not (encoder_alone and named):
         raise UserError(
-            f"{path}: expected in 'architectures' one of {', '.join(HEADS)}, of those that transformers has; got "
+            f"{path}: expected in 'architectures' one of {', '.join(known)}, which transformers has too; got "
             f"{', '.join(named) or 'no name'}. --encoder_alone exports the encoder of any of them"
         )
     name = ENCODER if encoder_alone else str(class_name).replace("PreTraining", "MaskedLM")

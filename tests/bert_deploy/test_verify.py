@@ -144,6 +144,55 @@ def test_what_another_machine_may_change():
     assert not is_close("eval_by_class", {"x": {"f1": 1.0}}, {"x": {"f1": 0.9}}, 1)
 
 
+OWN = "id,text,label\n" + "".join(f"{n},the {word} house,{word}\n" for n, word in enumerate(("red", "blue", "old") * 8))
+ROWS = ({"text": "the red house", "label": ["red", "warm"]}, {"text": "the blue house", "label": ["blue"]}) * 12
+SEVERAL = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "content", "more", "named_again"),
+    [
+        (
+            "run_glue",
+            OWN,
+            "--calibrate --load_best_model_at_end --metric_for_best_model=f1:red",
+            "eval_by_class eval_f1:red eval_temperature",
+        ),
+        ("run_glue", OWN, "--validation_split=0.25 --group_column=id", "eval_accuracy"),
+        ("run_glue", OWN, "--folds=2/2 --id_column=id", "eval_accuracy"),
+        ("run_glue", SEVERAL, "--max_steps=20", "eval_f1_micro"),
+        ("run_ner", None, "--validation_split=0.25", "eval_f1"),
+        ("run_squad", None, "--version_2_with_negative --test_file DATA", "eval_best_f1 test_f1"),
+    ],
+)
+def test_what_a_run_has_found_or_divided_is_found_again(
+    script, content, more, named_again, pretrained, run_data, tmp_path, no_pictures
+):
+    """Temperatures and thresholds, which stand in config.json, and the part of the data that was held out."""
+    source = next(run_data.glob(f"{script}.*"))
+    data = tmp_path / "data"
+    data.mkdir()
+    path = data / f"{script}{'.jsonl' if content == SEVERAL else source.suffix}"
+    path.write_text(content or source.read_text())
+    flags = short_runs.flags(script, data, tmp_path / "run", pretrained, *more.replace("DATA", str(path)).split())
+    if "--validation_split" in more or "--folds" in more:
+        place = flags.index("--validation_file")
+        del flags[place : place + 2]
+    short_runs.start(script, flags)
+    said = named(tmp_path / "run", VERIFIED, evaluate=True)
+    assert all(f"{name} " in said["scores"] for name in named_again.split())
+    assert not wrong(tmp_path / "run", evaluate=True) and not named(tmp_path / "run", UNKNOWN, evaluate=True)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    found = {"temperature", "thresholds"} & config.get("fine_tuning", {}).keys()
+    for name in found:
+        other = {"temperature": 9.0, "thresholds": [0.99, 0.01, 0.5]}[name]
+        change_json(tmp_path / "run" / "config.json", fine_tuning=config["fine_tuning"] | {name: other})
+        forge(tmp_path / "run")
+        assert f"config.json, {name}: the folder says" in "\n".join(wrong(tmp_path / "run", evaluate=True))
+    assert bool(found) == (content == SEVERAL or "--calibrate" in more)
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 

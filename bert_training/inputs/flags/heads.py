@@ -1,5 +1,4 @@
-"""The classes of finished models, by their names in config.json: one table that scripts, page, export and conversion
-read.
+"""The classes of finished models, as config.json names them: one table for scripts, page, export and conversion.
 
 A new head is a row here, besides its class. The modules of the flags import no torch, and so the classes are named.
 """
