@@ -96,16 +96,16 @@ def results_in_order(work: Iterable[Callable[[], Any]], num_workers: int) -> Ite
 
     Args:
         work: what is called.
-        num_workers: processes to start; with 1 this process does the work.
+        num_workers: the most processes to start; with 1 this process does the work.
     """
     work = iter(work)
-    ahead = list(itertools.islice(work, 2))
+    ahead = list(itertools.islice(work, num_workers))
     calls = itertools.chain(ahead, work)
-    if num_workers == 1 or len(ahead) < 2:
+    if len(ahead) < 2:
         for call in calls:
             yield call()
         return
-    pool = ProcessPoolExecutor(num_workers, initializer=_begin_worker)
+    pool = ProcessPoolExecutor(len(ahead), initializer=_begin_worker)
     try:
         pending: deque[Future[Any]] = deque()
         for call in calls:
