@@ -39,7 +39,7 @@ from bert_training.pretraining.corpus import (
     shard_folder,
     shard_folders,
 )
-from bert_training.pretraining.encoding import Encoded, chunks_of, encode_lines, results_in_order
+from bert_training.pretraining.encoding import Part, chunks_of, encode_chunk, encode_piece, results_in_order, sampled
 from bert_training.pretraining.held_out import ALL, Side
 from bert_training.pretraining.sentences import RULES
 from bert_training.pretraining.slices import (
@@ -63,7 +63,6 @@ Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
 PIECE_BYTES = 1 << 22  # what a worker reads and encodes at a time
 # So much more than the characters of a sample is drawn at first, because a character may take some bytes.
 _DRAWN = 16
-_Part = tuple[list[Encoded], list[tuple[int, str]]]  # ids, and what was drawn for the sample of the text
 
 
 @dataclass(frozen=True)
@@ -200,40 +199,22 @@ def make_shard(job: Job, tokenizer: PreTrainedTokenizerBase, num_workers: int = 
     _write_shard(job.path, tokenizer, results_in_order(work, num_workers), sample, facts, files.check)
 
 
-def _work_on(job: Job, content: str, sample: Sample, below: int) -> Iterator[Callable[[], _Part]]:
+def _work_on(job: Job, content: str, sample: Sample, below: int) -> Iterator[Callable[[], Part]]:
     for span in job.spans:
         if is_divisible(Path(span.path), job.column):
             for piece in pieces_of(span, PIECE_BYTES, job.column):
-                yield partial(_encode_piece, content, piece, job.column, job.side, below)
+                yield partial(encode_piece, content, piece, job.column, job.side, below)
         else:  # this process reads it, and others encode
             lines = job.side.of(lines_of_span(span, job.column))
             yield from _work_on_stream(lines, content, sample, span.number << 44)
 
 
-def _encode_piece(content: str, piece: Span, column: str, side: Side, below: int) -> _Part:
-    """Read and encode a piece; what a worker calls."""
-    sample = Sample(below=below)
-    lines = _sampled(side.of(lines_of_span(piece, column)), sample, piece.number << 44 | piece.start)
-    return [encode_lines(content, chunk) for chunk in chunks_of(lines)], sample.drawn
-
-
 def _work_on_stream(
     lines: Iterable[str | None], content: str, sample: Sample, first: int
-) -> Iterator[Callable[[], _Part]]:
+) -> Iterator[Callable[[], Part]]:
     """Calls that encode lines which this process reads and adds to the sample."""
-    for chunk in chunks_of(_sampled(lines, sample, first)):
-        yield partial(_encode_chunk, content, chunk)
-
-
-def _encode_chunk(content: str, lines: list[str | None]) -> _Part:
-    return [encode_lines(content, lines)], []
-
-
-def _sampled(lines: Iterable[str | None], sample: Sample, first: int) -> Iterator[str | None]:
-    for place, line in enumerate(lines, first):
-        if line is not None:
-            sample.add(line, place)
-        yield line
+    for chunk in chunks_of(sampled(lines, sample, first)):
+        yield partial(encode_chunk, content, chunk)
 
 
 def _encode_stream(
@@ -286,7 +267,7 @@ class _Stream:
 def _write_shard(
     path: Path,
     tokenizer: PreTrainedTokenizerBase,
-    parts: Iterable[_Part],
+    parts: Iterable[Part],
     sample: Sample,
     facts: dict[str, Any],
     check: Callable[[], None],

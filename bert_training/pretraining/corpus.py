@@ -23,7 +23,6 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import damage
-from bert_training.files.hashing import digest
 from bert_training.inputs.json_files import read_object
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
@@ -198,11 +197,6 @@ class Corpus:
     def notes(self) -> dict[str, Any]:
         """What the builder wanted to be recorded besides."""
         return dict(self.facts[0]["notes"])
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of text and tokenizer; corpora with equal fingerprints have equal ids."""
-        return digest([[facts["key"], facts["slice"]] for facts in self.facts])
 
     def unigram_entropy(self) -> float:
         """Entropy in nats per token of the tokens that can be masked, which are all but the special ones and [UNK].

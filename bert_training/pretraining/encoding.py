@@ -1,7 +1,7 @@
 """Encode lines of text as token ids, sentence by sentence, in one process or several.
 
 The workers are those of loky, which joblib brings. Workers of ``multiprocessing`` would first import the whole script
-that started them, including torch.
+that started them, including torch. What they call is in modules that import neither torch nor transformers.
 """
 
 import functools
@@ -16,7 +16,10 @@ import numpy as np
 import tokenizers
 from joblib.externals.loky import ProcessPoolExecutor
 
+from bert_training.pretraining.held_out import Side
 from bert_training.pretraining.sentences import split_sentences
+from bert_training.pretraining.slices import Span, lines_of_span
+from tokenization.coverage import Sample
 
 CHUNK_CHARACTERS = 1 << 20
 
@@ -27,6 +30,9 @@ class Encoded(NamedTuple):
     tokens: np.ndarray  # (T) int32, ids of all sentences, end to end
     lengths: np.ndarray  # (S) int64, tokens in each sentence
     ends: np.ndarray  # (D) int64, for each end of a document the number of sentences before it
+
+
+Part = tuple[list[Encoded], list[tuple[int, str]]]  # ids, and what was drawn for the sample of the text
 
 
 @functools.lru_cache(1)
@@ -89,6 +95,26 @@ def chunks_of(lines: Iterable[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
+def encode_piece(content: str, piece: Span, column: str, side: Side, below: int) -> Part:
+    """Read and encode a piece; what a worker calls."""
+    sample = Sample(below=below)
+    lines = sampled(side.of(lines_of_span(piece, column)), sample, piece.number << 44 | piece.start)
+    return [encode_lines(content, chunk) for chunk in chunks_of(lines)], sample.drawn
+
+
+def encode_chunk(content: str, lines: list[str | None]) -> Part:
+    """Encode lines that another process has read."""
+    return [encode_lines(content, lines)], []
+
+
+def sampled(lines: Iterable[str | None], sample: Sample, first: int) -> Iterator[str | None]:
+    """``lines``, which are added to a sample with their places from ``first`` on."""
+    for place, line in enumerate(lines, first):
+        if line is not None:
+            sample.add(line, place)
+        yield line
+
+
 def results_in_order(work: Iterable[Callable[[], Any]], num_workers: int) -> Iterator[Any]:
     """What each call returns, in order; at most ``2 * num_workers`` calls and results are in memory at a time.
 
@@ -96,16 +122,16 @@ def results_in_order(work: Iterable[Callable[[], Any]], num_workers: int) -> Ite
 
     Args:
         work: what is called.
-        num_workers: processes to start; with 1 this process does the work.
+        num_workers: the most processes to start; with 1 this process does the work.
     """
     work = iter(work)
-    ahead = list(itertools.islice(work, 2))
+    ahead = list(itertools.islice(work, num_workers))
     calls = itertools.chain(ahead, work)
-    if num_workers == 1 or len(ahead) < 2:
+    if len(ahead) < 2:
         for call in calls:
             yield call()
         return
-    pool = ProcessPoolExecutor(num_workers, initializer=_begin_worker)
+    pool = ProcessPoolExecutor(len(ahead), initializer=_begin_worker)
     try:
         pending: deque[Future[Any]] = deque()
         for call in calls:

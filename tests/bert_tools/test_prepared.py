@@ -49,10 +49,10 @@ def test_a_prepared_corpus_is_that_of_the_run(corpora, tmp_path, tokenizer_folde
     taken = corpora("taken", "--corpus_dir", prepared)
     (one,), (other,) = own.train, taken.train
     assert data_bytes(other.path) == data_bytes(one.path) == data_bytes(prepared)
-    assert other.fingerprint == one.fingerprint
+    assert other.facts == one.facts
     assert (other.path / "shard-00000/tokens.bin").samefile(prepared / "shard-00000/tokens.bin")
     shutil.rmtree(prepared)
-    assert corpora("taken").train[0].fingerprint == one.fingerprint  # a resumed run needs neither flag nor folder
+    assert corpora("taken").train[0].facts == one.facts  # a resumed run needs neither flag nor folder
 
 
 def test_a_prepared_corpus_is_looked_at_before_the_text_is_read(tmp_path, tokenizer_folder):

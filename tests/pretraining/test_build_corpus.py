@@ -5,6 +5,8 @@ Its part encoding.py is tested here too.
 
 import json
 import os
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -16,6 +18,7 @@ from bert_training.pretraining import encoding
 from bert_training.pretraining.build_corpus import build_corpus, make_shard, plan_corpus
 from bert_training.pretraining.corpus import Corpus, shard_folders
 from bert_training.pretraining.sentences import split_sentences
+from tests.helpers.repository import ROOT
 from tests.helpers.small_corpora import DOCUMENTS, TEXT, data_bytes, make_tokenizer, random_documents
 
 
@@ -82,7 +85,7 @@ def test_a_stream_of_documents_becomes_shards_of_whole_documents(tmp_path, token
         build_corpus(documents, tokenizer, tmp_path / f"in-{workers}", workers, slice_bytes=3500) for workers in (1, 2)
     )
     assert len(one.shards) > 1 and data_bytes(one.path) == data_bytes(two.path)
-    assert one.fingerprint == two.fingerprint
+    assert one.facts == two.facts
     assert np.array_equal(np.concatenate([shard.tokens for shard in one.shards]), whole.shards[0].tokens)
     assert one.num_documents == whole.num_documents == 40
 
@@ -102,6 +105,11 @@ def test_a_text_of_one_piece_starts_no_worker(tmp_path, tokenizer, monkeypatch):
 def test_a_worker_that_dies_is_reported():
     with pytest.raises(TerminatedWorkerError, match="unexpectedly terminated"):
         list(encoding.results_in_order([partial(os._exit, 9)] * 3, 2))
+
+
+def test_workers_start_quickly():
+    program = "import sys, bert_training.pretraining.encoding as _; print(*{'torch', 'transformers'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT).stdout == "\n"
 
 
 def test_results_come_in_order():
@@ -132,7 +140,7 @@ def test_a_build_that_goes_on_keeps_the_shards_that_are_there(tmp_path, tokenize
 def test_the_shards_of_a_stream_that_goes_on_are_kept(tmp_path, tokenizer, monkeypatch):
     documents = random_documents(40)
     alone = build_corpus(documents, tokenizer, tmp_path / "alone", slice_bytes=900)
-    encode, calls = building._encode_chunk, []
+    encode, calls = building.encode_chunk, []
 
     def encode_some(content, lines):
         calls.append(lines)
@@ -140,7 +148,7 @@ def test_the_shards_of_a_stream_that_goes_on_are_kept(tmp_path, tokenizer, monke
             raise OSError(28, os.strerror(28))
         return encode(content, lines)
 
-    monkeypatch.setattr(building, "_encode_chunk", encode_some)
+    monkeypatch.setattr(building, "encode_chunk", encode_some)
     with pytest.raises(OSError, match="No space left"):
         build_corpus(documents, tokenizer, tmp_path / "c", slice_bytes=900)
     before = inodes(tmp_path / "c")
@@ -207,14 +215,14 @@ def test_a_text_without_tokens_is_refused(tmp_path, tokenizer):
 def test_text_that_changes_while_it_is_encoded_makes_no_shard(tmp_path, tokenizer, monkeypatch):
     file = tmp_path / "text.txt"
     file.write_text("One dog. Two dogs.\n\nA cat. Two cats.\n")
-    original = building.encode_lines
+    original = encoding.encode_lines
 
     def changed(*values):
         with open(file, "a") as text:
             text.write("\nA bird.\n")
         return original(*values)
 
-    monkeypatch.setattr(building, "encode_lines", changed)
+    monkeypatch.setattr(encoding, "encode_lines", changed)
     with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
         build_corpus([file], tokenizer, tmp_path / "c")
     assert not any((tmp_path / "c").iterdir())

@@ -68,7 +68,7 @@ EVALUATION = {
 BEFORE = {
     "run_pretraining": (
         "bert_training.pretraining.build_corpus:make_shard",
-        "bert_training.pretraining.build_corpus:encode_lines",
+        "bert_training.pretraining.encoding:encode_lines",
     ),
     "run_glue": ("run_glue:build_network", "run_glue:record_origin"),
     "run_squad": ("run_squad:build_windows", "run_squad:record_origin"),
