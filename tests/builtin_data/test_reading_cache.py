@@ -1,6 +1,5 @@
 """Docstrings that were read once come from the cache, but never stale or damaged ones, and a run needs no cache."""
 
-import errno
 import functools
 import os
 import shutil
@@ -11,7 +10,6 @@ from huggingface_hub import cached_assets_path
 
 from bert_training.builtin_data import reading_cache, source_files
 from bert_training.builtin_data.reading_cache import cached_docstrings
-from bert_training.files import atomic
 
 PROSE = 2 * "This paragraph is only here so that the documentation has the two hundred characters that are needed. "
 
@@ -126,52 +124,3 @@ def test_a_damaged_file_is_replaced(folders, readings, damage):
     damage(reading_cache.cache_file(folders))
     assert cached_docstrings(folders) == whole and len(readings) == 2
     assert cached_docstrings(folders) == whole and len(readings) == 2
-
-
-def test_two_installations_do_not_replace_each_other(folders, readings, tmp_path):
-    shutil.copytree(folders[0][0], tmp_path / "other")
-    others = [(tmp_path / "other", "package")]
-    for _ in range(2):
-        assert cached_docstrings(folders) == cached_docstrings(others)
-    assert len(readings) == 2
-
-
-def test_a_file_that_cannot_be_read_costs_time_only(folders, readings, monkeypatch):
-    read_text = Path.read_text
-
-    def broken(path: Path, **how: str) -> str:
-        if path.suffix != ".txt":
-            return read_text(path, **how)
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-    whole = cached_docstrings(folders)
-    monkeypatch.setattr(Path, "read_text", broken)
-    assert cached_docstrings(folders) == whole and len(readings) == 2
-
-
-def full(path: Path, target: Path) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-
-def test_a_disk_that_cannot_be_written_costs_time_only(folders, readings, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "replace", full)
-        assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 2
-    assert not list(reading_cache.cache_file(folders).parent.iterdir())  # Not even a draft is left.
-    shutil.rmtree(tmp_path / "assets")
-    (tmp_path / "assets").write_text("a file in the place of the folder")
-    assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 4
-
-
-@pytest.mark.parametrize("error", [RuntimeError("Could not determine home directory."), PermissionError()])
-def test_a_user_without_a_home_needs_no_cache(folders, readings, monkeypatch, error):
-    def no_place(*names):
-        raise error
-
-    monkeypatch.setattr(reading_cache, "cached_assets_path", no_place)
-    assert cached_docstrings(folders) == read_now(folders) and len(readings) == 2
-
-
-def test_the_variable_of_hugging_face_moves_it(folders, monkeypatch):
-    monkeypatch.undo()
-    assert reading_cache.cache_file(folders).is_relative_to(Path(os.environ["HF_ASSETS_CACHE"]).resolve())

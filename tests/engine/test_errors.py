@@ -14,13 +14,11 @@ import torch
 
 import extract_features
 from bert_training.__main__ import commands
-from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, is_for_the_user, report_errors
+from bert_training.engine.errors import MORE_MEMORY, UNEXPECTED, report_errors
 from bert_training.files.atomic import DiskError
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.inputs.models import bert_config
 from tests.helpers.repository import ROOT
-from tokenization import load_vocab
 from tokenization.errors import UserError
 
 
@@ -38,20 +36,6 @@ def test_a_users_mistake_is_one_line_and_status_2(planted, capsys, monkeypatch):
     monkeypatch.setenv("BERT_REPRO_TRACEBACK", "1")
     assert report_errors(mistake) == 2
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_every_package_speaks_to_the_user(tmp_path):
-    (tmp_path / "vocab.txt").write_text("a\na\n")
-    mistakes = {
-        "flags": lambda: bert_config("huge", 100),
-        "tokenization": lambda: load_vocab(tmp_path / "vocab.txt"),
-        "a message about another error": lambda: load_vocab(ROOT / "docs/images/demo.png"),
-        "the operating system": lambda: (tmp_path / "absent").read_text(),
-    }
-    for name, mistake in mistakes.items():
-        with pytest.raises((ValueError, OSError)) as caught:
-            mistake()
-        assert is_for_the_user(caught.value), name
 
 
 @pytest.mark.parametrize("statement", ["json.loads('{')", "int('x')", "first, second = [1]", "raise ValueError('x')"])
@@ -96,10 +80,6 @@ def accepts(program: str, flag: str) -> bool:
     return program in classes and flag[2:] in {field.name for field in dataclasses.fields(classes[program])}
 
 
-def test_all_scripts_are_known():
-    assert {*SCRIPTS, "extract_features.py"} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}
-
-
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
@@ -130,35 +110,6 @@ def _read_one_line(script: str) -> tuple[int, str]:
     return child.wait(), said
 
 
-@pytest.mark.slow
-def test_a_reader_that_ends_early_stops_a_training_with_one_line():
-    """The line also says how the training goes on."""
-    status, said = _read_one_line("run_glue.py")
-    assert status == 2 and said.count("\n") == 1
-    assert said.startswith("run_glue.py: error: [Errno 32] Broken pipe")
-    assert "; add --resume_from_checkpoint auto to" in said
-
-
 def test_a_reader_that_ends_early_ends_a_command_without_a_word():
     """As of `bert-repro inspect ... | head`: all that was wanted has been printed."""
     assert _read_one_line("inspect") == (0, "")
-
-
-def test_python_has_little_to_search_when_a_script_ends():
-    """Garbage is still collected: its finalisers run. Scripts may run several commands."""
-    program = """
-import atexit, gc
-from bert_training.engine.errors import report_errors
-
-class Ring:
-    def __init__(self):
-        self.me = self
-    def __del__(self):
-        print("collected")
-
-atexit.register(lambda: print("not searched:", gc.get_freeze_count() > 10_000))
-gc.disable()
-report_errors(Ring), report_errors(Ring)
-"""
-    outcome = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert outcome.stdout.splitlines() == ["collected", "collected", "not searched: True"], outcome.stderr

@@ -297,18 +297,6 @@ def test_counts_cover_all_micro_batches_of_a_step(make_run):
     assert counts.model_arguments() == {"num_items_in_batch": items, "num_sequences_in_batch": 6}
 
 
-def test_counts_are_made_before_a_batch_is_moved(make_run, small_config, monkeypatch):
-    """The host would wait for the device."""
-    order = []
-    for name in ("step_counts", "_on_device"):
-        function = getattr(loop, name)
-        monkeypatch.setattr(
-            loop, name, lambda *given, name=name, function=function: order.append(name) or function(*given)
-        )
-    train(make_run(), new_model(small_config), LabelledTokens(), 1)
-    assert order == ["step_counts", "_on_device"]
-
-
 def test_every_score_is_a_label_and_minus_100_is_one_only_among_classes():
     scores, weights = torch.tensor([-100.0, 3.0, 0.5]), torch.tensor([2.0, 1.0, 1.0])
     assert labelled_items({"labels": scores}) == 3 and labelled_items({"labels": scores.long()}) == 2

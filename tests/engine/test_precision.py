@@ -95,22 +95,6 @@ def test_the_faster_type_wins_whatever_its_first_turn_costs(monkeypatch):
     assert precision.speed_ratio(8) == pytest.approx(3.0)
 
 
-def test_one_slow_turn_does_not_make_a_processor_hopeless(monkeypatch):
-    taken = iter([1.0, 1.0, 1.0, 90.0, 1.0, 0.5, *[1.0, 0.5] * 50])
-    monkeypatch.setattr(precision, "_seconds", lambda *_, half: next(taken))
-    assert precision.speed_ratio(8) == pytest.approx(2.0)
-
-
-def test_one_thread_is_timed():
-    threads, seen = torch.get_num_threads(), []
-    torch.set_num_threads(2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precision, "_seconds", lambda *_, half: seen.append(torch.get_num_threads()) or 1.0)
-        precision.speed_ratio(8)
-    assert set(seen) == {1} and torch.get_num_threads() == 2
-    torch.set_num_threads(threads)
-
-
 def test_a_narrow_network_is_not_timed(monkeypatch, tmp_path):
     monkeypatch.setattr(precision, "speed_ratio", lambda width: 1 / 0)
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 127}))
@@ -190,14 +174,6 @@ def test_what_stays_in_float32(fast):
         assert {value.dtype for value in optimizer.state[parameter].values()} == {torch.float32}
 
 
-def test_a_processor_that_emulates_bfloat16_is_not_timed_for_long(monkeypatch):
-    rows = []
-    monkeypatch.setattr(
-        precision, "_seconds", lambda _, states, half: rows.append(len(states)) or (9.0 if half else 1.0)
-    )
-    assert precision.speed_ratio(8) == pytest.approx(1 / 9) and rows == [precision.FEW] * 6
-
-
 def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
     cpu(2.0)
     first = {"why": "measured", "ratio": 1.1}
@@ -226,10 +202,3 @@ def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(
     assert precision.is_asked_for(silent, [str(tmp_path)])
     (tmp_path / "run.json").write_text(json.dumps(facts))  # nothing was chosen when it began
     assert not precision.is_asked_for(silent, [str(tmp_path)])
-
-
-def test_a_damaged_record_decides_nothing(cpu, tmp_path):
-    """The run goes on from its checkpoint, and writes run.json again."""
-    cpu(2.0)
-    (tmp_path / "run.json").write_text('{"flags"')
-    assert choose(flags(), [str(tmp_path)]).precision == "bf16"

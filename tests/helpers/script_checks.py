@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.engine.errors import report_errors
 from bert_training.tasks import fine_tuning
 from tests.helpers.records import events, read
 
@@ -80,12 +79,3 @@ def code_of_the_card_runs(finished: Path, monkeypatch) -> None:
     monkeypatch.chdir(finished.parent)
     card = (finished / "README.md").read_text(encoding="utf-8")
     exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
-
-
-def line_of_refusal(script, flags: Iterable[str], capsys) -> str:
-    """The one line of a mistake that is found before the output folder is made. ``script`` is the imported module."""
-    flags = [*flags]
-    assert report_errors(lambda: script.main(flags)) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert not Path(flags[flags.index("--output_dir") + 1]).exists()
-    return line

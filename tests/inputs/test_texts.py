@@ -4,20 +4,12 @@ import gzip
 import json
 import lzma
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from bert_tools import inspect_run
-from bert_training.files.atomic import damage
-from bert_training.inputs.records import read_events
 from bert_training.inputs.text_forms import WIKITEXT
 from bert_training.inputs.texts import read_documents, reading_of
-from bert_training.pretraining.corpus import CorpusWriter, read_manifest
-from tests.helpers.repository import ROOT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
@@ -42,25 +34,6 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     for file in files:
         assert list(read_documents([file])) == DOCUMENTS, file
     assert list(read_documents(files)) == DOCUMENTS * 8  # A document never goes on in the next file.
-
-
-def test_lines_are_read_as_they_are_asked_for(tmp_path):
-    """Of 40 MB of compressed text, one line at a time is in memory."""
-    path = tmp_path / "big.txt.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        for _ in range(400):
-            file.write(b"the same short line of text again and again\n" * 2300)
-    code = (
-        "import pathlib, resource, fsspec.compression\n"
-        "from bert_training.inputs.texts import read_lines\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"n = sum(1 for _ in read_lines([pathlib.Path({str(path)!r})]))\n"
-        "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    count, kib = map(int, done.stdout.split())
-    assert count == 400 * 2300 + 1
-    assert kib < 8_000
 
 
 @pytest.mark.parametrize(
@@ -95,22 +68,6 @@ def test_bad_files_are_named_with_their_line(tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         list(read_documents([tmp_path / name]))
-
-
-def test_parquet_without_text_names_its_columns(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({"title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"expected a row with a text in the field `text`, .*; its fields are 'title'"):
-        list(read_documents([tmp_path / "a.parquet"]))
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x", None]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"b\.parquet: row 2: expected a row with a text"):
-        list(read_documents([tmp_path / "b.parquet"]))
-    plain = parquet_of(["one", "two", "three"], compression="none", use_dictionary=False)
-    (tmp_path / "c.parquet").write_bytes(plain.replace(b"two", b"t\xffo"))
-    with pytest.raises(ValueError, match=r"c\.parquet: not a readable parquet file \('utf-8' codec"):
-        list(read_documents([tmp_path / "c.parquet"]))
 
 
 def parquet_of(texts, **settings):
@@ -171,56 +128,6 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
         else:
             assert len(documents) == 50
     assert refused > 100 and read > 10, (refused, read)
-
-
-PRETRAINING = {"format": 1, "script": "run_pretraining.py", "flags": {"seed": 1}}
-RECORDS = {  # the files that a run writes, and the functions that read them again
-    "run.json": (PRETRAINING, inspect_run.read_pretraining_facts),
-    "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
-    "manifest.json": ({"key": {"format": 1}, "manifest_sha256": "0"}, read_manifest),
-    "progress.json": ({"key": {}, "events": 0, "bytes": {}, "progress_sha256": "0"}, lambda folder: open_draft(folder)),
-    "checkpoint": ({"sha256": {}}, lambda folder: refuse(damage(folder))),
-}
-
-
-def open_draft(folder):
-    folder = folder.rename(folder.with_name("corpus.building"))
-    try:
-        CorpusWriter(folder.with_name("corpus"), {}, np.dtype("<u2"))
-    finally:
-        shutil.rmtree(folder)
-
-
-def refuse(problem):
-    if problem:
-        raise ValueError(problem)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_200_damaged_records_are_read_or_refused(tmp_path, name):
-    content, read = RECORDS[name]
-    whole, rng = json.dumps(content).encode(), np.random.default_rng(7)
-    values = [b"null", b"[]", b"{}", b"1", b'"x"', b"[[]]", b"", b"{", b"\xff"]
-    refused = 0
-    for number in range(200):
-        damaged, offset = bytearray(whole), int(rng.integers(len(whole)))
-        if number < len(values):
-            damaged = values[number]
-        elif number % 2:
-            del damaged[offset : offset + int(rng.integers(1, 30))]
-        else:
-            damaged[offset] = rng.integers(256)
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / ("manifest.json" if name == "checkpoint" else name)).write_bytes(damaged)
-        try:
-            read(folder)
-        except ValueError as error:
-            refused += 1
-            assert re.search(r"run\.json|metrics\.jsonl:\d+|manifest\.json|progress\.json|is missing", str(error)), (
-                error
-            )
-    assert refused > 100
 
 
 WIKI_ROWS = [

@@ -4,11 +4,9 @@ import copy
 import re
 
 import pytest
-from transformers import AutoTokenizer
 
 from bert_training.inputs.tokenizers import Difference, check_rows, compare, words_of_the_user
 from tokenization import build_tokenizer
-from tokenization.extend_vocabulary import put_pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "b", "##a", "cat", "dog"]
@@ -125,16 +123,3 @@ def test_another_difference_names_the_row_and_both_pieces(tmp_path, pieces, mess
     with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))}/vocab\.txt: {message}") as caught:
         words_of_the_user(tmp_path / "vocab.txt", pieces, tokenizer)
     assert "delete the one of the two files that is wrong" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_words_are_whole_pieces_in_every_reader(tmp_path):
-    tokenizer = copy.deepcopy(OWN)
-    tokenizer.add_tokens(["new"])
-    assert tokenizer.tokenize("Zebra, aax new") == ["[UNK]", "[UNK]", "[UNK]", "new"]
-    put_pieces(tokenizer, {5: "zebra", 6: "##ax"})
-    tokenizer.save_pretrained(tmp_path)
-    for opened in (tokenizer, copy.deepcopy(tokenizer), AutoTokenizer.from_pretrained(tmp_path)):
-        assert opened.tokenize("Zebra [MASK] aax new") == ["zebra", "[MASK]", "a", "##ax", "new"]
-        assert opened.convert_tokens_to_ids(["zebra", "##ax", "new", "[unused0]"]) == [5, 6, 12, 1]
-    (tmp_path / "tokenizer.json").unlink()
-    assert build_tokenizer(tmp_path / "vocab.txt").get_vocab() == tokenizer.get_vocab()

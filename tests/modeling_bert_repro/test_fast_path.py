@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modeling_bert_repro import BertModel, fast_path, unpadding
+from modeling_bert_repro import BertModel, fast_path
 from tests.helpers.bert_pairs import (
     POOLED,
     assert_same,
@@ -158,18 +158,6 @@ def test_little_padding_is_left_alone_unless_asked():
     assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
 
 
-@every_class
-def test_auto_removes_padding_that_shows_if_it_is_worth_removing(name):
-    model = ours(name, "sdpa")
-    model.config.unpad_inputs = "auto"
-    inputs = padded_inputs(name, "right")
-    assert uses_tokens(model, inputs)
-    assert not uses_tokens(model, inputs, unpad_inputs=False)
-    inputs["attention_mask"][:] = 1
-    inputs["attention_mask"][0, ..., -1:] = 0
-    assert not uses_tokens(model, inputs)
-
-
 def test_an_exported_model_takes_the_padded_path():
     model = ours("BertForSequenceClassification", "sdpa")
     model.config.unpad_inputs = True
@@ -193,11 +181,3 @@ def test_the_switch_is_not_saved(tmp_path):
     model.save_pretrained(tmp_path)
     assert "unpad_inputs" not in json.loads((tmp_path / "config.json").read_text())
     assert model.config.unpad_inputs is True
-
-
-@pytest.mark.parametrize("layout", [{"read": torch.tensor([0, 4])}, {}])
-def test_the_last_layer_may_be_on_another_device_than_the_layout(layout):
-    """As under accelerate with a device_map; here the other device is one without numbers."""
-    tokens = None if layout else unpadding.find_tokens(torch.tensor([[1, 0, 0], [1, 0, 0]]), None, 0.0, False)
-    states = fast_path.Layout((2, 3), tokens, **layout).lay_back(torch.ones(1, 2, 5, device="meta"))
-    assert (states.device.type, states.shape) == ("meta", (2, 3, 5))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import HOUSES, ROOT, sources
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
@@ -40,10 +39,6 @@ def test_training_imports_its_modules_by_their_full_names():
     for path in sources():
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
-
-
-def test_tokenization_does_not_import_torch():
-    assert not any(name.startswith("torch") for path in files_of(TOKENIZATION) for name in imported(path))
 
 
 def test_flags_need_nothing_of_tokenization_but_the_error():
@@ -84,16 +79,3 @@ def relative_imports(path: Path, modules: set[str]) -> set[str]:
             aliases = {alias.name for alias in node.names}
             names |= {node.module} if node.module else {name if name in modules else "__init__" for name in aliases}
     return names
-
-
-@pytest.mark.slow
-def test_importing_has_no_side_effects(package="modeling_bert_repro, tokenization"):
-    """Importing registers no class, prints nothing and starts no thread."""
-    code = (
-        "import threading, transformers\n"
-        "before = dict(transformers.AutoModel._model_mapping._extra_content)\n"
-        f"import {package}\n"
-        "assert dict(transformers.AutoModel._model_mapping._extra_content) == before\n"
-        "assert threading.active_count() == 1\n"
-    )
-    assert run_in_a_fork(code, (), ROOT, with_project=True) == ""

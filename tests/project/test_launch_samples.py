@@ -155,28 +155,6 @@ def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster,
     assert job.returncode == 0 and re.search(r"stopped before the end of the time \(srun: [1-9]\d*\)", output)
 
 
-def test_a_training_that_does_not_hear_is_ended_in_time_and_put_back(cluster, tmp_path):
-    impatient = tmp_path / "impatient"
-    impatient.write_text(SAMPLE.read_text().replace("sleep 240", "sleep 0.3"))
-    job = cluster("deaf", impatient)
-    await_files(tmp_path, "working.*", 4)
-    job.send_signal(signal.SIGUSR1)
-    job.communicate(timeout=25)
-    assert (tmp_path / "calls").read_text().splitlines()[1:] == ["scontrol requeue 4000017"]
-    assert not list(tmp_path.glob("stopped.*"))
-
-
-def test_a_training_that_has_just_finished_is_not_put_back(cluster, tmp_path):
-    """The signal comes, but nothing was stopped: the last step was done."""
-    worker = tmp_path / "worker.py"
-    worker.write_text(WORKER.replace("sys.exit(75)", "sys.exit(0)"))
-    job = cluster("long")
-    await_files(tmp_path, "working.*", 4)
-    job.send_signal(signal.SIGUSR1)
-    job.communicate(timeout=60)
-    assert job.returncode == 0 and "requeue" not in (tmp_path / "calls").read_text()
-
-
 @pytest.mark.slow
 def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_file, tokenizer_folder, network_shape):
     """Two real processes under torchrun in the place of accelerate, which starts only one on CPUs."""

@@ -2,12 +2,9 @@
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 
 import pytest
 
-from bert_training import __main__
-from bert_training.__main__ import main as command
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
@@ -43,18 +40,3 @@ def test_a_command_names_the_package_that_it_lacks():
     done = hidden("accelerate", "import bert_training.__main__ as m; sys.exit(m.main(['verify', '--help']))")
     text = 'needs the package accelerate, which is not installed; run pip install ".[train]"'
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bert-repro verify: error: {text}\n")
-
-
-@pytest.mark.parametrize("module", ["bert_training.absent", "tokenization.absent", "_bz2.absent"])
-def test_a_module_that_no_package_would_add_keeps_its_traceback(monkeypatch, module):
-    absent = EntryPoint("ask", f"{module}:main", "bert_repro.commands")
-    monkeypatch.setattr(__main__, "commands", lambda: {"ask": absent})
-    with pytest.raises(ModuleNotFoundError):
-        command(["ask"])
-
-
-def test_tokenization_works_without_both_modules():
-    done = hidden(
-        "fcntl", "sys.modules['resource'] = None; import tokenization.train_wordpiece as t; t.train_wordpiece"
-    )
-    assert (done.returncode, done.stderr) == (0, "")

@@ -120,15 +120,6 @@ def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, o
     assert lines(tmp_path / "alone") == lines(tmp_path / "run")
 
 
-def test_from_a_model_that_gives_several_labels_classes_are_trained_anew(tmp_path, pretrained, capsys):
-    several = {"num_labels": 2, "problem_type": "multi_label_classification"}
-    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", **several)
-    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
-    run(tmp_path / "new", f"--model_name_or_path={model}", f"--train_file={path}", f"--validation_file={path}")
-    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
-    assert BertConfig.from_pretrained(tmp_path / "new").problem_type == "single_label_classification"
-
-
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMultipleChoice", "BertForTokenClassification"])
 def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys, name):
     """The head of multiple choice has one output, as that of a regression, and the name of its output is no class."""
@@ -141,41 +132,3 @@ def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys
 
 
 # --- Flags ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            ["--task_name=mrpc", "--text_column", "a"],
-            "--text_column and --task_name exclude each other",
-        ),
-        (["--task_name=mrpc", "--problem_type=regression"], "--problem_type and --task_name exclude each other"),
-        (["--label_column=a"], "--label_column needs --train_file or --validation_file or --test_file"),
-        (["--test_file=x", "--text_column", "a", "b", "c"], "--text_column takes one name, or two for a pair; got"),
-        (
-            ["--test_file=x", "--text_column", "a", "a"],
-            "name the column 'a'; it is one thing only",
-        ),
-        (["--test_file=x", "--text_column", "a", "--label_column=a"], "name the column 'a'; it is one thing only"),
-        (["--test_file=x", "--problem_type=several"], "--problem_type must be one of single_label"),
-        (
-            ["--test_file=x", "--label_column", "a", "b", "--problem_type=single_label"],
-            "several names of --label_column",
-        ),
-        (
-            ["--test_file=x", "--label_separator=|", "--problem_type=regression"],
-            "--label_separator and --problem_type reg",
-        ),
-        (
-            ["--test_file=x", "--label_column", "a", "b", "--label_separator=|"],
-            "several names of --label_column exclude",
-        ),
-        (["--test_file=x", "--label_column", "a", "a"], "name the column 'a'; it is one thing only"),
-        (["--test_file=x", "--label_separator="], "--label_separator: expected a mark such as '|', no tab"),
-    ],
-)
-def test_flags_that_cannot_be_meant_are_refused(capsys, given, expected):
-    with pytest.raises(SystemExit):
-        run_glue.main(["--output_dir=x", "--model_name_or_path=y", *given])
-    assert expected in capsys.readouterr().err

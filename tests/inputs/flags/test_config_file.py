@@ -124,19 +124,6 @@ def test_all_mistakes_of_a_file_are_said_at_once(config, capsys):
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--config", "no.yaml"], "--config no.yaml: cannot be read: No such file"),
-        (["--config"], "expected one argument"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_one_line(words, expected, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(NerArguments, ["--output_dir", "x", "--model_name_or_path", "m", *words])
-    assert expected in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_a_run_with_a_file_is_the_run_with_its_flags_and_resumes(
     config, short_data, pretrained, tmp_path, no_pictures, capsys
 ):

@@ -28,12 +28,6 @@ def test_the_shared_flags_are_all_there():
     assert {field.name for field in dataclasses.fields(SharedArguments)} >= set(SHARED_FLAGS)
 
 
-def test_squad_defaults_are_those_of_the_paper():
-    args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
-    assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
-    assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
-
-
 def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
     """Then it is None, for the one that the model stores. So run.json of a training says 0, as it always did."""
 
@@ -108,45 +102,6 @@ def test_refusals_are_one_line_and_status_2(flags, message, capsys):
         parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("cls", "flags", "message"),
-    [
-        (GlueArguments, "--dataset_config_name en", "needs --dataset_name"),
-        (SwagArguments, "--dataset_config_name en", "needs --dataset_name"),
-        (GlueArguments, "--metric_for_best_model loss", "needs --load_best_model_at_end or --seeds or --folds"),
-        (SquadArguments, "--null_score_diff_threshold -1", "needs --version_2_with_negative"),
-        (NerArguments, "--lstm_size 5", "needs --feature_based"),
-        (NerArguments, "--hub_model_id a/b", "needs --push_to_hub"),
-    ],
-)
-def test_a_flag_that_would_be_ignored_is_refused(cls, flags, message, capsys):
-    weights = [] if cls is PretrainingArguments else ["--model_name_or_path", "m"]
-    with pytest.raises(SystemExit) as stop:
-        parse_arguments(cls, ["--output_dir", "x", *weights, *flags.split()])
-    assert stop.value.code == 2
-    assert f"{flags.split()[0]} {message}" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("name", ["n_best_size", "max_answer_length"])
-def test_limits_of_answers_are_refused_before_the_training(name, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", f"--{name}", "0"])
-    assert f"--{name} must be at least 1; got 0" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("flags", ["--load_best_model_at_end", "--seeds 2", "--folds 2 --train_file t"])
-def test_a_metric_that_decides_is_accepted(flags):
-    given = ["--output_dir", "x", "--model_name_or_path", "m", "--metric_for_best_model", "loss", *flags.split()]
-    assert parse_arguments(GlueArguments, given).metric_for_best_model == "loss"
-
-
-@pytest.mark.parametrize("flags", [[], ["--config_name", "mini"], ["--model_name_or_path", "a", "--config_name", "b"]])
-def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(GlueArguments, ["--output_dir", "x", *flags])
-    assert "--config_name" in capsys.readouterr().err
 
 
 def imported_files(path: Path, found: set[Path]) -> set[Path]:

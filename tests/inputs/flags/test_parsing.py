@@ -19,23 +19,11 @@ def test_both_spellings_of_a_flag_are_accepted(spelling):
     assert args.per_device_train_batch_size == 7
 
 
-def test_the_command_line_is_read_if_no_flags_are_given(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["run.py", "--output_dir", "x", "--seed", "7"])
-    assert parse_arguments(PretrainingArguments).seed == 7
-
-
 def last_line_of_the_refusal(cls, flags, capsys) -> str:
     with pytest.raises(SystemExit) as stop:
         parse_arguments(cls, flags)
     assert stop.value.code == 2
     return capsys.readouterr().err.splitlines()[-1]
-
-
-def test_an_unknown_flag_is_refused_with_the_nearest_known_one(capsys):
-    line = last_line_of_the_refusal(PretrainingArguments, ["--output_dir", "x", "--learning-rte=1"], capsys)
-    assert line.endswith("error: unknown argument --learning-rte=1; did you mean --learning_rate?")
-    line = last_line_of_the_refusal(PretrainingArguments, ["--output_dir", "x", "--zzz", "1"], capsys)
-    assert line.endswith("error: unknown argument --zzz 1; --help lists the flags")
 
 
 def test_all_mistakes_in_words_and_values_are_said_at_once(capsys):
@@ -85,13 +73,6 @@ def test_a_mistake_is_said_before_torch_and_transformers_are_imported(script):
     code = f"{slow}sys.argv[1:] = ['--learning_rat', '1']; {run}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "unknown argument --learning_rat 1" in done.stderr, done.stderr
-
-
-def test_the_usage_names_the_flags_that_are_required(capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(FeatureArguments, [])
-    usage = capsys.readouterr().err
-    assert "--input_file FILE" in usage and "--seed" not in usage
 
 
 @pytest.mark.parametrize("cls", [PretrainingArguments, GlueArguments])
