@@ -321,13 +321,6 @@ def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, 
     assert "warning" not in capsys.readouterr().out
 
 
-def test_a_machine_without_the_output_folder_finds_no_checkpoint(make_run):
-    """So that the processes can say that they have no common folder."""
-    run = make_run(resume_from_checkpoint="auto")
-    shutil.rmtree(run.output_dir)
-    assert find_checkpoint(run) is None
-
-
 def test_a_checkpoint_of_another_folder_that_is_refused_changes_nothing(make_run, new_state, tmp_path):
     first, second = make_run(), make_run(output_dir=str(tmp_path / "second"))
     first.log(event="train", step=1, loss=0.5)

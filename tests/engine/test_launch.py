@@ -17,7 +17,6 @@ from bert_training.engine.launch import (
     start_run,
 )
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
 
 
@@ -38,18 +37,6 @@ def capacities(monkeypatch):
         monkeypatch.delenv(each)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     return lambda: {each: os.environ[each] for each in CACHE_CAPACITIES if each in os.environ}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixed_precision, kept", [("no", 16), ("bf16", 64)])
-def test_onednn_keeps_the_primitives_of_a_step(tmp_path, mixed_precision, kept):
-    """With the 1,024 primitives that it keeps by default, none would be made again."""
-    program = "tests/programs/cached_primitives.py"
-    printed = run_program(program, str(tmp_path / "run"), mixed_precision).splitlines()
-    found = [line.split(",")[3] for line in printed if "create:cache" in line]
-    if not found or platform.machine() != "x86_64":
-        pytest.skip("torch does not compute GELU with oneDNN here, or the processor is not an x86")
-    assert found == ["create:cache_hit"] * kept + ["create:cache_miss"] * (100 - kept)
 
 
 def test_the_capacity_of_an_earlier_run_is_not_taken_for_the_users(capacities):

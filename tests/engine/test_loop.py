@@ -9,7 +9,6 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
-from bert_training.engine import loop
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.loop import labelled_items, step_counts, training_steps
@@ -302,37 +301,3 @@ def test_every_score_is_a_label_and_minus_100_is_one_only_among_classes():
     assert labelled_items({"labels": scores}) == 3 and labelled_items({"labels": scores.long()}) == 2
     assert labelled_items({"labels": scores, "loss_weights": weights}) == 4
     assert labelled_items({"labels": scores.long(), "loss_weights": weights}) == 2
-
-
-@pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
-@pytest.mark.parametrize(
-    ("start", "total", "said"),
-    [
-        (0, 1000, "about 8 minutes left for 980 training steps"),
-        (500, 1000, "about 4 minutes left for 480 training steps"),
-        (0, 20, ""),
-        (0, 5, ""),
-    ],
-)
-def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch, capsys, phases, start, total, said):
-    """The test sets the clock: a step takes half a second. The first one takes a minute, as with --torch_compile, and
-    does not count; nor do evaluations.
-    """
-    now, run = [0.0], make_run()
-    run.args.phases = phases
-    compute = loop._forward_backward
-
-    def timed(*given):
-        now[0] += 0.5 if now[0] else 60
-        return compute(*given)
-
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(loop, "_forward_backward", timed)
-    model = new_model(small_config)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    state = TrainingState(model, optimizer, constant_schedule(optimizer), total, UNKNOWN)
-    batches = step_batches(LabelledTokens(), run, start, min(total, start + 22))
-    for _ in training_steps(run, state, batches, max_grad_norm=1.0, start_step=start):
-        now[0] += 7  # the time of an evaluation
-    more = "; phases of greater length take longer" if phases else ""
-    assert capsys.readouterr().out.splitlines() == ([said + more] if said else [])

@@ -45,43 +45,6 @@ def test_a_gpu_takes_what_it_has(monkeypatch, hardware, expected, tmp_path):
     assert found.precision == expected and "A Card" in found.why and found.ratio is None
 
 
-@pytest.mark.parametrize(
-    ("told", "changes"),
-    [
-        (True, {}),
-        (False, {"mixed_precision": "no"}),
-        (False, {"resume_from_checkpoint": "auto"}),
-        (False, {"precision": "bf16"}),
-        (False, {"hardware": False}),
-        (False, {"launcher": "no"}),
-    ],
-    ids=["nothing named", "a flag", "a resumed run", "another type", "an old card", "a launcher"],
-)
-def test_float32_on_a_gpu_is_said_where_nobody_asked_for_it(monkeypatch, told, changes):
-    case = {"mixed_precision": None, "resume_from_checkpoint": None, "precision": "no", "hardware": True} | changes
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: case["hardware"])
-    monkeypatch.delenv(precision.LAUNCHER, raising=False)
-    if "launcher" in case:
-        monkeypatch.setenv(precision.LAUNCHER, case["launcher"])
-    given = flags(mixed_precision=case["mixed_precision"], resume_from_checkpoint=case["resume_from_checkpoint"])
-    found = precision.advice(given, case["precision"])
-    assert found is None if not told else found.startswith("A Card computes in float32; with --mixed_precision auto")
-
-
-def test_the_products_have_the_width_of_the_network(monkeypatch, cpu, tmp_path):
-    widths = []
-    cpu(1.0)
-    monkeypatch.setattr(precision, "speed_ratio", lambda width: widths.append(width) or 1.0)
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 96}))
-    for given in ({"model_name_or_path": str(tmp_path)}, {"model_name_or_path": "you/on-the-hub"}):
-        choose(flags(**given), [])
-    for name in ("base", "tiny", str(tmp_path), None):
-        choose(flags(config_name=name), [])
-    assert widths == [96, 768, 768, 128, 96, 256]
-
-
 def test_the_speeds_are_measured_without_a_trace():
     state = torch.random.get_rng_state()
     assert 0.01 < precision.speed_ratio(64) < 100

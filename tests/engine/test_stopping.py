@@ -14,7 +14,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from bert_training.engine import signals
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.checkpoint import resume
-from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import UNKNOWN, TrainingState
@@ -187,11 +186,3 @@ def test_a_batch_worker_ends_by_its_parents_signal_only():
     os.kill(worker, 0)  # This raises an error if the worker has ended.
     answer, _ = parent.communicate("end it\n", timeout=10)
     assert answer == "0\n"
-
-
-def test_ctrl_c_before_the_training_prints_one_line(capsys):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    assert report_errors(interrupted) == 130
-    assert capsys.readouterr().err.endswith(": interrupted\n")

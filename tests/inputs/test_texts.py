@@ -3,9 +3,7 @@
 import gzip
 import json
 import lzma
-import re
 
-import numpy as np
 import pytest
 
 from bert_training.inputs.text_forms import WIKITEXT
@@ -68,66 +66,6 @@ def test_bad_files_are_named_with_their_line(tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         list(read_documents([tmp_path / name]))
-
-
-def parquet_of(texts, **settings):
-    import pyarrow
-    import pyarrow.parquet
-
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), sink, **settings)
-    return sink.getvalue().to_pybytes()
-
-
-def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
-    """Bytes are changed, inserted or cut off at any place of every kind of file.
-
-    Either the file is refused, with its name and the line or row, or it is read to its end: packed files as gzip and
-    ``lzma`` unpack them, text line by line.
-    """
-    rng = np.random.default_rng(5)
-    text, texts = TEXT.encode() * 30, [f"Row {number}.\nIt was far." for number in range(50)]
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
-    whole = {
-        "a.txt": text,
-        "a.jsonl": rows,
-        "a.txt.xz": lzma.compress(text) + lzma.compress(text),
-        "a.txt.gz": gzip.compress(text) + gzip.compress(text),
-        "a.jsonl.gz": gzip.compress(rows),
-        "a.parquet": parquet_of(texts),
-        "b.parquet": parquet_of(texts, compression="none", use_dictionary=False),
-        "a.parquet.xz": lzma.compress(parquet_of(texts)),
-    }
-    refused, read = 0, 0
-    for number in range(200):
-        name = list(whole)[number % len(whole)]
-        damaged = bytearray(whole[name])
-        kind, offset = rng.integers(4), int(rng.integers(1, len(damaged)))
-        if kind == 0:
-            del damaged[offset:]
-        elif kind == 1:
-            damaged[offset:offset] = rng.bytes(rng.integers(1, 40))
-        else:  # Kind 2 writes any bytes, kind 3 letters and signs.
-            for position in rng.integers(0, len(damaged), 2):
-                damaged[position] = rng.integers(0, 256) if kind == 2 else rng.integers(32, 127)
-        file = tmp_path / name
-        file.write_bytes(damaged)
-        try:
-            documents = list(read_documents([file]))
-        except ValueError as error:
-            refused += 1
-            assert re.match(rf"{re.escape(str(file))}(:\d+|: row \d+)?: .+; .+", str(error)), error
-            continue
-        read += 1
-        if ".txt" in name:
-            content = bytes(damaged)
-            if name != "a.txt":
-                content = (gzip if name.endswith("gz") else lzma).decompress(content.rstrip(b"\0"))
-            lines = [line.strip() for line in content.decode("utf-8-sig").split("\n")]
-            assert [line for document in documents for line in document] == [line for line in lines if line]
-        else:
-            assert len(documents) == 50
-    assert refused > 100 and read > 10, (refused, read)
 
 
 WIKI_ROWS = [

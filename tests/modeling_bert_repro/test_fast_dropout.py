@@ -241,14 +241,6 @@ def test_gradients_are_zero_where_every_weight_is_dropped(dtype):
     assert not context.any() and not found.any()
 
 
-@pytest.mark.parametrize("smallest", [0, 1 << 40])
-def test_sdpa_returns_no_weights_whatever_the_batch(smallest, monkeypatch):
-    monkeypatch.setattr(dropout, "SMALLEST", smallest)
-    model = ours(NAME, "sdpa", attention_probs_dropout_prob=0.3).train()
-    model.config.fast_dropout = True
-    assert not model(**make_inputs(NAME), output_attentions=True).attentions
-
-
 @pytest.mark.slow
 def test_left_to_right_and_compiled_models_keep_torch_dropout():
     model = ours("BertForMaskedLM", "sdpa", is_decoder=True, hidden_dropout_prob=0.0).train()

@@ -105,85 +105,6 @@ def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
     assert len(calls) == 1 + 2, "the layer must run again in the backward pass"
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("is_decoder", [False, True])
-def test_only_bidirectional_attention_reaches_earlier_positions(attention, is_decoder):
-    """A change of token 5 changes earlier positions if attention is bidirectional, and only then."""
-    model = ours("BertModel", attention, is_decoder=is_decoder)
-    inputs = make_inputs("BertModel")
-    for mask in (None, inputs["attention_mask"].clone()):
-        if mask is not None:
-            mask[0, -1] = 0
-        changed = inputs["input_ids"].clone()
-        changed[:, 5] = 4
-        with torch.no_grad():
-            first = model(input_ids=inputs["input_ids"], attention_mask=mask).last_hidden_state
-            second = model(input_ids=changed, attention_mask=mask).last_hidden_state
-        difference = (first - second).abs().amax(-1)
-        assert (difference[:, 5:8] > 1e-6).all()
-        assert bool((difference[:, :5] > 1e-6).all()) is not is_decoder
-        assert bool((difference[:, :5] == 0).all()) is is_decoder
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_does_not_reach_real_tokens(attention, side):
-    model = ours("BertModel", attention)
-    inputs = make_inputs("BertModel", length=6)
-    alone = model(**inputs).last_hidden_state
-    pad = torch.full((4, 3), 7)
-    order = (lambda x, y: (y, x)) if side == "left" else (lambda x, y: (x, y))
-    positions = torch.arange(6).expand(4, 6)
-    padded = {
-        "input_ids": torch.cat(order(inputs["input_ids"], pad), 1),
-        "token_type_ids": torch.cat(order(inputs["token_type_ids"], 0 * pad), 1),
-        "attention_mask": torch.cat(order(inputs["attention_mask"], 0 * pad), 1),
-        "position_ids": torch.cat(order(positions, 0 * pad), 1),
-    }
-    real = slice(3, 9) if side == "left" else slice(0, 6)
-    torch.testing.assert_close(model(**padded).last_hidden_state[:, real], alone, rtol=0, atol=1e-12)
-
-
-@every_class
-def test_recorded_hidden_states_and_attentions(name):
-    model = ours(name)
-    inputs = make_inputs(name)
-    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-    sequences = 12 if name == "BertForMultipleChoice" else 4
-    assert [tuple(h.shape) for h in outputs.hidden_states] == [(sequences, 9, 24)] * 3
-    assert [tuple(a.shape) for a in outputs.attentions] == [(sequences, 4, 9, 9)] * 2
-    for weights in outputs.attentions:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(sequences, 4, 9, dtype=torch.float64))
-    for recorded in (*outputs.hidden_states, *outputs.attentions):
-        recorded.retain_grad()
-    outputs[0].flatten()[0].backward()
-    assert all(recorded.grad is not None for recorded in (*outputs.hidden_states, *outputs.attentions))
-    plain = model(**inputs)
-    assert plain.hidden_states is None and plain.attentions is None
-    model.config.output_hidden_states = True
-    assert len(model(**inputs).hidden_states) == 3
-
-
-def test_chunked_feed_forward_and_inputs_embeds_change_nothing():
-    model, chunked = ours("BertModel"), ours("BertModel", chunk_size_feed_forward=1)
-    inputs = make_inputs("BertModel")
-    expected = model(**inputs).last_hidden_state
-    torch.testing.assert_close(chunked(**inputs).last_hidden_state, expected, rtol=0, atol=1e-12)
-    embeds = model.get_input_embeddings()(inputs.pop("input_ids"))
-    torch.testing.assert_close(model(inputs_embeds=embeds, **inputs).last_hidden_state, expected, rtol=0, atol=1e-12)
-
-
-def test_eager_and_sdpa_agree_and_can_be_switched():
-    model = ours("BertForSequenceClassification", "eager")
-    inputs = make_inputs("BertForSequenceClassification")
-    inputs["attention_mask"][0, 4:] = 0
-    expected = model(**inputs).logits
-    assert BertModel._can_set_attn_implementation()
-    model.set_attn_implementation("sdpa")
-    assert model.bert.config._attn_implementation == "sdpa"
-    torch.testing.assert_close(model(**inputs).logits, expected, rtol=0, atol=1e-12)
-
-
 def test_compiled_model_computes_the_same(name="BertForPreTraining"):
     """The default, dense form has no graph breaks. The ``eager`` backend tests the tracing, not the kernels."""
     model = ours(name, "sdpa")
@@ -191,22 +112,6 @@ def test_compiled_model_computes_the_same(name="BertForPreTraining"):
     labels = make_labels(name, inputs)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(**inputs, **labels).loss, model(**inputs, **labels).loss)
-
-
-@every_class
-def test_every_parameter_gets_a_gradient(name):
-    model = ours(name)
-    inputs = make_inputs(name)
-    found = gradients(model, loss_of(model(**inputs, **make_labels(name, inputs))))
-    # A number that is added to all scores of a softmax changes nothing. The bias of the keys and the bias of a choice's
-    # score are such numbers. Whether their gradient is exactly 0 or about 1e-17 depends on the processor.
-    zero = {key for key in found if key.endswith("attention.self.key.bias")}
-    zero |= {"classifier.bias"} if name == "BertForMultipleChoice" else set()
-    if name == "BertForQuestionAnswering":
-        zero |= {"qa_outputs.bias", "bert.encoder.layer.1.output.LayerNorm.bias"}
-    assert [key for key, gradient in found.items() if gradient is None or not gradient.isfinite().all()] == []
-    assert [key for key in zero if found[key].abs().max() > 1e-12] == []
-    assert [key for key in found.keys() - zero if found[key].abs().max() < 1e-6] == []
 
 
 def test_layers_are_post_norm_with_exact_gelu():

@@ -16,10 +16,8 @@ from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
 from tests.helpers.script_checks import (
     resumed_equals_uninterrupted,
-    series_is_what_each_would_be_alone,
     stopped_after_saving,
 )
-from tests.helpers.torchrun import torchrun
 
 WORDS = {"very angry": "red", "id": "blue", "label": "old"}
 SHORT = ("--max_seq_length=12", "--learning_rate=5e-3", "--per_device_train_batch_size=8", "--save_steps=0")
@@ -172,29 +170,6 @@ def test_the_temperature_of_the_best_evaluation_is_stored_if_the_run_goes_on_wit
     assert results["best_step"] == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["fine_tuning"]["temperature"] == results["eval_temperature"]
-
-
-def test_statistics_over_seeds_include_the_macro_f1(starts, tmp_path):
-    """The baseline is the macro F1 of a model that always predicts one class, of two that occur."""
-    summary = series_is_what_each_would_be_alone(starts, tmp_path)
-    assert summary["baselines"] == {"eval_accuracy": 0.5, "eval_f1_macro": pytest.approx((2 / 3 + 0) / 2)}
-    assert summary["settings"][0]["metrics"]["eval_f1_macro"]["n"] == 2
-
-
-@pytest.mark.slow
-def test_two_processes_and_the_control_have_the_same_scores(own, pretrained, tmp_path):
-    found = {}
-    for name, processes, more in (("1", 1, ()), ("2", 2, ()), ("control", 1, ("--model_impl=transformers",))):
-        flags = [f"--output_dir={tmp_path / name}", *SHORT[:2], f"--per_device_train_batch_size={8 // processes}"]
-        flags += [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}", "--max_steps=6"]
-        torchrun("run_glue.py", [*flags, f"--validation_file={own / 'valid.csv'}", "--calibrate", *more], processes)
-        found[name] = json.loads((tmp_path / name / "all_results.json").read_text())
-    assert found["2"]["eval_by_class"] == found["1"]["eval_by_class"]
-    for key in ("eval_temperature", "eval_ece"):
-        assert found["2"][key] == pytest.approx(found["1"][key], rel=1e-3)
-    assert found["control"].keys() == found["1"].keys()
-    config = json.loads((tmp_path / "control" / "config.json").read_text())
-    assert config["fine_tuning"]["temperature"] == found["control"]["eval_temperature"]
 
 
 def test_a_test_file_with_other_labels_is_predicted_but_not_scored(own, tmp_path, capsys):

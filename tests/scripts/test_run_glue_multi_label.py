@@ -156,15 +156,6 @@ def test_ask_and_the_service_give_the_same_labels(trained, thresholds, capsys):
     assert [again[name] for name in sorted(again)] == thresholds
 
 
-def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pretrained, data):
-    given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}", "--max_steps=4")
-    run(tmp_path / "one", *given)
-    run(tmp_path / "parts", *given, "--per_device_train_batch_size=2", "--gradient_accumulation_steps=4")
-    run(tmp_path / "control", *given, "--model_impl=transformers")
-    for name in ("parts", "control"):
-        assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
-
-
 def test_a_resumed_run_is_the_same_in_every_bit(tmp_path, pretrained, data):
     given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}")
     given = (*given, "--max_steps=6", "--save_steps=2", "--eval_steps=3", "--learning_rate=1e-3",

@@ -10,7 +10,6 @@ from bert_deploy.verify_scores import check_scores
 from bert_tools.report import read_finished_runs, tables
 from bert_training.tasks.seeds import compare
 from tests.helpers.finished_folders import findings_of
-from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -117,16 +116,6 @@ def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
     assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     assert "None: it was trained without validation data." in card and "Nobody knows how good it is" in card
-
-
-@pytest.mark.slow
-def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate):
-    given = [*flags, "--validation_split=0.25", "--save_steps=0", *SHORT[:3], "--per_device_train_batch_size=4"]
-    torchrun("run_glue.py", [f"--output_dir={tmp_path / 'two'}", *given])
-    alone = run(tmp_path / "one", *flags, "--validation_split=0.25", "--save_steps=0")
-    assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
-    results = json.loads((tmp_path / "two" / "all_results.json").read_text())
-    assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)
 
 
 @pytest.mark.slow

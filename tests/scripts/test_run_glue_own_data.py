@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from transformers import BertConfig
 
 import run_glue
 from bert_deploy.verify_scores import evaluation_flags
@@ -88,20 +87,6 @@ def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, caps
     assert "It was trained on single texts, got pairs of texts" in told
 
 
-def test_labels_with_a_decimal_point_are_what_the_flag_says(tmp_path, pretrained, capsys):
-    path = write(tmp_path, "train.csv", "text,label", "the {word} house,{label}.0")
-    given = [f"--model_name_or_path={pretrained}", f"--train_file={path}", f"--validation_file={path}", "--max_steps=1"]
-    assert "--problem_type single_label for classes, or --problem_type regression for" in refused(
-        capsys, tmp_path / "no", *given
-    )
-    run(tmp_path / "classes", *given, "--problem_type=single_label")
-    config = BertConfig.from_pretrained(tmp_path / "classes")
-    assert (config.id2label, config.problem_type) == ({0: "0", 1: "1"}, "single_label_classification")
-    assert "eval_pearson" in run(tmp_path / "scores", *given, "--problem_type=regression")
-    config = BertConfig.from_pretrained(tmp_path / "scores")
-    assert (config.id2label, config.problem_type) == ({0: "score"}, "regression")
-
-
 # --- Models of others ----------------------------------------------------------------------------------------
 
 
@@ -118,17 +103,6 @@ def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, o
     assert predicted <= set(names) if names else all(float(score) for score in predicted)
     run(tmp_path / "alone", f"--model_name_or_path={model}", f"--test_file={new}")
     assert lines(tmp_path / "alone") == lines(tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMultipleChoice", "BertForTokenClassification"])
-def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys, name):
-    """The head of multiple choice has one output, as that of a regression, and the name of its output is no class."""
-    fields = {"id2label": {0: "choice"}, "label2id": {"choice": 0}} if name == "BertForMultipleChoice" else {}
-    model = save_model(tmp_path / "model", pretrained, name, **fields)
-    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
-    for flag in ("--validation_file", "--test_file"):
-        told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", f"{flag}={path}")
-        assert f"for labels of texts (--label_token cls), and the model was trained for {name}; leave" in told
 
 
 # --- Flags ---------------------------------------------------------------------------------------------------

@@ -192,20 +192,3 @@ def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tm
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------
-
-
-def test_other_mistakes_are_refused(squad_checkpoint, squad_files, finished_squad, tmp_path, capsys):
-    model, output = ("--model_name_or_path", str(squad_checkpoint)), ("--output_dir", str(tmp_path / "run"))
-    with pytest.raises(ValueError, match="--train_file needs --validation_file"):
-        run_squad.main([*model, *output, *LENGTHS, "--train_file", str(squad_files / "train.json")])
-    with pytest.raises(ValueError, match="already holds a run"):
-        run_squad.main(squad_flags(squad_checkpoint, squad_files, finished_squad))
-    with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
-        run_squad.main([*model, *output, *LENGTHS, "--validation_file", str(squad_files / "dev.json")])
-    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run")
-    run_squad.main([*argv, "--max_steps", "1"])  # A second run with correct flags may use the same folder.
-    with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
-        run_squad.main([*model, *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
-    with pytest.raises(SystemExit, match="2"):
-        run_squad.main([*argv, "--doc_strides", "3"])
-    assert "did you mean --doc_stride?" in capsys.readouterr().err

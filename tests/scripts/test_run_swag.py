@@ -1,8 +1,6 @@
 """run_swag.py from its flags to its folder, on tiny networks."""
 
 import csv
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -100,16 +98,6 @@ def test_the_folder_serves_every_reader(finished, files):
             source = list(csv.DictReader(file))
         right = [next(str(i) for i in range(4) if "winter" in row[f"ending{i}"]) for row in source]
         assert [row["prediction"] for row in found] == right
-
-
-def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
-    """Both heads have one output."""
-    shutil.copytree(finished, tmp_path / "stsb")
-    config = read(tmp_path / "stsb", "config.json") | {"id2label": {"0": "score"}, "label2id": {"score": 0}}
-    (tmp_path / "stsb" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    for start, said in ((finished, "the head is the checkpoint's"), (tmp_path / "stsb", "head for score")):
-        run_swag.main(flags(start, files, tmp_path / f"from-{start.name}", "--max_steps", "1"))
-        assert said in capsys.readouterr().out
 
 
 def test_plain_transformers_chooses_the_same(finished, files):

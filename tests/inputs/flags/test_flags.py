@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import re
 from pathlib import Path
 
 import pytest
@@ -42,23 +41,6 @@ def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
     assert threshold(*alone, version_2) is None
     assert threshold(*alone, version_2, "--null_score_diff_threshold", "0") == 0.0
     assert threshold("--null_score_diff_threshold", "0") == 0.0
-
-
-@pytest.mark.parametrize("cls", [GlueArguments, SquadArguments, NerArguments, SwagArguments])
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--compare_to", "x"],
-        ["--seeds", "2", "--resume_from_checkpoint", "x/checkpoint-1"],
-        ["--metric_for_best_model", "x"],
-        ["--seeds", "2", "--push_to_hub", "--hub_model_id", "a/b"],
-    ],
-)
-def test_a_refusal_names_no_flag_that_the_script_lacks(cls, flags, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", "m", *flags])
-    told = capsys.readouterr().err.split("error: ")[1]
-    assert {*re.findall(r"--([a-z_]+)", told)} <= {field.name for field in dataclasses.fields(cls)}
 
 
 @pytest.mark.parametrize(
