@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from bert_training.engine.errors import UNEXPECTED, report_errors
-from bert_training.files.atomic import DiskError
 from tests.helpers.repository import ROOT
 from tokenization.errors import UserError
 
@@ -61,22 +60,6 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, monkeypatch, error):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("run_glue.py: error: out of memory (")
     assert "--gradient_accumulation_steps gives the same training" in line
-
-
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["run_glue.py"], "; add --resume_from_checkpoint auto to go on from the newest checkpoint"),
-        (["run_glue.py", "--resume_from_checkpoint", "auto"], ""),
-    ],
-)
-def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint):
-    def full():
-        raise DiskError("out/a could not be written (x)")
-
-    monkeypatch.setattr(sys, "argv", argv)
-    assert report_errors(full) == 2
-    assert capsys.readouterr().err == f"{argv[0]}: error: out/a could not be written (x){hint}\n"
 
 
 def _read_one_line(script: str) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """bert_training/engine/launch.py: the start of a run."""
 
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -10,9 +8,6 @@ import pytest
 import torch
 
 from bert_training.engine.launch import (
-    CACHE_CAPACITIES,
-    CHOSEN_CAPACITY,
-    keep_few_primitives,
     open_many_files,
     start_run,
 )
@@ -27,24 +22,6 @@ def test_cudnn_is_kept_from_attention(tmp_path, monkeypatch):
     shared = {"output_dir": str(tmp_path / "run"), "config_name": "tiny", "tokenizer_name": str(tmp_path)}
     start_run(GlueArguments(task_name="mrpc", data_dir=str(tmp_path), mixed_precision="no", **shared))
     assert given == [False]
-
-
-@pytest.fixture
-def capacities(monkeypatch):
-    """The variables that oneDNN sees; none is set at first, on an x86 processor."""
-    for each in (*CACHE_CAPACITIES, CHOSEN_CAPACITY):
-        monkeypatch.setenv(each, "")  # so that it is restored afterwards, also if the test sets it
-        monkeypatch.delenv(each)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return lambda: {each: os.environ[each] for each in CACHE_CAPACITIES if each in os.environ}
-
-
-def test_the_capacity_of_an_earlier_run_is_not_taken_for_the_users(capacities):
-    """A bfloat16 run in a child process of a float32 run has too many shapes for 16 primitives."""
-    keep_few_primitives("no")
-    assert capacities() == {CACHE_CAPACITIES[0]: "16"}
-    keep_few_primitives("bf16")
-    assert capacities() == {CACHE_CAPACITIES[0]: "64"}
 
 
 @pytest.mark.slow

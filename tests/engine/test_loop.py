@@ -103,21 +103,6 @@ def test_each_step_and_process_draws_its_own_masks(make_run, small_config):
     assert len({loss(0, 0), loss(1, 0), loss(0, 1)}) == 3
 
 
-def test_the_next_batch_is_fetched_before_a_step_is_waited_for(make_run, small_config, monkeypatch):
-    """The norm of the gradient is the first number that a GPU is asked for."""
-    seen, run = [], make_run()
-    clip = run.accelerator.clip_grad_norm_
-    monkeypatch.setattr(run.accelerator, "clip_grad_norm_", lambda *given: (seen.append("wait"), clip(*given))[1])
-
-    class Source(LabelledTokens):
-        def batch(self, start, stop):
-            seen.append("fetch")
-            return super().batch(start, stop)
-
-    train(run, new_model(small_config), Source(), 3)
-    assert seen == ["fetch", "fetch", "wait", "fetch", "wait", "wait"]
-
-
 def test_a_batch_that_cannot_be_fetched_does_not_undo_the_step_before(make_run, small_config):
     """What the caller does after that step, such as saving, is done first."""
     run, model, done = make_run(), new_model(small_config), []

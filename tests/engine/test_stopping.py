@@ -86,22 +86,6 @@ def test_the_totals_include_the_steps_before_the_stop(make_run, small_config, tm
     assert resumed.totals.seconds > stopped.totals.seconds > 0
 
 
-def test_no_batch_is_fetched_that_will_not_be_used(make_run, small_config):
-    """A stop must not wait for it, and the worker processes may have been stopped as well."""
-    fetched = []
-
-    def batches(run):
-        for batch in step_batches(source(), run, 0, 5):
-            fetched.append(len(fetched) + 1)
-            yield batch
-
-    run = make_run()
-    with pytest.raises(SystemExit):
-        for step in training_steps(run, prepared(small_config), batches(run), max_grad_norm=1.0):
-            os.kill(os.getpid(), signal.SIGTERM) if step.index == 1 else None
-    assert fetched == [1, 2] and (run.output_dir / "checkpoint-2").is_dir()
-
-
 def test_if_one_process_is_asked_to_stop_all_stop(make_run, small_config, monkeypatch):
     """The request of the other process arrives together with the sums of the losses."""
     run = make_run()

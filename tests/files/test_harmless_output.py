@@ -5,9 +5,8 @@ import logging
 import sys
 
 import pytest
-from tqdm import tqdm
 
-from bert_training.files.harmless_output import HarmlessStream, harmless, harmless_output
+from bert_training.files.harmless_output import harmless, harmless_output
 
 
 @pytest.mark.parametrize(
@@ -30,17 +29,6 @@ def test_what_a_terminal_obeys_is_spelled_out(text, shown):
 )
 def test_text_of_all_scripts_stays(text):
     assert harmless(text) == text
-
-
-def test_progress_bars_are_drawn():
-    plain, stream = io.StringIO(), io.StringIO()
-    for file in (plain, HarmlessStream(stream, bars=True)):
-        with tqdm(total=2, file=file, ascii=True, mininterval=0, bar_format="{n}") as outer:
-            with tqdm(total=1, file=file, ascii=True, position=1, bar_format="{n}") as inner:
-                inner.update()
-            outer.update()
-            outer.write("a line", file=file)
-    assert stream.getvalue() == plain.getvalue() and "\x1b[A" in stream.getvalue() and "\r" in stream.getvalue()
 
 
 def test_print_log_and_traceback_are_covered(monkeypatch):

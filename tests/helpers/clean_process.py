@@ -52,8 +52,6 @@ def run_clean(code: str, folder: Path) -> str:
     return run_in_a_fork(textwrap.dedent(code), [folder], folder.parent)
 
 
-
-
 def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path, with_project: bool = False) -> str:
     request = {"code": code, "arguments": [*map(str, arguments)], "folder": str(folder), "with_project": with_project}
     process = forks()

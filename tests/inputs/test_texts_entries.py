@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.inputs.texts import Entry, check_apart, check_entries, check_files, entries_of, read_documents
+from bert_training.inputs.texts import Entry, check_apart, check_files, entries_of, read_documents
 
 
 def expand(entry: object) -> Entry:
@@ -49,19 +49,6 @@ def test_a_folder_is_its_files_by_name_folder_by_folder(tmp_path):
 def test_patterns(tmp_path, pattern, wanted):
     write(tmp_path, "b.txt", "a.txt", "sub/c.txt", "sub/deep/d.txt", "sub/e.jsonl", ".hidden/f.txt", "sub/.g.txt")
     assert names(tmp_path, tmp_path / pattern) == wanted
-
-
-def test_what_is_not_read_is_said(tmp_path):
-    write(tmp_path, "a.txt", "_SUCCESS", ".a.txt.crc", ".git/b.txt", "README.md")
-    (tmp_path / "empty.txt").touch()
-    entry = expand(tmp_path)
-    assert entry.files == [tmp_path / "a.txt"]
-    said = [
-        f"{tmp_path}/{name}" for name in (".a.txt.crc (by its name)", ".git (by its name)", "README.md (by its name)")
-    ]
-    assert entry.remarks() == [f"{tmp_path}: not read: {', '.join(said)} and 2 more"]
-    said = []
-    assert check_entries([tmp_path], said.append) == [tmp_path / "a.txt"] and said == entry.remarks()
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,14 @@ def test_a_name_that_contradicts_the_pieces_is_a_doubt(tmp_path, name, pieces, d
     assert vocabulary_tokenizer(path, do_lower_case=True).tokenize("Ab") == ["a", "##b"]
 
 
+def test_one_piece_with_a_capital_in_a_hundred_makes_a_cased_vocabulary(tmp_path):
+    path = write_rows(tmp_path / "bert" / "vocab.txt", [*MIXED, *map(str, range(92))])
+    assert vocabulary_tokenizer(path).tokenize("Ab") == ["A", "##b"]
+    write_rows(path, [*MIXED, *map(str, range(93))])
+    with pytest.raises(ValueError, match="only 1 of the 101 pieces"):
+        vocabulary_tokenizer(path)
+
+
 @pytest.mark.parametrize(
     ("stored", "asked", "expected", "warned"),
     [

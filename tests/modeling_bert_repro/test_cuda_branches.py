@@ -15,10 +15,8 @@ from torch.nn.utils import parametrizations
 from transformers import BertConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-import modeling_bert_repro
 from modeling_bert_repro import fast_path, unpadding
 from modeling_bert_repro.fast_path import (
-    SMALLEST_SHARE,
     FastSelfAttention,
     is_plain,
     project_together,
@@ -255,32 +253,3 @@ def test_small_batches_keep_their_padding_on_a_gpu(gpu, rows, hidden_size, share
     """There the host, which starts the kernels, is slower than the GPU."""
     found = asked_for_share(rows, hidden_size)
     assert found > 1 if share is None else found == pytest.approx(share, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"dtype": torch.float32}, {"_attn_implementation": "eager"}, {"is_decoder": True}, {"num_attention_heads": 2}],
-)
-def test_large_batches_keep_a_little_padding_where_attention_has_no_kernel_without_it(gpu, change):
-    assert asked_for_share(256, 768, **change) == pytest.approx(0.207, abs=1e-3)
-    assert asked_for_share(2048, 768, **change) == SMALLEST_SHARE
-
-
-def test_the_type_of_autocast_decides_whether_attention_has_a_kernel(gpu, monkeypatch):
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
-    monkeypatch.setattr(torch, "get_autocast_dtype", {"cuda": torch.bfloat16}.get)
-    assert asked_for_share(256, 768, torch.float32) == 0.0
-
-
-@pytest.fixture
-def half_model():
-    """A network in bfloat16 whose weights have values, unlike all tensors that are made with ``gpu``."""
-    config = BertConfig(num_hidden_layers=1, hidden_size=64, num_attention_heads=1, attn_implementation="sdpa")
-    return modeling_bert_repro.BertModel(config, add_pooling_layer=False).to(torch.bfloat16)
-
-
-@pytest.mark.parametrize(("rows", "switch", "computed"), [(32, True, True), (100_000, "auto", False)])
-def test_padding_that_must_be_computed_stays_in_large_batches(half_model, gpu, monkeypatch, rows, switch, computed):
-    """The kernel cannot compute it, and blocks with a mask are slower than the padded batch."""
-    monkeypatch.setattr(fast_path, "find_tokens", lambda mask, kept, share, may_be_padding: (share, may_be_padding))
-    assert fast_path.choose_tokens(half_model, on_gpu(rows, 128), switch, None, {}) == (0.0, computed)

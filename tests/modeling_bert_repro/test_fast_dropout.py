@@ -186,35 +186,6 @@ def test_additive_masks_of_the_caller_are_those_of_sdpa():
     assert torch.equal(*found) and found[0].isfinite().all()
 
 
-def test_torchs_kernel_is_left_out_where_it_is_slow(monkeypatch):
-    """In training in bfloat16 on a CPU; the gradients are those of float32 within its precision."""
-    monkeypatch.setattr(dropout, "SMALLEST", 0)
-    used, apply = [], dropout.BlockAttention.apply
-    monkeypatch.setattr(dropout.BlockAttention, "apply", lambda *given: used.append(1) or apply(*given))
-    expected = None
-    for of_type, training, attention, direction, switch, separate in (
-        (torch.float32, True, "sdpa", {}, True, False),
-        (torch.bfloat16, True, "sdpa", {}, True, True),
-        (torch.bfloat16, True, "sdpa", {}, False, False),
-        (torch.bfloat16, True, "eager", {}, True, False),
-        (torch.bfloat16, False, "sdpa", {}, True, False),
-        (torch.bfloat16, True, "sdpa", {"is_decoder": True}, True, False),
-    ):
-        model = ours(NAME, attention, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **direction).float()
-        model.train(training).config.fast_dropout = switch
-        inputs = make_inputs(NAME)
-        inputs["attention_mask"][0, -4:] = 0
-        with torch.autocast("cpu", torch.bfloat16, enabled=of_type == torch.bfloat16):
-            loss = model(**inputs, **make_labels(NAME, inputs)).loss
-        found = gradients(model, loss)
-        assert bool(used) is separate, (of_type, training, attention, direction, switch)
-        expected = found if expected is None else expected
-        if separate:
-            both = [torch.cat([gradient.flatten() for gradient in side.values()]) for side in (found, expected)]
-            assert (both[0] - both[1]).norm() < 0.03 * both[1].norm()
-        used.clear()
-
-
 @pytest.mark.parametrize("unpad", [False, True])
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_recomputed_layers_draw_the_same_masks(use_reentrant, unpad):

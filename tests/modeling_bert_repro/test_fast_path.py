@@ -96,27 +96,6 @@ def test_the_last_layer_is_computed_where_it_is_read(name, case):
     assert rows == [few, full, full, full]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's, at a graph break
-def test_a_compiled_model_is_recompiled_a_bounded_number_of_times():
-    """Choosing the tokens is the only graph break. Lengths become symbols, so that new lengths compile nothing."""
-    name = "BertForSequenceClassification"
-    model = ours(name, "sdpa", num_hidden_layers=1)
-    graphs = []
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend=lambda graph, _: graphs.append(1) or graph.forward)
-    counts = []
-    for step in range(5):
-        inputs = make_inputs(name, batch=4 + step % 3, length=6 + step)
-        for row in range(3):
-            inputs["attention_mask"][row, 2 + row + step // 2 :] = 0
-        expected = model(**inputs, unpad_inputs=False).logits
-        torch.testing.assert_close(compiled(**inputs, unpad_inputs=True).logits, expected, rtol=0, atol=1e-9)
-        counts.append(len(graphs))
-    assert counts[-1] == counts[2], f"the numbers of graphs after each step are {counts}"
-    torch._dynamo.reset()
-
-
 def uses_tokens(model, inputs: dict, **options) -> bool:
     shapes = layer_shapes(model)
     with torch.no_grad():

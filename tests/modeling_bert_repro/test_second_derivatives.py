@@ -74,20 +74,6 @@ def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
 
 
-def test_the_transforms_of_torch_func_work(in_small_blocks):
-    """torch.func.grad and vmap of grad work for the loss, and grad for dropout."""
-    logits = draw(7, 10).detach()
-    expected = torch.autograd.functional.jacobian(lambda x: F.cross_entropy(x, LABELS, reduction="sum") / 3, logits)
-    found = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
-    torch.testing.assert_close(found, expected)
-    each = torch.func.vmap(torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3)))(torch.stack([logits] * 2))
-    torch.testing.assert_close(each[1], expected)
-    config = type("Config", (), {"fast_dropout": True})()
-    dropout = fast_dropout.BertDropout(0.5, config).train()
-    slope = torch.func.grad(lambda x: dropout(x).sum())(torch.ones(40, 50))
-    assert set(slope.unique().tolist()) == {0.0, 2.0}
-
-
 @pytest.mark.parametrize("length", [4, 9])
 def test_additive_masks_of_the_caller_train_with_fast_dropout(in_small_blocks, length):
     """The mask has the shape (B, 1, L, L) and finite numbers, as those of ALiBi and of prefixes have."""

@@ -114,25 +114,6 @@ def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
     assert_same(gradients(own, outputs.loss), gradients(reference, total.mean()))
 
 
-@every_class
-def test_everything_in_the_encoder_but_attention_sees_real_tokens_only(name):
-    model = ours(name, "sdpa").train()
-    inputs = padded_inputs(name, "right")
-    sizes = []
-    kinds = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding)
-    for path, module in model.named_modules():
-        in_encoder = "embeddings" in path or "encoder" in path
-        if in_encoder and (isinstance(module, kinds) or path.endswith("act_fn")):
-            module.register_forward_hook(lambda _, args, out: sizes.append(out.shape[:-1].numel()))
-    model(**inputs, unpad_inputs=True)
-    tokens = int(inputs["attention_mask"].sum())
-    assert tokens < inputs["attention_mask"].numel()
-    if name in POOLED:  # After the last attention, eight modules see [CLS] only.
-        assert sizes[-8:] == [inputs["attention_mask"].shape[:-1].numel()] * 8
-        del sizes[-8:]
-    assert len(sizes) > 16 and set(sizes) == {tokens}
-
-
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_no_sequence_attends_to_its_neighbour(attention, is_decoder):

@@ -281,21 +281,6 @@ def test_the_classifier_of_another_class_is_not_taken(pretrained, tmp_path, save
     assert not same.new and torch.equal(same.model.classifier.weight, before)
 
 
-def test_a_model_for_another_token_is_not_evaluated(pretrained, short_data, tmp_path):
-    """The names of the classes are the same, and so are those of the weights."""
-    for at, other in (("cls", "last"), ("last", "cls")):
-        folder = tmp_path / at
-        short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, "--label_token", at))
-        data = str(short_data / "run_glue.csv")
-        given = ["--model_name_or_path", folder, "--validation_file", data, "--output_dir", tmp_path / "out"]
-        given = [*map(str, given), "--max_seq_length", "24", "--label_token"]
-        kind = {"cls": SEQUENCE, "last": TOKEN}[at]
-        with pytest.raises(ValueError, match=rf"the model was trained for {kind}; leave"):
-            short_runs.start("run_glue", [*given, other])
-        assert not list((tmp_path / "out").glob("[!.]*"))
-        short_runs.start("run_glue", [*given, at, "--output_dir", str(tmp_path / f"{at}-out")])
-
-
 # --- Files that change ------------------------------------------------------------------------------------
 
 KEPT = """

@@ -58,8 +58,6 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     check_same(whole, broken)
 
 
-
-
 @pytest.mark.slow
 def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, glue_files):
     losses = {}

@@ -99,20 +99,6 @@ def test_scores_and_predictions_are_those_of_a_plain_pipeline_with_the_stored_th
     assert predicted(trained, "validation") == labels  # of the same file
 
 
-def test_the_card_shows_how_and_says_what_the_thresholds_are(trained, monkeypatch, capsys):
-    card = (trained / "README.md").read_text()
-    assert "| label | threshold | precision | recall | F1 | average precision | texts |" in card
-    assert (
-        "chosen by F1 on the validation data on which the scores were measured, so these are slightly too good" in card
-    )
-    program = (
-        card.partition("```python\n")[2].partition("```")[0].replace("Return the sum of the elements.", "the red house")
-    )
-    monkeypatch.chdir(trained.parent)
-    exec(program, {})
-    assert capsys.readouterr().out.strip().splitlines()[-1] == "['red']"
-
-
 def test_an_evaluation_takes_the_stored_thresholds(tmp_path, trained, data, capsys):
     model = shutil.copytree(trained, tmp_path / "model")
     given = (f"--model_name_or_path={model}", f"--validation_file={data}", f"--test_file={data}")

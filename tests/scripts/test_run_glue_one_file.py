@@ -110,14 +110,6 @@ def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):
     assert other["flags"]["seed"] == 43
 
 
-def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
-    results = run(tmp_path / "run", *flags, "--validation_split=0")
-    assert not [name for name in results if name.startswith("eval_")]
-    assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
-    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    assert "None: it was trained without validation data." in card and "Nobody knows how good it is" in card
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "given",

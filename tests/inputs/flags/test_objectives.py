@@ -5,19 +5,6 @@ import dataclasses
 import pytest
 
 from bert_training.inputs.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
-from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.inputs.flags.pretraining import PretrainingArguments
-
-
-def test_help_and_choices_come_from_the_table(capsys, monkeypatch):
-    monkeypatch.setitem(OBJECTIVES, "another", OBJECTIVES["mlm"])
-    parse_arguments(PretrainingArguments, ["--output_dir", "x", "--objective", "another"])
-    with pytest.raises(SystemExit):
-        parse_arguments(PretrainingArguments, ["--help"])
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "--objective {mlm_nsp,mlm,ltr" in printed and "ltr: left-to-right LM." in printed
-    with pytest.raises(ValueError, match="--objective must be one of mlm_nsp, mlm, ltr"):
-        PretrainingArguments(output_dir="x", objective="gpt")
 
 
 def test_flags_without_an_objective_have_the_default():

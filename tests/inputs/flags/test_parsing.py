@@ -73,12 +73,3 @@ def test_a_mistake_is_said_before_torch_and_transformers_are_imported(script):
     code = f"{slow}sys.argv[1:] = ['--learning_rat', '1']; {run}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "unknown argument --learning_rat 1" in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize("cls", [PretrainingArguments, GlueArguments])
-def test_help_shows_every_default_but_none(cls, capsys):
-    """None says nothing; where another value takes its place, the help of the flag names it."""
-    with pytest.raises(SystemExit, match="0"):
-        parse_arguments(cls, ["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "(default: None)" not in text and "(default: 0.01)" in text and "(default: repro)" in text
