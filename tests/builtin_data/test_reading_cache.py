@@ -57,26 +57,8 @@ def edited(package: Path, monkeypatch) -> None:
     os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns + 2_000_000_000))
 
 
-def grown(package: Path, monkeypatch) -> None:
-    state = (package / "one.py").stat()
-    (package / "one.py").write_text(module("blackberries"))
-    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns))
-
-
 def added(package: Path, monkeypatch) -> None:
     (package / "three.py").write_text(module("plums"))
-
-
-def removed(package: Path, monkeypatch) -> None:
-    (package / "two.py").unlink()
-
-
-def renamed(package: Path, monkeypatch) -> None:
-    (package / "two.py").rename(package / "two_or_more.py")  # The order of the files stays.
-
-
-def other_python(package: Path, monkeypatch) -> None:
-    monkeypatch.setattr(reading_cache.sys, "version", "4.0.0")
 
 
 def other_code(package: Path, monkeypatch) -> None:
@@ -85,13 +67,13 @@ def other_code(package: Path, monkeypatch) -> None:
     monkeypatch.setattr(reading_cache.docstrings, "__file__", changed)
 
 
-@pytest.mark.parametrize("change", [edited, grown, added, removed, renamed, other_python, other_code])
+@pytest.mark.parametrize("change", [edited, added, other_code])
 def test_whatever_the_docstrings_depend_on_makes_the_cache_stale(folders, readings, monkeypatch, change):
     before = cached_docstrings(folders)
     change(folders[0][0], monkeypatch)
     after = cached_docstrings(folders)
     assert len(readings) == 2
-    assert after == read_now(folders) and (after != before or change is other_python)
+    assert after == read_now(folders) and after != before
     assert cached_docstrings(folders) == after and len(readings) == 3  # The new content took the place of the old one.
     assert len(list(reading_cache.cache_file(folders).parent.iterdir())) == 1
 
@@ -106,19 +88,11 @@ def one_letter(path: Path) -> None:
     path.write_text(text.replace("apples", "applet", 1))
 
 
-def first_line_only(path: Path) -> None:
-    path.write_text(path.read_text().partition("\n")[0])
-
-
-def empty(path: Path) -> None:
-    path.write_text("")
-
-
 def binary(path: Path) -> None:
     path.write_bytes(b"\xff\x00" * 50)
 
 
-@pytest.mark.parametrize("damage", [half, one_letter, first_line_only, empty, binary])
+@pytest.mark.parametrize("damage", [half, one_letter, binary])
 def test_a_damaged_file_is_replaced(folders, readings, damage):
     whole = cached_docstrings(folders)
     damage(reading_cache.cache_file(folders))

@@ -70,21 +70,6 @@ def test_another_role_of_a_token_is_refused():
         check_rows(tokenizer, "OTHER", OWN, "MODEL")
 
 
-def test_what_may_differ_is_said(capsys):
-    check_rows(build_tokenizer(PIECES), "OTHER", OWN, "MODEL")
-    assert capsys.readouterr().out == ""
-    tokenizer = build_tokenizer(with_piece(5, "word"), do_lower_case=False)
-    tokenizer.add_tokens(["new"])
-    check_rows(tokenizer, "OTHER", OWN, "MODEL")
-    words, added, rules = capsys.readouterr().out.splitlines()
-    assert words == "OTHER: words in 1 row (5: 'word'), where the tokenizer of MODEL has unused pieces"
-    assert added == "OTHER: tokens added to those of MODEL in 1 row (12: 'new')"
-    assert rules.startswith("warning: OTHER has the vocabulary of MODEL but other rules: do_lower_case false, ")
-    assert "strip_accents false instead of do_lower_case true, strip_accents true" in rules
-    check_rows(build_tokenizer(PIECES, strip_accents=False), "OTHER", OWN, "MODEL")
-    assert "do_lower_case true, strip_accents false instead of" in capsys.readouterr().out
-
-
 # --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
 
 

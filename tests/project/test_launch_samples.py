@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 
@@ -23,13 +22,6 @@ SAMPLE = SAMPLES / "train.sbatch"
 
 
 # --- The config of Accelerate -----------------------------------------------------------------------------
-
-
-def test_accelerate_reads_the_config():
-    config = load_config_from_file(str(SAMPLES / "accelerate.yaml"))
-    assert isinstance(config, ClusterConfig)
-    assert (config.num_machines, config.num_processes, config.mixed_precision) == (4, 32, "no")
-    assert (config.distributed_type.value, config.use_cpu, config.dynamo_config) == ("MULTI_GPU", False, {})
 
 
 def test_the_launcher_gives_torchrun_the_right_numbers(monkeypatch):
