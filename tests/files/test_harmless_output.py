@@ -1,4 +1,4 @@
-"""What a terminal would obey is spelled out; all other text stays as it is, and so do progress bars."""
+"""What a terminal would obey is spelled out; all other text stays as it is."""
 
 import pytest
 
