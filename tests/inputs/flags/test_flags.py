@@ -157,3 +157,9 @@ def test_nobody_changes_the_flags_once_they_are_parsed():
             written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
             changed += [(path.name, text) for text in written if text.startswith(("args.", "run.args.", "self.args."))]
     assert changed == []
+
+
+def test_squad_defaults_are_those_of_the_paper():
+    args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
+    assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
+    assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
