@@ -10,7 +10,6 @@ from bert_training.builtin_data.docstrings import (
     is_prose,
     plain,
     read_docstring,
-    read_file,
     tagged_words,
 )
 
@@ -154,25 +153,9 @@ def test_the_three_styles_of_docstrings_give_the_same(text):
         assert str(second) == "axis (int, optional): Axis along which the sum is taken."
 
 
-def test_transformers_entries_without_a_heading_are_parameters():
-    document = read(f"A layer of the model.\n\n{PROSE}\n\nx (`int`, *optional*):\n    The size of the layer here.\n")
-    assert document.parameters == [Parameter("x", "int, optional", "The size of the layer here.")]
-
-
-def test_short_documentation_is_left_out():
-    assert read("Return the sum of the elements.\n\nShort words follow here.") is None
-    assert read(f"f(x, y) -> z\n\n{'x = y + 1; ' * 40}") is None
-
-
 def test_fingerprints_find_shared_sentences():
     first = set(fingerprint(PROSE + " One more sentence with eight words stands here."))
     assert first and set(fingerprint(PROSE)) <= first
     assert not first & set(
         fingerprint("Nothing of what is written in the other text is found within this one, at all.")
     )
-
-
-def test_the_chapters_of_a_topic_are_read(tmp_path):
-    (tmp_path / "topics.py").write_text(f"topics = {{'while': 'The while statement\\n********\\n\\n{PROSE}'}}\n")
-    (document,) = read_file(str(tmp_path / "topics.py"), "pydoc_data.topics")
-    assert (document.name, document.kind, document.summary) == ("while", "topic", PROSE)

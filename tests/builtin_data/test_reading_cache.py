@@ -1,6 +1,5 @@
 """Docstrings that were read once come from the cache, but never stale or damaged ones, and a run needs no cache."""
 
-import errno
 import functools
 import os
 import shutil
@@ -11,7 +10,6 @@ from huggingface_hub import cached_assets_path
 
 from bert_training.builtin_data import reading_cache, source_files
 from bert_training.builtin_data.reading_cache import cached_docstrings
-from bert_training.files import atomic
 
 PROSE = 2 * "This paragraph is only here so that the documentation has the two hundred characters that are needed. "
 
@@ -59,26 +57,8 @@ def edited(package: Path, monkeypatch) -> None:
     os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns + 2_000_000_000))
 
 
-def grown(package: Path, monkeypatch) -> None:
-    state = (package / "one.py").stat()
-    (package / "one.py").write_text(module("blackberries"))
-    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns))
-
-
 def added(package: Path, monkeypatch) -> None:
     (package / "three.py").write_text(module("plums"))
-
-
-def removed(package: Path, monkeypatch) -> None:
-    (package / "two.py").unlink()
-
-
-def renamed(package: Path, monkeypatch) -> None:
-    (package / "two.py").rename(package / "two_or_more.py")  # The order of the files stays.
-
-
-def other_python(package: Path, monkeypatch) -> None:
-    monkeypatch.setattr(reading_cache.sys, "version", "4.0.0")
 
 
 def other_code(package: Path, monkeypatch) -> None:
@@ -87,13 +67,13 @@ def other_code(package: Path, monkeypatch) -> None:
     monkeypatch.setattr(reading_cache.docstrings, "__file__", changed)
 
 
-@pytest.mark.parametrize("change", [edited, grown, added, removed, renamed, other_python, other_code])
+@pytest.mark.parametrize("change", [edited, added, other_code])
 def test_whatever_the_docstrings_depend_on_makes_the_cache_stale(folders, readings, monkeypatch, change):
     before = cached_docstrings(folders)
     change(folders[0][0], monkeypatch)
     after = cached_docstrings(folders)
     assert len(readings) == 2
-    assert after == read_now(folders) and (after != before or change is other_python)
+    assert after == read_now(folders) and after != before
     assert cached_docstrings(folders) == after and len(readings) == 3  # The new content took the place of the old one.
     assert len(list(reading_cache.cache_file(folders).parent.iterdir())) == 1
 
@@ -108,70 +88,13 @@ def one_letter(path: Path) -> None:
     path.write_text(text.replace("apples", "applet", 1))
 
 
-def first_line_only(path: Path) -> None:
-    path.write_text(path.read_text().partition("\n")[0])
-
-
-def empty(path: Path) -> None:
-    path.write_text("")
-
-
 def binary(path: Path) -> None:
     path.write_bytes(b"\xff\x00" * 50)
 
 
-@pytest.mark.parametrize("damage", [half, one_letter, first_line_only, empty, binary])
+@pytest.mark.parametrize("damage", [half, one_letter, binary])
 def test_a_damaged_file_is_replaced(folders, readings, damage):
     whole = cached_docstrings(folders)
     damage(reading_cache.cache_file(folders))
     assert cached_docstrings(folders) == whole and len(readings) == 2
     assert cached_docstrings(folders) == whole and len(readings) == 2
-
-
-def test_two_installations_do_not_replace_each_other(folders, readings, tmp_path):
-    shutil.copytree(folders[0][0], tmp_path / "other")
-    others = [(tmp_path / "other", "package")]
-    for _ in range(2):
-        assert cached_docstrings(folders) == cached_docstrings(others)
-    assert len(readings) == 2
-
-
-def test_a_file_that_cannot_be_read_costs_time_only(folders, readings, monkeypatch):
-    read_text = Path.read_text
-
-    def broken(path: Path, **how: str) -> str:
-        if path.suffix != ".txt":
-            return read_text(path, **how)
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-    whole = cached_docstrings(folders)
-    monkeypatch.setattr(Path, "read_text", broken)
-    assert cached_docstrings(folders) == whole and len(readings) == 2
-
-
-def full(path: Path, target: Path) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-
-def test_a_disk_that_cannot_be_written_costs_time_only(folders, readings, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "replace", full)
-        assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 2
-    assert not list(reading_cache.cache_file(folders).parent.iterdir())  # Not even a draft is left.
-    shutil.rmtree(tmp_path / "assets")
-    (tmp_path / "assets").write_text("a file in the place of the folder")
-    assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 4
-
-
-@pytest.mark.parametrize("error", [RuntimeError("Could not determine home directory."), PermissionError()])
-def test_a_user_without_a_home_needs_no_cache(folders, readings, monkeypatch, error):
-    def no_place(*names):
-        raise error
-
-    monkeypatch.setattr(reading_cache, "cached_assets_path", no_place)
-    assert cached_docstrings(folders) == read_now(folders) and len(readings) == 2
-
-
-def test_the_variable_of_hugging_face_moves_it(folders, monkeypatch):
-    monkeypatch.undo()
-    assert reading_cache.cache_file(folders).is_relative_to(Path(os.environ["HF_ASSETS_CACHE"]).resolve())

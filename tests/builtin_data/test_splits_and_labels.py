@@ -20,8 +20,6 @@ from bert_training.builtin_data.documentation import (
     split_library,
     tagging_examples,
 )
-from bert_training.tasks.classification.sources import load_data
-from tests.helpers.official_files import glue_arguments
 
 
 def document(module, name="f", text="", parameters=(), kind="function"):
@@ -33,7 +31,6 @@ def document(module, name="f", text="", parameters=(), kind="function"):
 
 HELD_OUT = next(f"m{i}" for i in itertools.count() if documentation.is_held_out(document(f"m{i}")))
 KEPT = next(f"m{i}" for i in itertools.count() if not documentation.is_held_out(document(f"m{i}")))
-LONG = "every sequence of words in this rather long text has been written only once so that it is told from others "
 WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
 
 
@@ -63,27 +60,6 @@ def test_near_duplicates_are_dropped_within_a_split():
     for module in (KEPT, HELD_OUT):
         sides = split_library([document(module, "first", text), document(module, "second", near)])
         assert [d.name for side in sides for d in side] == ["first"]
-
-
-def test_an_unknown_split_is_refused():
-    with pytest.raises(AssertionError, match="test"):
-        pair_examples("test")
-
-
-def test_a_python_without_sources_is_named_with_advice(monkeypatch, tmp_path):
-    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(ValueError, match="--train_file"):
-        library.__wrapped__(False)
-
-
-def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
-    (tmp_path / "some_package").mkdir()
-    (tmp_path / "some_package" / "__init__.py").write_text(f"'''A package. {LONG * 3}'''\nraise RuntimeError\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path / "no_standard_library"))
-    monkeypatch.setattr(documentation, "PACKAGES", ("some_package", "package_that_is_not_installed"))
-    splits = library.__wrapped__(True)
-    assert [d.module for side in splits for d in side] == ["some_package"]
 
 
 @pytest.mark.parametrize(
@@ -168,14 +144,6 @@ def test_classes_are_balanced_and_named():
         assert ("method" if "." in made.name and made.kind == "function" else made.kind) == example["label"]
 
 
-@pytest.mark.parametrize("make", [pair_examples, classification_examples])
-def test_a_written_table_is_read_without_a_flag(tmp_path, make):
-    examples, path = make("train", include_packages=False)[:40], tmp_path / "train.tsv"
-    documentation.write_tsv(path, examples)
-    data = load_data(glue_arguments(train_file=str(path), validation_file=str(path)))
-    assert len(data.splits["train"]) == 40 and data.texts_per_example == len(examples[0]) - 1
-
-
 def test_questions_worked_by_hand(monkeypatch):
     entries = [
         Parameter("axis", "int, optional", "Axis along which it sums. Default is 0."),
@@ -208,19 +176,6 @@ def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
     assert second["answers"] == [{"text": "the number of rows", "answer_start": 31}]
     (only,) = question_answering("validation")["data"][0]["paragraphs"][0]["qas"]
     assert only["answers"][0]["text"] == "the number of columns"
-
-
-def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
-    """Methods in two branches may have one name. The same description in another context is another question."""
-    entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
-    documents = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
-    documents.append(
-        document("m", "f", parameters=documents[0].parameters)
-    )  # The same text again gives no new question.
-    (article,) = question_answering("train")["data"]
-    made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
-    assert len(set(made)) == len(made) == 4
 
 
 def questions(split):

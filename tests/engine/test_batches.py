@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
-from tokenization.errors import UserError
 
 
 def features(count=10, seed=0):
@@ -49,13 +48,6 @@ def test_a_batch_may_cross_epochs_and_be_cut_anywhere():
     assert whole == source.batch(0, 13)["labels"].tolist() + source.batch(13, 25)["labels"].tolist()
 
 
-def test_no_examples_and_columns_of_other_lengths_are_refused():
-    with pytest.raises(AssertionError, match="no examples"):
-        Features({"input_ids": [], "token_type_ids": []}, 0)
-    with pytest.raises(AssertionError, match="one length"):
-        Features({"input_ids": [[1]], "labels": [1, 2]}, 0)
-
-
 def seen(run, source, start, stop):
     """The labels of every optimiser step, sorted."""
     return [
@@ -82,18 +74,6 @@ def test_a_resumed_run_sees_the_data_of_the_following_steps(make_run, workers):
     assert seen(make_run(dataloader_num_workers=workers), source, 5, 8) == whole[5:]
 
 
-def test_a_resumed_run_reads_no_earlier_data(make_run):
-    asked = []
-
-    class Source:
-        def batch(self, start, stop):
-            asked.append((start, stop))
-            return {"x": torch.zeros(stop - start)}
-
-    next(step_batches(Source(), make_run(), 1_000_000, 1_000_001))
-    assert asked == [(4_000_000, 4_000_004)]
-
-
 def test_steps_cover_every_example(make_run):
     args = make_run(num_train_epochs=3.0).args
     assert steps_for(args, 4 / 10) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
@@ -113,34 +93,8 @@ def test_another_order_of_rows_that_were_already_read():
     assert other.columns is source.columns
 
 
-def test_epochs_are_permutations_and_functions_of_seed_and_epoch():
-    shuffled = features(50).shuffled(seed=1)
-    for epoch in (4, 0, 1, 2):
-        rows = shuffled.batch(epoch * 50, (epoch + 1) * 50)["labels"].tolist()
-        assert sorted(rows) == list(range(50))
-        assert features(50).shuffled(seed=1).batch(epoch * 50, (epoch + 1) * 50)["labels"].tolist() == rows
-    first = shuffled.batch(0, 50)["labels"].tolist()
-    assert first != features(50).shuffled(seed=2).batch(0, 50)["labels"].tolist()
-    assert first != shuffled.batch(50, 100)["labels"].tolist()
-
-
 def test_evaluation_is_due_at_the_end_of_epochs_or_every_so_many_steps(make_run):
     run = make_run(per_device_train_batch_size=4)
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [3, 5, 8, 10]
     run.args.eval_steps = 4
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [4, 8]
-
-
-class Unreadable:
-    """Training data that somebody has changed."""
-
-    def batch(self, start, stop):
-        raise UserError("corpus: it was written to; restore it")
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_message_of_a_worker_reaches_the_user(make_run, workers):
-    """torch would raise it from a line of its own, with the traceback of the worker, as an unexpected error."""
-    run = make_run(dataloader_num_workers=workers)
-    with pytest.raises(UserError, match=r"^corpus: it was written to; restore it$"):
-        next(step_batches(Unreadable(), run, 0, 1))

@@ -70,13 +70,6 @@ def test_the_best_evaluation_is_restored(make_run, metric, values, expected):
     assert not list(best.run.output_dir.glob("checkpoint-*"))
 
 
-def test_nothing_is_kept_unless_it_is_asked_for(make_run):
-    best = best_of(make_run)
-    best.wanted = False
-    add_all(best, [0.5, 0.4])
-    assert not list(best.run.output_dir.iterdir())
-
-
 def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     """A run that is resumed from checkpoint-4 must find the weights of step 3, although step 6 was better."""
     best = best_of(make_run)
@@ -220,16 +213,3 @@ def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     with pytest.raises(ValueError) as caught:
         deciding_metric(args, *data.metric_names(), True)
     assert expected in str(caught.value)
-
-
-def test_flags_without_the_flag_that_they_need_are_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--metric_for_best_model=loss"])
-    assert "--metric_for_best_model needs --load_best_model_at_end" in capsys.readouterr().err
-    path = tmp_path / "own.tsv"
-    path.write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
-    given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]
-    args = parse_arguments(GlueArguments, given)
-    data = sources.load_data(args, ("x", "y"))
-    with pytest.raises(ValueError, match="nothing from which to choose the best"):
-        deciding_metric(args, *data.metric_names(), "train" in data.splits)

@@ -3,7 +3,6 @@
 import errno
 import math
 import os
-import resource
 import shutil
 from dataclasses import replace
 
@@ -16,13 +15,10 @@ from bert_training.engine.checkpoint import (
     begin_anew,
     find_checkpoint,
     load_checkpoint,
-    refuse_training,
     resume,
     save_checkpoint,
-    save_model_folder,
 )
 from bert_training.engine.state import UNKNOWN, Origin, TrainingState
-from bert_training.files import atomic
 from bert_training.files.atomic import damage
 from bert_training.inputs.records import read_events
 from modeling_bert_repro import BertForSequenceClassification
@@ -89,24 +85,6 @@ def test_a_later_damaged_checkpoint_removes_no_other(make_run, new_state):
         assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
 
 
-def test_checkpoints_may_be_links_to_another_disk(make_run, new_state, tmp_path):
-    """The link is removed or replaced, and what it leads to stays."""
-    run, state = make_run(save_total_limit=1), new_state()
-    for step, again in ((2, 2), (2, 4)):
-        folder = save_checkpoint(run, step, state)
-        folder.rename(tmp_path / f"moved-{again}")
-        folder.symlink_to(tmp_path / f"moved-{again}")
-        save_checkpoint(run, again, state)
-        assert [path.name for path in run.output_dir.iterdir()] == [f"checkpoint-{again}"]
-        assert not (run.output_dir / f"checkpoint-{again}").is_symlink()
-        assert damage(tmp_path / f"moved-{again}") is None
-    (run.output_dir / "checkpoint-6").symlink_to("checkpoint-6")
-    (run.output_dir / "checkpoint-2.old.incomplete").symlink_to(tmp_path / "moved-2")
-    save_checkpoint(run, 6, state)
-    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-6"]
-    assert damage(run.output_dir / "checkpoint-6") is None and damage(tmp_path / "moved-2") is None
-
-
 def test_what_a_kill_left_behind_is_removed_on_resuming(make_run, new_state):
     """The kill came after the new checkpoint was complete and before the old one was removed, or inside a new one."""
     run, state = make_run(save_total_limit=0), new_state()
@@ -154,41 +132,6 @@ def test_a_full_disk_leaves_the_last_checkpoint(make_run, new_state, monkeypatch
     assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-10"]
     assert damage(run.output_dir / "checkpoint-10") is None
     assert run.saved_step == 10
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
-def test_a_file_that_the_system_cuts_short(make_run, new_state, name):
-    """Here nothing is simulated: the system limits the size of files, so that safetensors, torch or Python fail."""
-    run, state = make_run(), new_state()
-    take_a_step(state)
-    size = (save_checkpoint(run, 10, state) / name).stat().st_size
-    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
-    try:
-        with pytest.raises(OSError, match=r"checkpoint-11.*The newest checkpoint is checkpoint-10"):
-            save_checkpoint(run, 11, state)
-        if name == "model.safetensors":
-            with pytest.raises(OSError, match="model could not be written"):
-                save_model_folder(run, state.model)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
-    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-10"]
-    assert damage(run.output_dir / "checkpoint-10") is None
-
-
-def test_everything_is_synced_before_it_counts(make_run, new_state, monkeypatch):
-    """After a power cut a checkpoint is whole or absent. Files, manifest and folder are synced before the rename, and
-    the folder above after it.
-    """
-    run, events = make_run(), []
-    run.log(event="train", step=1)
-    sync, replace = atomic.sync, os.replace
-    monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
-    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
-    folder = save_checkpoint(run, 7, new_state())
-    files = {path.name for path in folder.iterdir()}
-    assert files | {"checkpoint-7.incomplete", "metrics.jsonl"} <= set(events[:-2])
-    assert events[-2:] == ["rename", "run"]
 
 
 def break_file(folder):
@@ -268,16 +211,6 @@ def test_another_start_is_refused(make_run, new_state, name, message):
             load_checkpoint(run, folder, replace(state, origin=other))
 
 
-def test_another_format_is_refused(make_run, new_state):
-    run, state = make_run(), new_state()
-    folder = save_checkpoint(run, 7, state)
-    saved = torch.load(folder / "training_state.pt", weights_only=True)
-    for other in (saved | {"format": 2}, {name: value for name, value in saved.items() if name != "format"}):
-        torch.save(other, folder / "training_state.pt")
-        with pytest.raises(ValueError, match=r"training_state\.pt: expected a record of format 1, got (2|one without)"):
-            load_checkpoint(run, folder, state)
-
-
 def test_other_data_and_phases_are_refused(make_run, new_state):
     """The values that are passed count; what else run.json says does not."""
     run, state = make_run(), new_state()
@@ -338,18 +271,6 @@ def test_the_evaluations_are_part_of_the_state(make_run, new_state):
     assert state.evaluations == [(3, {"eval_f1": 0.5, "eval_loss": None, "eval_names": ["a"]})]
 
 
-def test_records_that_somebody_has_edited_stay_whole_lines(make_run, new_state, capsys):
-    run, records = make_run(), make_run().output_dir / "metrics.jsonl"
-    for step in (1, 2):
-        run.log(event="train", step=step)
-    folder = save_checkpoint(run, 2, new_state())
-    for text, left in (('{"event": "train", "step": 1111111111}\n{"event": "train", "st', 1), ("half a line", 0)):
-        records.write_text(text)
-        load_checkpoint(run, folder, new_state())
-        assert "metrics.jsonl has lost records that were written before checkpoint-2" in capsys.readouterr().out
-        assert records.read_text().count("\n") == left == len(records.read_text().splitlines())
-
-
 @pytest.mark.parametrize("asked", ["auto", None])
 def test_a_start_without_a_checkpoint_begins_anew(make_run, asked):
     """This concerns evaluations, too, which never have one. Only a start that resumes may remove anything."""
@@ -382,15 +303,6 @@ def test_an_evaluation_that_is_started_again_records_itself_once(pretrained, sho
     assert before == after
 
 
-def test_the_checkpoints_of_a_training_are_not_those_of_an_evaluation(tmp_path):
-    refuse_training(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text('{"event": "eval", "step": 0}\n{"event": "ev')  # killed while it wrote
-    refuse_training(tmp_path)
-    (tmp_path / "checkpoint-3").mkdir()
-    with pytest.raises(ValueError, match=r"holds a run that trains \(checkpoint-3\)"):
-        refuse_training(tmp_path)
-
-
 def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, tmp_path, capsys):
     """The same command again, after its process was killed, begins with them again; nothing is recorded twice."""
     first, second = make_run(), make_run(output_dir=str(tmp_path / "second"))
@@ -407,13 +319,6 @@ def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, 
     load_checkpoint(second, folder, new_state())  # what the second folder has is as good
     assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
     assert "warning" not in capsys.readouterr().out
-
-
-def test_a_machine_without_the_output_folder_finds_no_checkpoint(make_run):
-    """So that the processes can say that they have no common folder."""
-    run = make_run(resume_from_checkpoint="auto")
-    shutil.rmtree(run.output_dir)
-    assert find_checkpoint(run) is None
 
 
 def test_a_checkpoint_of_another_folder_that_is_refused_changes_nothing(make_run, new_state, tmp_path):

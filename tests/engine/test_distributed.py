@@ -72,22 +72,6 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
     assert losses(together) == pytest.approx(losses(alone), rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("launcher", "message"),
-    [
-        ("accelerate.commands.launch --cpu --num_processes 2", "several processes were asked for"),
-        ("accelerate.commands.launch --use_fsdp --num_processes 1", "--mixed_precision fp16 and FSDP need a GPU"),
-    ],
-)
-def test_a_launcher_is_not_quietly_ignored(flags, tmp_path, launcher, message):
-    command = f"-m {launcher} --num_machines 1 --mixed_precision no --dynamo_backend no run_pretraining.py".split()
-    process = start(*command, *flags("refused"), HF_HOME=str(tmp_path / "no-accelerate-config"))
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert f"run_pretraining.py: error: {message}" in errors
-
-
 def launched(**more) -> SimpleNamespace:
     """The state that Accelerate derives from the launch, by default of one process on a CPU."""
     found = {"num_processes": 1, "distributed_type": DistributedType.NO, "is_fsdp2": False}

@@ -1,7 +1,5 @@
 """bert_training/engine/launch.py: the start of a run."""
 
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -10,14 +8,10 @@ import pytest
 import torch
 
 from bert_training.engine.launch import (
-    CACHE_CAPACITIES,
-    CHOSEN_CAPACITY,
-    keep_few_primitives,
     open_many_files,
     start_run,
 )
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from tests.helpers.clean_process import run_program
 from tests.helpers.repository import ROOT
 
 
@@ -28,50 +22,6 @@ def test_cudnn_is_kept_from_attention(tmp_path, monkeypatch):
     shared = {"output_dir": str(tmp_path / "run"), "config_name": "tiny", "tokenizer_name": str(tmp_path)}
     start_run(GlueArguments(task_name="mrpc", data_dir=str(tmp_path), mixed_precision="no", **shared))
     assert given == [False]
-
-
-@pytest.fixture
-def capacities(monkeypatch):
-    """The variables that oneDNN sees; none is set at first, on an x86 processor."""
-    for each in (*CACHE_CAPACITIES, CHOSEN_CAPACITY):
-        monkeypatch.setenv(each, "")  # so that it is restored afterwards, also if the test sets it
-        monkeypatch.delenv(each)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return lambda: {each: os.environ[each] for each in CACHE_CAPACITIES if each in os.environ}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixed_precision, kept", [("no", 16), ("bf16", 64)])
-def test_onednn_keeps_the_primitives_of_a_step(tmp_path, mixed_precision, kept):
-    """With the 1,024 primitives that it keeps by default, none would be made again."""
-    program = "tests/programs/cached_primitives.py"
-    printed = run_program(program, str(tmp_path / "run"), mixed_precision).splitlines()
-    found = [line.split(",")[3] for line in printed if "create:cache" in line]
-    if not found or platform.machine() != "x86_64":
-        pytest.skip("torch does not compute GELU with oneDNN here, or the processor is not an x86")
-    assert found == ["create:cache_hit"] * kept + ["create:cache_miss"] * (100 - kept)
-
-
-@pytest.mark.parametrize("name", CACHE_CAPACITIES)
-def test_the_users_capacity_is_left_as_it_is(capacities, monkeypatch, name):
-    monkeypatch.setenv(name, "512")
-    keep_few_primitives("no")
-    assert capacities() == {name: "512"}
-
-
-def test_the_capacity_of_an_earlier_run_is_not_taken_for_the_users(capacities):
-    """A bfloat16 run in a child process of a float32 run has too many shapes for 16 primitives."""
-    keep_few_primitives("no")
-    assert capacities() == {CACHE_CAPACITIES[0]: "16"}
-    keep_few_primitives("bf16")
-    assert capacities() == {CACHE_CAPACITIES[0]: "64"}
-
-
-def test_other_processors_are_left_alone(capacities, monkeypatch):
-    """On ARM, oneDNN may also compute the matrix products in float32."""
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    keep_few_primitives("no")
-    assert capacities() == {}
 
 
 @pytest.mark.slow

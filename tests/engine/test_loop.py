@@ -9,7 +9,6 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
-from bert_training.engine import loop
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.loop import labelled_items, step_counts, training_steps
@@ -102,21 +101,6 @@ def test_each_step_and_process_draws_its_own_masks(make_run, small_config):
         return train(run, new_model(small_config, dropout=0.3), Same(), start + 1, start)[0].loss
 
     assert len({loss(0, 0), loss(1, 0), loss(0, 1)}) == 3
-
-
-def test_the_next_batch_is_fetched_before_a_step_is_waited_for(make_run, small_config, monkeypatch):
-    """The norm of the gradient is the first number that a GPU is asked for."""
-    seen, run = [], make_run()
-    clip = run.accelerator.clip_grad_norm_
-    monkeypatch.setattr(run.accelerator, "clip_grad_norm_", lambda *given: (seen.append("wait"), clip(*given))[1])
-
-    class Source(LabelledTokens):
-        def batch(self, start, stop):
-            seen.append("fetch")
-            return super().batch(start, stop)
-
-    train(run, new_model(small_config), Source(), 3)
-    assert seen == ["fetch", "fetch", "wait", "fetch", "wait", "wait"]
 
 
 def test_a_batch_that_cannot_be_fetched_does_not_undo_the_step_before(make_run, small_config):
@@ -297,54 +281,8 @@ def test_counts_cover_all_micro_batches_of_a_step(make_run):
     assert counts.model_arguments() == {"num_items_in_batch": items, "num_sequences_in_batch": 6}
 
 
-def test_counts_are_made_before_a_batch_is_moved(make_run, small_config, monkeypatch):
-    """The host would wait for the device."""
-    order = []
-    for name in ("step_counts", "_on_device"):
-        function = getattr(loop, name)
-        monkeypatch.setattr(
-            loop, name, lambda *given, name=name, function=function: order.append(name) or function(*given)
-        )
-    train(make_run(), new_model(small_config), LabelledTokens(), 1)
-    assert order == ["step_counts", "_on_device"]
-
-
 def test_every_score_is_a_label_and_minus_100_is_one_only_among_classes():
     scores, weights = torch.tensor([-100.0, 3.0, 0.5]), torch.tensor([2.0, 1.0, 1.0])
     assert labelled_items({"labels": scores}) == 3 and labelled_items({"labels": scores.long()}) == 2
     assert labelled_items({"labels": scores, "loss_weights": weights}) == 4
     assert labelled_items({"labels": scores.long(), "loss_weights": weights}) == 2
-
-
-@pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
-@pytest.mark.parametrize(
-    ("start", "total", "said"),
-    [
-        (0, 1000, "about 8 minutes left for 980 training steps"),
-        (500, 1000, "about 4 minutes left for 480 training steps"),
-        (0, 20, ""),
-        (0, 5, ""),
-    ],
-)
-def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch, capsys, phases, start, total, said):
-    """The test sets the clock: a step takes half a second. The first one takes a minute, as with --torch_compile, and
-    does not count; nor do evaluations.
-    """
-    now, run = [0.0], make_run()
-    run.args.phases = phases
-    compute = loop._forward_backward
-
-    def timed(*given):
-        now[0] += 0.5 if now[0] else 60
-        return compute(*given)
-
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(loop, "_forward_backward", timed)
-    model = new_model(small_config)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    state = TrainingState(model, optimizer, constant_schedule(optimizer), total, UNKNOWN)
-    batches = step_batches(LabelledTokens(), run, start, min(total, start + 22))
-    for _ in training_steps(run, state, batches, max_grad_norm=1.0, start_step=start):
-        now[0] += 7  # the time of an evaluation
-    more = "; phases of greater length take longer" if phases else ""
-    assert capsys.readouterr().out.splitlines() == ([said + more] if said else [])

@@ -6,12 +6,11 @@ import pytest
 import torch
 from accelerate import Accelerator
 from transformers import BertForPreTraining as Stock
-from transformers import get_linear_schedule_with_warmup, get_scheduler
+from transformers import get_scheduler
 
 from bert_training.engine.optimizer import (
     create_optimizer,
     create_schedule,
-    linear_schedule,
     parameter_groups,
 )
 from modeling_bert_repro import BertForPreTraining
@@ -110,20 +109,3 @@ def test_other_schedules_are_those_of_transformers(name):
     assert rates(lambda optimizer: create_schedule(name, optimizer, 0.4, 10)) == pytest.approx(expected)
     with pytest.raises(ValueError, match="--warmup_steps 20 is more than the 10 steps"):
         rates(lambda optimizer: create_schedule(name, optimizer, 20, 10))
-
-
-@pytest.mark.parametrize(("warmup", "steps"), [(0, 10), (4, 10), (0.1, 30), (10, 10)])
-def test_schedule_equals_transformers(warmup, steps):
-    def rates(make):
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
-        scheduler = make(optimizer)
-        rates = []
-        for _ in range(steps):
-            rates.append(scheduler.get_last_lr()[0])
-            optimizer.step()
-            scheduler.step()
-        return rates
-
-    count = round(warmup * steps) if warmup < 1 else warmup
-    expected = rates(lambda optimizer: get_linear_schedule_with_warmup(optimizer, count, steps))
-    assert rates(lambda optimizer: linear_schedule(optimizer, warmup, steps)) == pytest.approx(expected)

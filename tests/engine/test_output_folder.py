@@ -5,8 +5,6 @@ import re
 import pytest
 
 from bert_training.engine.output_folder import WRITTEN, check_output_dir
-from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.early_checks import check_early
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.submission import TEST_ROWS
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
@@ -56,29 +54,3 @@ def test_resuming_overwrites_nothing_that_is_no_run(make_run, name):
         check_output_dir(run.args)
     (run.output_dir / "run.json").write_text("{}")
     check_output_dir(run.args)
-
-
-def test_a_link_to_a_folder_is_a_folder(make_run, tmp_path):
-    (tmp_path / "disk").mkdir()
-    run = make_run()
-    (tmp_path / "link").symlink_to("disk")
-    run.args.output_dir = str(tmp_path / "link")
-    check_output_dir(run.args)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"warmup_steps": 11.0}, "--warmup_steps 11 is more than the 10 steps of the run"),
-        ({"phases": "64:0.99,128:0.01"}, "--phases: a share of 0.01 of 10 steps leaves none of length 128"),
-    ],
-)
-def test_steps_that_do_not_fit_are_refused_before_the_text_is_read(tmp_path, flags, message):
-    with pytest.raises(ValueError, match=message):
-        check_early(PretrainingArguments(train_file=["none"], output_dir=str(tmp_path / "run"), max_steps=10, **flags))
-
-
-def test_a_run_below_its_own_text_is_refused_before_it_has_written(tmp_path):
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(ValueError, match=r"lies within .*, where all files are read as text"):
-        check_early(PretrainingArguments(train_file=[str(tmp_path)], output_dir=str(tmp_path / "run")))

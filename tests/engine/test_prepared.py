@@ -18,7 +18,7 @@ from bert_training.engine.fsdp import broken_ties, check_optimizer, prepare
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer
 from bert_training.engine.state import UNKNOWN, TrainingState
-from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification
+from modeling_bert_repro import BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tests.helpers.tiny_training import LabelledTokens
 
@@ -64,17 +64,6 @@ def train(run, model, optimizer, steps=2, start=0):
 
 
 @pytest.mark.usefixtures("tpu")
-def test_accelerate_alone_breaks_the_ties(make_run):
-    """What its documentation says; the optimiser does not even hold the decoder."""
-    run, (model, optimizer) = make_run(), network_and_optimizer()
-    assert broken_ties(model) == []
-    model, optimizer = run.accelerator.prepare(model, optimizer)
-    assert DECODER in broken_ties(model)
-    with pytest.raises(AssertionError, match=r"the optimiser does not have .*decoder"):
-        check_optimizer(model, optimizer)
-
-
-@pytest.mark.usefixtures("tpu")
 def test_a_step_moves_embeddings_and_decoder_together(make_run):
     run, (model, optimizer) = make_run(), network_and_optimizer()
     before = model.get_parameter(EMBEDDINGS)
@@ -117,12 +106,3 @@ def test_an_optimizer_with_other_parameters_is_found():
     optimizer.param_groups[0]["params"] += [lost, torch.nn.Parameter(torch.zeros(2))]
     with pytest.raises(AssertionError, match=r"the optimiser has \d+ parameters, the network trains \d+"):
         check_optimizer(model, optimizer)
-
-
-@pytest.mark.usefixtures("tpu")
-def test_frozen_weights_and_networks_without_ties_pass(make_run):
-    run = make_run()
-    model = BertForSequenceClassification(small_config())
-    model.bert.embeddings.requires_grad_(False)
-    prepared, optimizer = prepare(run, model, create_optimizer(model, 1e-3, 0.01))
-    assert sum(len(group["params"]) for group in optimizer.param_groups) < len(list(prepared.parameters()))

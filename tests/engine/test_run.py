@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from bert_training.engine.launch import commit, versions
-
 
 def test_facts_are_gathered_and_written_to_run_json(make_run):
     run = make_run()
@@ -14,18 +12,6 @@ def test_facts_are_gathered_and_written_to_run_json(make_run):
     assert not (run.output_dir / "run.json").exists()  # A mistake found until then leaves the folder free.
     run.write_facts()
     assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
-
-
-def test_versions_and_commit_are_found():
-    found = versions()
-    assert found["torch"].startswith("2.")
-    assert found["python"].startswith("3.")
-    assert len(commit().rstrip("+")) == 12 or commit() == "unknown"
-
-
-def test_a_checkout_on_a_machine_without_git(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit() == "unknown"
 
 
 def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, monkeypatch):

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -14,8 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine import signals
 from bert_training.engine.batches import Features, step_batches
-from bert_training.engine.checkpoint import resume, save_checkpoint
-from bert_training.engine.errors import report_errors
+from bert_training.engine.checkpoint import resume
 from bert_training.engine.loop import training_steps
 from bert_training.engine.signals import STOPPED, StopSignals
 from bert_training.engine.state import UNKNOWN, TrainingState
@@ -88,44 +86,6 @@ def test_the_totals_include_the_steps_before_the_stop(make_run, small_config, tm
     assert resumed.totals.seconds > stopped.totals.seconds > 0
 
 
-def test_no_batch_is_fetched_that_will_not_be_used(make_run, small_config):
-    """A stop must not wait for it, and the worker processes may have been stopped as well."""
-    fetched = []
-
-    def batches(run):
-        for batch in step_batches(source(), run, 0, 5):
-            fetched.append(len(fetched) + 1)
-            yield batch
-
-    run = make_run()
-    with pytest.raises(SystemExit):
-        for step in training_steps(run, prepared(small_config), batches(run), max_grad_norm=1.0):
-            os.kill(os.getpid(), signal.SIGTERM) if step.index == 1 else None
-    assert fetched == [1, 2] and (run.output_dir / "checkpoint-2").is_dir()
-
-
-def test_batches_may_be_a_list(make_run, small_config):
-    run, state = make_run(), prepared(small_config, total=3)
-    with pytest.raises(SystemExit):
-        batches = list(step_batches(source(), run, 0, 3))
-        for _ in training_steps(run, state, batches, max_grad_norm=1.0):
-            os.kill(os.getpid(), signal.SIGTERM)
-    assert (run.output_dir / "checkpoint-2").is_dir()
-
-
-def test_a_checkpoint_of_the_step_is_not_written_twice(make_run, small_config, monkeypatch):
-    run, state = make_run(), prepared(small_config)
-    saved = []
-
-    def stop_and_save(index):
-        os.kill(os.getpid(), signal.SIGTERM) if index == 1 else None
-        saved.append(save_checkpoint(run, index, state).stat().st_ino)
-
-    with pytest.raises(SystemExit):
-        train(run, small_config, then=stop_and_save)
-    assert len(saved) == 2 and (run.output_dir / "checkpoint-2").stat().st_ino == saved[1]
-
-
 def test_if_one_process_is_asked_to_stop_all_stop(make_run, small_config, monkeypatch):
     """The request of the other process arrives together with the sums of the losses."""
     run = make_run()
@@ -141,14 +101,6 @@ def test_if_one_process_is_asked_to_stop_all_stop(make_run, small_config, monkey
     with pytest.raises(SystemExit):
         train(run, small_config)
     assert (run.output_dir / "checkpoint-1").is_dir()
-
-
-def test_only_the_main_thread_listens_to_signals():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(StopSignals().__enter__().asked))
-    thread.start()
-    thread.join()
-    assert found == [False]
 
 
 SECOND = """
@@ -188,17 +140,6 @@ def test_a_second_signal_stops_at_once():
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 0\n" * len(names), "")
 
 
-def test_a_process_that_ignores_the_end_of_its_terminal_goes_on_doing_so():
-    """``nohup`` starts a program like this."""
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopSignals() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert not stop.asked and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
-
-
 WORKER = """
 import os, sys, time
 sys.path.insert(0, {root!r})
@@ -229,11 +170,3 @@ def test_a_batch_worker_ends_by_its_parents_signal_only():
     os.kill(worker, 0)  # This raises an error if the worker has ended.
     answer, _ = parent.communicate("end it\n", timeout=10)
     assert answer == "0\n"
-
-
-def test_ctrl_c_before_the_training_prints_one_line(capsys):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    assert report_errors(interrupted) == 130
-    assert capsys.readouterr().err.endswith(": interrupted\n")

@@ -1,7 +1,6 @@
 """Files and folders are whole or absent, one module writes them, and they are on the disk before they count."""
 
 import ast
-import errno
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from bert_training.files.atomic import (
     append_line,
     damage,
     files_into,
-    is_occupied,
     remove_folder,
     sealed_folder,
     whole_file,
@@ -58,14 +56,6 @@ def test_a_failed_write_leaves_the_old_content_and_no_draft(tmp_path):
 def test_a_file_is_synced_before_its_name_and_then_the_folder(tmp_path, events):
     write_json(tmp_path / "a.json", {})
     assert events == ["a.json.#.tmp", "rename", tmp_path.name]
-
-
-def test_processes_that_share_a_file_have_drafts_of_their_own(tmp_path):
-    with whole_file(tmp_path / "a", shared=True) as one, whole_file(tmp_path / "a", shared=True) as other:
-        one.write_text("one")
-        other.write_text("other")
-        assert one != other
-    assert (tmp_path / "a").read_text() == "one"
 
 
 def test_a_sealed_folder_replaces_an_older_folder(tmp_path, events):
@@ -173,11 +163,6 @@ def test_an_error_of_the_disk_names_the_file_and_leaves_nothing(tmp_path, write)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_that_names_a_file_is_left_as_it_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"read\.txt"), atomic.written(tmp_path / "outer"):
-        raise FileNotFoundError(errno.ENOENT, "No such file", "read.txt")
-
-
 def test_a_line_that_does_not_fit_is_taken_back(tmp_path):
     append_line(tmp_path / "a", "one")
     earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -234,24 +219,3 @@ def test_only_one_module_replaces_files():
         *ROOT.glob("*.py"),
     ]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]
-
-
-def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
-    real = os.fsync
-
-    def fsync(handle):
-        if os.path.isdir(f"/proc/self/fd/{handle}"):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_json(tmp_path / "a.json", {})
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
-    with pytest.raises(OSError, match="Invalid argument"):
-        write_json(tmp_path / "a.json", {})
-
-
-def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="is the current folder, which would be replaced; name a folder in it"):
-        is_occupied(Path("."))

@@ -2,13 +2,10 @@
 matters.
 """
 
-import errno
-import fcntl
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -90,19 +87,6 @@ def test_only_a_lock_that_nobody_holds_is_swept(tmp_path):
     assert not path.exists()
 
 
-def test_waiting_for_a_lock(tmp_path):
-    path = tmp_path / ".lock"
-    hold(path, "busy")
-    process = other(path, wait=True)
-    time.sleep(0.2)
-    assert process.poll() is None
-    release(path)
-    assert process.stdout.readline() == "held None\n"  # It has noticed that the file was removed, and made another.
-    with pytest.raises(ValueError, match="busy"):
-        hold(path, "busy")
-    process.communicate("end\n")
-
-
 def test_a_child_process_does_not_end_the_lock(tmp_path):
     path = tmp_path / ".lock"
     hold(path, "busy")
@@ -114,37 +98,3 @@ def test_a_child_process_does_not_end_the_lock(tmp_path):
     refused = other(path)
     assert refused.communicate()[0].startswith("busy") and refused.returncode == 2
     assert path.exists()
-
-
-@pytest.mark.parametrize("number", locks.WITHOUT_LOCKS)
-def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys, number):
-    def flock(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with held(tmp_path / ".lock", "busy"):
-        assert (
-            f"warning: {tmp_path} is on a file system without locks ({os.strerror(number)})" in capsys.readouterr().out
-        )
-
-
-def test_an_error_closes_the_file(tmp_path, monkeypatch):
-    def flock(file, _):
-        opened.append(file)
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    opened = []
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(OSError, match="Input/output error"):
-        hold(tmp_path / ".lock", "busy")
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(opened[0])
-
-
-def test_a_link_in_place_of_the_lock_is_refused(tmp_path):
-    """The folder may come from elsewhere, and its links must not choose which file is emptied."""
-    (tmp_path / "target").write_text("precious")
-    (tmp_path / ".lock").symlink_to("target")
-    with pytest.raises(OSError, match=r"\.lock"):
-        hold(tmp_path / ".lock", "busy")
-    assert (tmp_path / "target").read_text() == "precious"

@@ -52,12 +52,6 @@ def run_clean(code: str, folder: Path) -> str:
     return run_in_a_fork(textwrap.dedent(code), [folder], folder.parent)
 
 
-def run_program(program: str, *arguments: str) -> str:
-    """Run a program of tests/programs, which imports this project. Return what it prints, both streams together."""
-    code = f"import runpy; sys.argv[0] = {program!r}; runpy.run_path({program!r}, run_name='__main__')"
-    return run_in_a_fork(code, arguments, ROOT, with_project=True)
-
-
 def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path, with_project: bool = False) -> str:
     request = {"code": code, "arguments": [*map(str, arguments)], "folder": str(folder), "with_project": with_project}
     process = forks()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.engine.errors import report_errors
 from bert_training.tasks import fine_tuning
 from tests.helpers.records import events, read
 
@@ -48,21 +47,6 @@ def resumed_equals_uninterrupted(start: Callable, folder: Path, names: Iterable[
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def series_is_what_each_would_be_alone(start: Callable, folder: Path) -> dict:
-    """Two seeds in one command have the weights of two commands; returns the summary."""
-    more = ("--max_steps=2", "--learning_rate=1e-3", "--load_best_model_at_end", "--eval_steps=1")
-    start(folder / "all", *more, "--seeds=2")
-    start(folder / "alone", *more, "--seed=43")
-    alone, same, other = (
-        (folder / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")
-    )
-    assert alone == same != other
-    assert read(folder / "alone", "all_results.json")["best_step"] in (1, 2)
-    summary = read(folder / "all", "summary.json")
-    assert len(summary["runs"]) == 2
-    return summary
-
-
 def control_and_accumulation_have_the_same_losses(start: Callable, folder: Path, rel: float) -> list[float]:
     """Of 8 rows at once, with transformers' network, and of 2 x 4 rows; returns the losses."""
     losses = []
@@ -80,12 +64,3 @@ def code_of_the_card_runs(finished: Path, monkeypatch) -> None:
     monkeypatch.chdir(finished.parent)
     card = (finished / "README.md").read_text(encoding="utf-8")
     exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
-
-
-def line_of_refusal(script, flags: Iterable[str], capsys) -> str:
-    """The one line of a mistake that is found before the output folder is made. ``script`` is the imported module."""
-    flags = [*flags]
-    assert report_errors(lambda: script.main(flags)) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert not Path(flags[flags.index("--output_dir") + 1]).exists()
-    return line

@@ -10,7 +10,6 @@ import lzma
 import re
 from pathlib import Path
 
-import fsspec.compression
 import numpy as np
 import pytest
 
@@ -157,10 +156,3 @@ def test_streams_and_frames_follow_each_other_and_none_may_be_cut(tmp_path, suff
     path.write_bytes(first + second[:-3])
     with pytest.raises(ValueError, match=rf"a\.txt{suffix}: damaged {suffix} file \(.*\); download or pack it again"):
         [*numbered_lines(path)]
-
-
-def test_zstd_without_its_package_is_one_sentence(tmp_path, monkeypatch):
-    (tmp_path / "a.txt.zst").write_bytes(b"anything")
-    monkeypatch.delitem(fsspec.compression.compr, "zstd", raising=False)
-    with pytest.raises(ValueError, match=r"a\.txt\.zst: to read it, .*pip install backports\.zstd"):
-        read_text(tmp_path / "a.txt.zst")

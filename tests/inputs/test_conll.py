@@ -46,12 +46,6 @@ def test_a_file_without_ends_of_sentences_is_said(tmp_path):
     assert "warning" not in load_data(ner_arguments(validation_file=path), MODEL).summary()
 
 
-def test_numbers_with_tags_alone_stay_words(tmp_path):
-    """A file of two columns, and one in which not all words are numbers."""
-    assert read_columns(write(tmp_path, "1 O\n2 B-X\n")).sentences[0].words == ["1", "2"]
-    assert read_columns(write(tmp_path, "1996 CD O\nAda NNP B-X\n")).sentences[0].words == ["1996", "Ada"]
-
-
 @pytest.mark.parametrize(
     ("text", "scheme", "tags"),
     [
@@ -75,9 +69,3 @@ def test_comments_and_single_tabs_do_not_change_what_a_text_file_is(tmp_path):
     assert not is_raw_text(tagged, {"DT", "NN"})
     text = write(tmp_path, "Ada slept in London .\nBob\twoke up .\nNobody saw him .\n", "text.txt")
     assert is_raw_text(text, {"O", "B-PER"})
-
-
-def test_a_long_file_with_several_columns_is_looked_at_once(tmp_path):
-    """A look at every line for every line would take minutes."""
-    path = write(tmp_path, "a b DT\nc d NN\n" * 50_000, "columns.txt")
-    assert not is_raw_text(path, {"DT", "NN"})

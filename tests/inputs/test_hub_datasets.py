@@ -34,25 +34,6 @@ def test_a_data_set_without_splits_to_evaluate_on_is_refused(monkeypatch):
     assert f"; {AS_FILES} (run_glue.py and run_ner.py can hold some of it out: " in str(told.value)
 
 
-def test_two_splits_for_validation_are_refused(monkeypatch):
-    monkeypatch.setattr(datasets, "load_dataset", lambda *names: {"train": 1, "dev": 2, "validation": 3})
-    with pytest.raises(ValueError, match="--dataset_name: expected one split for validation, got validation, dev; "):
-        load_from_hub("x", None, "give files")
-
-
-def test_the_reason_of_a_failure_is_one_line_with_a_remedy(monkeypatch):
-    def offline(*names):
-        raise ConnectionError("no route to host\nand a long explanation")
-
-    monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(ValueError) as refusal:
-        load_from_hub("glue", None, "give --data_dir")
-    assert str(refusal.value) == (
-        "--dataset_name glue: cannot be loaded (no route to host); check the name, --dataset_config_name and the "
-        "network, or give --data_dir"
-    )
-
-
 # --- folders of save_to_disk ---------------------------------------------------------------------------------
 
 
@@ -78,8 +59,3 @@ def test_a_saved_data_set_without_splits_is_the_training_data(saved):
     assert load_dataset(datasets, str(saved / "one"), None, split="train", streaming=True)["text"][:] == ["a", "b"]
     with pytest.raises(ValueError, match="its only splits are train"):
         load_dataset(datasets, str(saved / "one"), None, split="test")
-
-
-def test_a_saved_data_set_has_no_configurations(saved):
-    with pytest.raises(ValueError, match="a folder of save_to_disk has no configurations"):
-        load_from_hub(str(saved / "splits"), "mrpc", "give files")

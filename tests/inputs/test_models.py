@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,17 +13,13 @@ import modeling_bert_repro
 import run_glue
 import run_swag
 from bert_training.inputs.models import (
-    OUTPUTS,
     bert_config,
     check_fit,
-    check_model_name,
     checkpoint_config,
     config_labels,
     files_of_index,
     new_config,
-    open_model,
 )
-from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.model_folders import edit_json
@@ -87,28 +82,12 @@ def test_new_weights_take_the_size_of_the_tokenizer(tmp_path, capsys):
     assert new_config("tiny", tokenizer_of(300)).vocab_size == 300 and capsys.readouterr().out == ""
 
 
-def test_a_size_that_is_rounded_up_is_kept(tmp_path, capsys):
-    small_config(vocab_size=320).save_pretrained(tmp_path)
-    assert new_config(str(tmp_path), tokenizer_of(300)).vocab_size == 320
-    assert capsys.readouterr().out == ""
-    assert new_config(str(tmp_path), tokenizer_of(90)).vocab_size == 90
-
-
 # --- names of models --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def model(pretrained, tmp_path) -> Path:
     return Path(shutil.copytree(pretrained, tmp_path / "model"))
-
-
-def test_the_current_folder_is_a_model(pretrained, monkeypatch):
-    monkeypatch.chdir(pretrained)
-    for name in (".", "./"):
-        assert checkpoint_config(name).hidden_size and len(load_tokenizer(name))
-    monkeypatch.chdir(pretrained.parent)
-    with pytest.raises(ValueError, match=r"expected a folder with a model; it has no config.json and no weights"):
-        check_model_name(".")
 
 
 @pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "model.fp16.safetensors", "best.pt"])
@@ -158,12 +137,6 @@ def test_what_would_compute_something_else_is_refused(model, fields, message):
             opened(str(model))
 
 
-def test_what_a_network_returns_is_not_for_the_config_to_say(model):
-    edit_json(model / "config.json", **{name: not value for name, value in OUTPUTS.items()})
-    config = checkpoint_config(str(model))
-    assert {name: getattr(config, name) for name in OUTPUTS} == OUTPUTS
-
-
 def test_a_config_of_before_2020_does_not_name_its_kind_of_network(model):
     edit_json(model / "config.json", model_type=None)
     assert checkpoint_config(str(model)).hidden_size and not load_network(modeling_bert_repro.BertModel, str(model)).new
@@ -205,8 +178,3 @@ def test_left_to_right_is_refused_where_the_first_token_decides(left_to_right, t
     with pytest.raises(ValueError, match="attends left to right"):
         script.main(flags)
     assert not (tmp_path / "out").exists()
-
-
-def test_left_to_right_is_accepted_where_every_token_has_a_label(left_to_right):
-    flags = {"config_name": None, "tokenizer_name": None, "model_name_or_path": left_to_right, "max_seq_length": 32}
-    assert open_model(SimpleNamespace(**flags))[0].is_decoder

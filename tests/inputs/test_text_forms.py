@@ -102,14 +102,6 @@ def test_other_tags_of_documents_are_read_as_articles(opening):
     assert [document for document in found if document] == [["A storm.", "It went."], ["The sea."]]
 
 
-def test_a_shard_of_wikitext_may_begin_within_an_article():
-    form, found = documents(WIKI_LINES.partition("night .\n")[2])
-    assert form == WIKITEXT and [document for document in found if document] == [
-        WIKI_ARTICLES[0][1:],
-        WIKI_ARTICLES[1],
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,20 +3,11 @@
 import gzip
 import json
 import lzma
-import re
-import subprocess
-import sys
 
-import numpy as np
 import pytest
 
-from bert_training.files.atomic import damage
-from bert_training.inputs.records import read_events
 from bert_training.inputs.text_forms import WIKITEXT
 from bert_training.inputs.texts import read_documents, reading_of
-from bert_training.pretraining.corpus import read_facts
-from bert_training.record import Record
-from tests.helpers.repository import ROOT
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
@@ -41,25 +32,6 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     for file in files:
         assert list(read_documents([file])) == DOCUMENTS, file
     assert list(read_documents(files)) == DOCUMENTS * 8  # A document never goes on in the next file.
-
-
-def test_lines_are_read_as_they_are_asked_for(tmp_path):
-    """Of 40 MB of compressed text, one line at a time is in memory."""
-    path = tmp_path / "big.txt.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        for _ in range(400):
-            file.write(b"the same short line of text again and again\n" * 2300)
-    code = (
-        "import pathlib, resource, fsspec.compression\n"
-        "from bert_training.inputs.texts import read_lines\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"n = sum(1 for _ in read_lines([pathlib.Path({str(path)!r})]))\n"
-        "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    count, kib = map(int, done.stdout.split())
-    assert count == 400 * 2300 + 1
-    assert kib < 8_000
 
 
 @pytest.mark.parametrize(
@@ -94,121 +66,6 @@ def test_bad_files_are_named_with_their_line(tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         list(read_documents([tmp_path / name]))
-
-
-def test_parquet_without_text_names_its_columns(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({"title": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"expected a row with a text in the field `text`, .*; its fields are 'title'"):
-        list(read_documents([tmp_path / "a.parquet"]))
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x", None]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"b\.parquet: row 2: expected a row with a text"):
-        list(read_documents([tmp_path / "b.parquet"]))
-    plain = parquet_of(["one", "two", "three"], compression="none", use_dictionary=False)
-    (tmp_path / "c.parquet").write_bytes(plain.replace(b"two", b"t\xffo"))
-    with pytest.raises(ValueError, match=r"c\.parquet: not a readable parquet file \('utf-8' codec"):
-        list(read_documents([tmp_path / "c.parquet"]))
-
-
-def parquet_of(texts, **settings):
-    import pyarrow
-    import pyarrow.parquet
-
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), sink, **settings)
-    return sink.getvalue().to_pybytes()
-
-
-def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
-    """Bytes are changed, inserted or cut off at any place of every kind of file.
-
-    Either the file is refused, with its name and the line or row, or it is read to its end: packed files as gzip and
-    ``lzma`` unpack them, text line by line.
-    """
-    rng = np.random.default_rng(5)
-    text, texts = TEXT.encode() * 30, [f"Row {number}.\nIt was far." for number in range(50)]
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
-    whole = {
-        "a.txt": text,
-        "a.jsonl": rows,
-        "a.txt.xz": lzma.compress(text) + lzma.compress(text),
-        "a.txt.gz": gzip.compress(text) + gzip.compress(text),
-        "a.jsonl.gz": gzip.compress(rows),
-        "a.parquet": parquet_of(texts),
-        "b.parquet": parquet_of(texts, compression="none", use_dictionary=False),
-        "a.parquet.xz": lzma.compress(parquet_of(texts)),
-    }
-    refused, read = 0, 0
-    for number in range(200):
-        name = list(whole)[number % len(whole)]
-        damaged = bytearray(whole[name])
-        kind, offset = rng.integers(4), int(rng.integers(1, len(damaged)))
-        if kind == 0:
-            del damaged[offset:]
-        elif kind == 1:
-            damaged[offset:offset] = rng.bytes(rng.integers(1, 40))
-        else:  # Kind 2 writes any bytes, kind 3 letters and signs.
-            for position in rng.integers(0, len(damaged), 2):
-                damaged[position] = rng.integers(0, 256) if kind == 2 else rng.integers(32, 127)
-        file = tmp_path / name
-        file.write_bytes(damaged)
-        try:
-            documents = list(read_documents([file]))
-        except ValueError as error:
-            refused += 1
-            assert re.match(rf"{re.escape(str(file))}(:\d+|: row \d+)?: .+; .+", str(error)), error
-            continue
-        read += 1
-        if ".txt" in name:
-            content = bytes(damaged)
-            if name != "a.txt":
-                content = (gzip if name.endswith("gz") else lzma).decompress(content.rstrip(b"\0"))
-            lines = [line.strip() for line in content.decode("utf-8-sig").split("\n")]
-            assert [line for document in documents for line in document] == [line for line in lines if line]
-        else:
-            assert len(documents) == 50
-    assert refused > 100 and read > 10, (refused, read)
-
-
-PRETRAINING = {"format": 1, "script": "run_pretraining.py", "flags": {"seed": 1}}
-RECORDS = {  # the files that a run writes, and the functions that read them again
-    "run.json": (PRETRAINING, Record.read),
-    "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
-    "shard.json": ({"key": {"format": 1}}, read_facts),
-    "checkpoint": ({"sha256": {}}, lambda folder: refuse(damage(folder))),
-}
-
-
-def refuse(problem):
-    if problem:
-        raise ValueError(problem)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_200_damaged_records_are_read_or_refused(tmp_path, name):
-    content, read = RECORDS[name]
-    whole, rng = json.dumps(content).encode(), np.random.default_rng(7)
-    values = [b"null", b"[]", b"{}", b"1", b'"x"', b"[[]]", b"", b"{", b"\xff"]
-    refused = 0
-    for number in range(200):
-        damaged, offset = bytearray(whole), int(rng.integers(len(whole)))
-        if number < len(values):
-            damaged = values[number]
-        elif number % 2:
-            del damaged[offset : offset + int(rng.integers(1, 30))]
-        else:
-            damaged[offset] = rng.integers(256)
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / ("manifest.json" if name == "checkpoint" else name)).write_bytes(damaged)
-        try:
-            read(folder)
-        except ValueError as error:
-            refused += 1
-            assert re.search(r"run\.json|metrics\.jsonl:\d+|manifest\.json|shard\.json|is missing", str(error)), error
-    assert refused > 100
 
 
 WIKI_ROWS = [

@@ -5,10 +5,9 @@ import lzma
 import os
 from pathlib import Path
 
-import datasets
 import pytest
 
-from bert_training.inputs.texts import Entry, check_apart, check_entries, check_files, entries_of, read_documents
+from bert_training.inputs.texts import Entry, check_apart, check_files, entries_of, read_documents
 
 
 def expand(entry: object) -> Entry:
@@ -52,24 +51,6 @@ def test_patterns(tmp_path, pattern, wanted):
     assert names(tmp_path, tmp_path / pattern) == wanted
 
 
-def test_a_name_with_special_characters_is_that_file(tmp_path):
-    write(tmp_path, "a[1].txt", "a1.txt", "what?.txt")
-    assert [names(tmp_path, tmp_path / name) for name in ("a[1].txt", "what?.txt")] == [["a[1].txt"], ["what?.txt"]]
-
-
-def test_what_is_not_read_is_said(tmp_path):
-    write(tmp_path, "a.txt", "_SUCCESS", ".a.txt.crc", ".git/b.txt", "README.md")
-    (tmp_path / "empty.txt").touch()
-    entry = expand(tmp_path)
-    assert entry.files == [tmp_path / "a.txt"]
-    said = [
-        f"{tmp_path}/{name}" for name in (".a.txt.crc (by its name)", ".git (by its name)", "README.md (by its name)")
-    ]
-    assert entry.remarks() == [f"{tmp_path}: not read: {', '.join(said)} and 2 more"]
-    said = []
-    assert check_entries([tmp_path], said.append) == [tmp_path / "a.txt"] and said == entry.remarks()
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -105,22 +86,6 @@ def test_a_file_of_two_entries_is_refused(tmp_path):
             check_files([tmp_path / "a.txt", other])
 
 
-def test_links_in_a_folder_give_no_text_twice(tmp_path):
-    folder = write(tmp_path / "given", "a.txt", "sub/b.txt")
-    (folder / "again.txt").symlink_to("sub/b.txt")
-    (folder / "loop").symlink_to(folder)
-    (folder / "sub" / "up").symlink_to("..")
-    wanted = ["a.txt", "sub/b.txt"]
-    assert names(folder, folder) == names(folder, folder / "**") == names(folder, folder / "**/*.txt") == wanted
-    assert [one.rpartition("/")[2].partition(" ")[0] for one in expand(folder).left_out][:1] == ["loop"]
-    assert len(expand(folder).left_out) == 2
-    assert names(folder, folder / "*" / "b.txt") == ["sub/b.txt"]  # also behind loop/sub
-    assert names(folder, folder / "*" / "*" / "b.txt") == ["loop/sub/b.txt"]
-    write(tmp_path, "other/c.txt")
-    (folder / "x.txt").symlink_to(tmp_path / "other/c.txt")
-    assert names(folder, folder) == [*wanted, "x.txt"]
-
-
 def test_wikiextractors_folders(tmp_path):
     """It names its files AA/wiki_00, whether they hold lines or, with --json, an article on each line."""
     lines = '<doc id="1" url="u" title="One">\nOne\n\nThe first .\n\nIts end .\n</doc>\n'
@@ -134,24 +99,6 @@ def test_wikiextractors_folders(tmp_path):
     (tmp_path / "AB/notes").write_text("other")
     with pytest.raises(ValueError, match="AB/notes; choose the files of text"):
         expand(tmp_path)
-
-
-def test_a_folder_of_save_to_disk_is_given_as_a_data_set(tmp_path):
-    datasets.Dataset.from_dict({"text": ["row ."]}).save_to_disk(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"expected files named .* give a data set of save_to_disk as --dataset_name"):
-        expand(tmp_path / "saved")
-
-
-def test_entries_keep_their_order_and_files(tmp_path):
-    write(tmp_path, "b/1.txt", "a.txt")
-    entries = entries_of([tmp_path / "b", tmp_path / "a.txt"])
-    assert [entry.name for entry in entries] == ["b (1 file)", "a.txt"]
-    assert [*read_documents([tmp_path / "b", tmp_path / "a.txt"])] == [["b/1.txt is here ."], ["a.txt is here ."]]
-
-
-def test_the_query_of_an_address_is_in_no_name():
-    entry = Entry("https://bucket.s3/private/corpus.txt?X-Amz-Credential=a%2Fb&X-Amz-Signature=c/d#e")
-    assert entry.name.startswith("corpus.txt") and "Amz" not in entry.name
 
 
 def test_an_output_folder_below_its_own_text_is_refused(tmp_path, monkeypatch):

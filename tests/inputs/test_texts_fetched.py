@@ -92,16 +92,3 @@ def test_one_file_behind_two_addresses_is_one_copy(server):
         ValueError, match=r"the same file twice, from memory://bucket/\*\.txt and from memory://bucket/a"
     ):
         entries_of(["memory://bucket/*.txt", "memory://bucket/a.txt"])
-
-
-def test_a_list_that_says_less_than_the_file_is_completed(server, monkeypatch):
-    """As over HTTP; otherwise a pattern and an address would make two copies, and no change would be seen."""
-    find = server.glob
-
-    def bare(self, path, **options):
-        return {name: {"name": name, "size": None, "type": "file"} for name in find(path, **options)}
-
-    monkeypatch.setattr(type(server), "glob", bare)
-    server.pipe("/bucket/a.txt", b"one .\n")
-    with pytest.raises(ValueError, match="the same file twice"):
-        entries_of(["memory://bucket/*.txt", "memory://bucket/a.txt"])

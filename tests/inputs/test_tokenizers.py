@@ -10,10 +10,8 @@ from huggingface_hub import constants
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
-from bert_training.engine.errors import is_for_the_user
-from bert_training.inputs import tokenizers
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer, vocabulary_tokenizer, weights_tokenizer
+from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer, vocabulary_tokenizer
 from bert_training.pretraining.early_checks import check_early
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
@@ -80,15 +78,6 @@ def test_doubt_about_the_case_is_one_line_with_a_remedy(tmp_path, name, pieces, 
     assert load_tokenizer(str(path)).tokenize(pieces[-1]) == pieces[-1:]
 
 
-def test_a_vocabulary_of_all_kinds_of_line_ends(tmp_path):
-    """transformers gives [PAD] another id for a byte-order mark, and one to each empty line at the end."""
-    content = "\ufeff[PAD]\r\n[UNK]\r\n[CLS]\n[SEP]\n[MASK]\n\u2028\na\n\n\n"
-    (tmp_path / "vocab.txt").write_bytes(content.encode())
-    vocabulary = load_tokenizer(str(tmp_path)).get_vocab()
-    assert sorted(vocabulary, key=vocabulary.get) == [*SPECIAL, "\u2028", "a"]
-    assert sorted(vocabulary.values()) == list(range(7))
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -131,21 +120,6 @@ def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
     (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 14}')
     with pytest.raises(ValueError, match=r"'new' should have the id 14 by vocab\.txt and the files of added tokens"):
         load_tokenizer(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("absent/far/away", "expected a folder with a tokenizer, a vocab.txt, or a name on the Hub; there is no such"),
-        ("saved/tokenizer.json", "expected a folder with a tokenizer, a vocab.txt, or a name on the Hub"),
-        ("empty", r"it holds nothing; give --tokenizer_name FOLDER, with a folder that has a tokenizer\.json"),
-    ],
-)
-def test_no_tokenizer_is_one_line(tmp_path, folder, name, message):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=message) as caught:
-        load_tokenizer(str(tmp_path / name))
-    assert is_for_the_user(caught.value) and "\n" not in str(caught.value)
 
 
 # --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
@@ -210,21 +184,6 @@ def test_ids_of_a_damaged_tokenizer_are_compared(folder, piece, number):
         load_tokenizer(str(folder))
 
 
-def test_a_damaged_tokenizer_json_is_one_error(folder):
-    (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match=r"expected a folder or a name on the Hub with a tokenizer|not valid JSON"):
-        load_tokenizer(str(folder))
-
-
-def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, folder):
-    """transformers reads such a file in place of tokenizer.json: that of another folder, which is published later."""
-    shutil.copytree(folder, tmp_path / "other")
-    (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "other" / "tokenizer.4.0.json")
-    edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["../other/tokenizer.4.0.json"])
-    with pytest.raises(ValueError, match=r"'fast_tokenizer_files' .*got '../other.*nothing outside its folder"):
-        load_tokenizer(str(folder))
-
-
 # --- the tokenizer of the weights ------------------------------------------------------------------------------------
 
 
@@ -278,17 +237,6 @@ def test_weights_without_a_tokenizer(model, tmp_path, capsys):
         chosen_tokenizer(given, str(model))
 
 
-def test_another_tokenizer_than_that_of_the_run_is_warned_of(model, capsys):
-    """Words in unused rows are the user's own, and no other tokenizer."""
-    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": tokenizer_sha256(load_tokenizer(str(model)))}))
-    write_rows(model / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
-    assert load_tokenizer(str(model)).tokenize("zebra") == ["zebra"]
-    assert "warning" not in capsys.readouterr().out
-    other(model, [*PIECES[:-1], "dog"])
-    assert load_tokenizer(str(model)).tokenize("dog") == ["dog"]
-    assert "the tokenizer is not the one with which the weights were trained" in capsys.readouterr().out
-
-
 def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(model, tmp_path, capsys):
     checkpoint = model / "checkpoint-2"
     checkpoint.mkdir()
@@ -340,21 +288,3 @@ def test_a_vocabulary_of_another_form_is_refused(tmp_path, row):
     path = write_rows(tmp_path / "vocab.txt", ["[PAD]", row, "[CLS]", "[SEP]", "[MASK]", "b"])
     with pytest.raises(ValueError, match=f"^{path}: expected a vocabulary of BERT"):
         vocabulary_tokenizer(path)
-
-
-def test_the_tokenizer_of_weights_on_the_hub_is_fetched(folder, monkeypatch):
-    """With an empty cache, too: it shows which rows of the weights are which pieces."""
-    monkeypatch.setattr(tokenizers, "cached_file", lambda _, file: str(folder / file))
-    monkeypatch.setattr(tokenizers, "_opened", lambda name, options: AutoTokenizer.from_pretrained(folder))
-    assert len(weights_tokenizer("somebody/model")) == len(PIECES)
-
-
-def test_a_vocabulary_of_uncertain_case_is_compared_all_the_same(model, tmp_path):
-    """The tokenizer that is given says what the case is."""
-    pieces = [*PIECES, *map(str, range(99)), "HER2"]
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (model / name).unlink()
-    write_rows(model / "vocab.txt", pieces)
-    assert chosen_tokenizer(other(tmp_path / "same", pieces), str(model)).tokenize("cat") == ["cat"]
-    with pytest.raises(ValueError, match="that id stands for 'HER2'"):
-        chosen_tokenizer(other(tmp_path / "other", [*pieces[:-1], "BRCA"]), str(model))

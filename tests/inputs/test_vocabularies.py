@@ -4,11 +4,9 @@ import copy
 import re
 
 import pytest
-from transformers import AutoTokenizer
 
 from bert_training.inputs.tokenizers import Difference, check_rows, compare, words_of_the_user
 from tokenization import build_tokenizer
-from tokenization.extend_vocabulary import put_pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "b", "##a", "cat", "dog"]
@@ -72,21 +70,6 @@ def test_another_role_of_a_token_is_refused():
         check_rows(tokenizer, "OTHER", OWN, "MODEL")
 
 
-def test_what_may_differ_is_said(capsys):
-    check_rows(build_tokenizer(PIECES), "OTHER", OWN, "MODEL")
-    assert capsys.readouterr().out == ""
-    tokenizer = build_tokenizer(with_piece(5, "word"), do_lower_case=False)
-    tokenizer.add_tokens(["new"])
-    check_rows(tokenizer, "OTHER", OWN, "MODEL")
-    words, added, rules = capsys.readouterr().out.splitlines()
-    assert words == "OTHER: words in 1 row (5: 'word'), where the tokenizer of MODEL has unused pieces"
-    assert added == "OTHER: tokens added to those of MODEL in 1 row (12: 'new')"
-    assert rules.startswith("warning: OTHER has the vocabulary of MODEL but other rules: do_lower_case false, ")
-    assert "strip_accents false instead of do_lower_case true, strip_accents true" in rules
-    check_rows(build_tokenizer(PIECES, strip_accents=False), "OTHER", OWN, "MODEL")
-    assert "do_lower_case true, strip_accents false instead of" in capsys.readouterr().out
-
-
 # --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
 
 
@@ -125,16 +108,3 @@ def test_another_difference_names_the_row_and_both_pieces(tmp_path, pieces, mess
     with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))}/vocab\.txt: {message}") as caught:
         words_of_the_user(tmp_path / "vocab.txt", pieces, tokenizer)
     assert "delete the one of the two files that is wrong" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_words_are_whole_pieces_in_every_reader(tmp_path):
-    tokenizer = copy.deepcopy(OWN)
-    tokenizer.add_tokens(["new"])
-    assert tokenizer.tokenize("Zebra, aax new") == ["[UNK]", "[UNK]", "[UNK]", "new"]
-    put_pieces(tokenizer, {5: "zebra", 6: "##ax"})
-    tokenizer.save_pretrained(tmp_path)
-    for opened in (tokenizer, copy.deepcopy(tokenizer), AutoTokenizer.from_pretrained(tmp_path)):
-        assert opened.tokenize("Zebra [MASK] aax new") == ["zebra", "[MASK]", "a", "##ax", "new"]
-        assert opened.convert_tokens_to_ids(["zebra", "##ax", "new", "[unused0]"]) == [5, 6, 12, 1]
-    (tmp_path / "tokenizer.json").unlink()
-    assert build_tokenizer(tmp_path / "vocab.txt").get_vocab() == tokenizer.get_vocab()

@@ -9,24 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import transformers
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import parametrizations
 from transformers import BertConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-import modeling_bert_repro
 from modeling_bert_repro import fast_path, unpadding
 from modeling_bert_repro.fast_path import (
-    SMALLEST_SHARE,
     FastSelfAttention,
     is_plain,
     project_together,
     share_that_pays,
 )
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, has_varlen_kernel
-from tests.helpers.bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, padded_inputs, pair
+from tests.helpers.bert_pairs import assert_same, gradients, make_labels, padded_inputs, pair
 
 AMPERE, TURING = (8, 0), (7, 5)
 
@@ -86,13 +83,6 @@ def test_who_switches_flash_attention_off_or_replaces_it_does_not_get_it(gpu, mo
     assert kernel(0.0) and not kernel(0.1)
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: False)
     assert not kernel(0.0)
-
-
-def test_asking_for_the_kernel_breaks_no_graph(capability):
-    def asked(states: Tensor) -> Tensor:
-        return states + has_varlen_kernel(torch.device("cuda:0"), torch.bfloat16, states.shape[-1], 0.0)
-
-    assert torch.compile(asked, backend="eager", fullgraph=True)(torch.zeros(3, 64)).unique().tolist() == [1.0]
 
 
 def test_a_cpu_is_never_asked_for_its_capability():
@@ -217,15 +207,6 @@ def test_the_network_with_one_product_is_transformers(one_product, attention, un
     assert len(one_product) == own.config.num_hidden_layers, "three products without gradients"
 
 
-def test_the_network_with_one_product_has_no_graph_breaks(monkeypatch):
-    monkeypatch.setattr(fast_path, "multiplies_once", lambda states: torch.is_grad_enabled())
-    model = ours("BertForPreTraining", "sdpa")
-    inputs = make_inputs("BertForPreTraining")
-    labels = make_labels("BertForPreTraining", inputs)
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(**inputs, **labels).loss, model(**inputs, **labels).loss)
-
-
 class Adapted(nn.Linear):
     """A layer that somebody has put in the place of another."""
 
@@ -255,34 +236,6 @@ def test_a_layer_whose_call_matters_is_called(change):
     assert not is_plain(layer)
 
 
-def test_a_hook_on_all_modules_sees_the_layers():
-    hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    try:
-        assert not is_plain(nn.Linear(8, 8))
-    finally:
-        hook.remove()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-def test_one_product_on_a_gpu_gives_what_transformers_gives():
-    """Outputs and gradients of the network in float32, as far as products of another shape round alike."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=100, hidden_size=64, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64
-    )
-    ours = modeling_bert_repro.BertModel(config).cuda().eval()
-    theirs = transformers.BertModel(config).cuda().eval()
-    theirs.load_state_dict(ours.state_dict())
-    ids = torch.randint(0, 100, (3, 20), device="cuda")
-    found = []
-    for model in (ours, theirs):
-        output = model(ids).last_hidden_state
-        found.append([output, *torch.autograd.grad(output.square().mean(), model.encoder.parameters())])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-
-
 def asked_for_share(rows: int, hidden_size: int, dtype: torch.dtype = torch.bfloat16, **config: object) -> float:
     """What ``share_that_pays`` says of rows of 128 tokens on a GPU."""
     config = {"_attn_implementation": "sdpa", "is_decoder": False, "num_attention_heads": hidden_size // 64} | config
@@ -300,43 +253,3 @@ def test_small_batches_keep_their_padding_on_a_gpu(gpu, rows, hidden_size, share
     """There the host, which starts the kernels, is slower than the GPU."""
     found = asked_for_share(rows, hidden_size)
     assert found > 1 if share is None else found == pytest.approx(share, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"dtype": torch.float32}, {"_attn_implementation": "eager"}, {"is_decoder": True}, {"num_attention_heads": 2}],
-)
-def test_large_batches_keep_a_little_padding_where_attention_has_no_kernel_without_it(gpu, change):
-    assert asked_for_share(256, 768, **change) == pytest.approx(0.207, abs=1e-3)
-    assert asked_for_share(2048, 768, **change) == SMALLEST_SHARE
-
-
-def test_the_type_of_autocast_decides_whether_attention_has_a_kernel(gpu, monkeypatch):
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
-    monkeypatch.setattr(torch, "get_autocast_dtype", {"cuda": torch.bfloat16}.get)
-    assert asked_for_share(256, 768, torch.float32) == 0.0
-
-
-@pytest.fixture
-def half_model():
-    """A network in bfloat16 whose weights have values, unlike all tensors that are made with ``gpu``."""
-    config = BertConfig(num_hidden_layers=1, hidden_size=64, num_attention_heads=1, attn_implementation="sdpa")
-    return modeling_bert_repro.BertModel(config, add_pooling_layer=False).to(torch.bfloat16)
-
-
-def test_a_network_without_parameters_is_asked_for_its_type(half_model, capability):
-    """In the replicas of DataParallel, weights are plain attributes."""
-    assert fast_path.attends_without_mask(half_model, torch.device("cuda:0"))
-    half_model.__dict__["parameters"] = lambda: iter(())
-    assert not fast_path.attends_without_mask(half_model, torch.device("cuda:0"))
-
-
-@pytest.mark.parametrize(("rows", "switch", "computed"), [(32, True, True), (100_000, "auto", False)])
-def test_padding_that_must_be_computed_stays_in_large_batches(half_model, gpu, monkeypatch, rows, switch, computed):
-    """The kernel cannot compute it, and blocks with a mask are slower than the padded batch."""
-    monkeypatch.setattr(fast_path, "find_tokens", lambda mask, kept, share, may_be_padding: (share, may_be_padding))
-    assert fast_path.choose_tokens(half_model, on_gpu(rows, 128), switch, None, {}) == (0.0, computed)
-
-
-def test_on_a_cpu_the_size_of_a_batch_does_not_matter():
-    assert share_that_pays(SimpleNamespace(), torch.ones(1, 16)) == SMALLEST_SHARE

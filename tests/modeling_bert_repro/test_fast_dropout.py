@@ -1,7 +1,6 @@
 """``config.fast_dropout`` has the distribution of torch's dropout, and is off unless it is asked for."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -162,18 +161,6 @@ def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, p,
             torch.testing.assert_close(mine, expected, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize(("p", "most_kept", "kept"), [(0.0, 3 * 4 * 49, 1), (0.0, 3 * 4 * 49 - 1, 0), (0.3, 0, 2)])
-def test_attention_keeps_few_tensors_of_its_weights(p, most_kept, kept, monkeypatch):
-    """One, two with dropout, and none if they are large and can be computed again."""
-    monkeypatch.setattr(dropout, "SMALLEST", 0)
-    monkeypatch.setattr(dropout, "KEPT", most_kept)
-    qkv = torch.randn(3, 3, 4, 7, 6).requires_grad_().unbind()
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.shape) or tensor, lambda x: x):
-        fast_dropout_attention(None, *qkv, None, p, 0.4, keep_weights=False)
-    assert saved.count((3, 4, 7, 7)) == kept
-
-
 def test_additive_masks_of_the_caller_are_those_of_sdpa():
     """Rows of -inf give 0 and not NaN; a mask that cannot be added is refused; bfloat16 leaves them to torch."""
     query, key, value = torch.randn(3, 2, 4, 7, 6, generator=torch.Generator().manual_seed(0))
@@ -197,35 +184,6 @@ def test_additive_masks_of_the_caller_are_those_of_sdpa():
         model.config.fast_dropout = switch
         found.append(model(**inputs).last_hidden_state)
     assert torch.equal(*found) and found[0].isfinite().all()
-
-
-def test_torchs_kernel_is_left_out_where_it_is_slow(monkeypatch):
-    """In training in bfloat16 on a CPU; the gradients are those of float32 within its precision."""
-    monkeypatch.setattr(dropout, "SMALLEST", 0)
-    used, apply = [], dropout.BlockAttention.apply
-    monkeypatch.setattr(dropout.BlockAttention, "apply", lambda *given: used.append(1) or apply(*given))
-    expected = None
-    for of_type, training, attention, direction, switch, separate in (
-        (torch.float32, True, "sdpa", {}, True, False),
-        (torch.bfloat16, True, "sdpa", {}, True, True),
-        (torch.bfloat16, True, "sdpa", {}, False, False),
-        (torch.bfloat16, True, "eager", {}, True, False),
-        (torch.bfloat16, False, "sdpa", {}, True, False),
-        (torch.bfloat16, True, "sdpa", {"is_decoder": True}, True, False),
-    ):
-        model = ours(NAME, attention, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **direction).float()
-        model.train(training).config.fast_dropout = switch
-        inputs = make_inputs(NAME)
-        inputs["attention_mask"][0, -4:] = 0
-        with torch.autocast("cpu", torch.bfloat16, enabled=of_type == torch.bfloat16):
-            loss = model(**inputs, **make_labels(NAME, inputs)).loss
-        found = gradients(model, loss)
-        assert bool(used) is separate, (of_type, training, attention, direction, switch)
-        expected = found if expected is None else expected
-        if separate:
-            both = [torch.cat([gradient.flatten() for gradient in side.values()]) for side in (found, expected)]
-            assert (both[0] - both[1]).norm() < 0.03 * both[1].norm()
-        used.clear()
 
 
 @pytest.mark.parametrize("unpad", [False, True])
@@ -252,32 +210,6 @@ def test_gradients_are_zero_where_every_weight_is_dropped(dtype):
     context, _ = fast_dropout_attention(None, *qkv, None, 1.0, 0.4, keep_weights=False)
     (found,) = torch.autograd.grad(4 * context.sum(), qkv)
     assert not context.any() and not found.any()
-
-
-@pytest.mark.parametrize("smallest", [0, 1 << 40])
-def test_sdpa_returns_no_weights_whatever_the_batch(smallest, monkeypatch):
-    monkeypatch.setattr(dropout, "SMALLEST", smallest)
-    model = ours(NAME, "sdpa", attention_probs_dropout_prob=0.3).train()
-    model.config.fast_dropout = True
-    assert not model(**make_inputs(NAME), output_attentions=True).attentions
-
-
-def test_another_default_device_does_not_reach_a_network_on_the_cpu():
-    model, inputs = (
-        ours(NAME, "sdpa", attention_probs_dropout_prob=0.3, hidden_dropout_prob=0.2).train(),
-        make_inputs(NAME),
-    )
-    model.config.fast_dropout = True
-    with torch.device("meta"):
-        assert model(**inputs).logits.isfinite().all()
-
-
-def test_nothing_is_kept_where_nothing_learns():
-    saved = []
-    ctx = SimpleNamespace(needs_input_grad=(False,) * 7, save_for_backward=lambda *states: saved.extend(states))
-    states = torch.randn(3, 8, 2, 4, generator=torch.Generator().manual_seed(0))
-    dropout.BlockAttention.forward(ctx, *states, ((1, 2), (2, 3)), None, 0.5, 6554)
-    assert saved[3:] == [None] * 4
 
 
 @pytest.mark.slow

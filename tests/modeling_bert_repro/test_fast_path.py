@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modeling_bert_repro import BertModel, fast_path, unpadding
+from modeling_bert_repro import BertModel, fast_path
 from tests.helpers.bert_pairs import (
     POOLED,
     assert_same,
@@ -96,27 +96,6 @@ def test_the_last_layer_is_computed_where_it_is_read(name, case):
     assert rows == [few, full, full, full]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's, at a graph break
-def test_a_compiled_model_is_recompiled_a_bounded_number_of_times():
-    """Choosing the tokens is the only graph break. Lengths become symbols, so that new lengths compile nothing."""
-    name = "BertForSequenceClassification"
-    model = ours(name, "sdpa", num_hidden_layers=1)
-    graphs = []
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend=lambda graph, _: graphs.append(1) or graph.forward)
-    counts = []
-    for step in range(5):
-        inputs = make_inputs(name, batch=4 + step % 3, length=6 + step)
-        for row in range(3):
-            inputs["attention_mask"][row, 2 + row + step // 2 :] = 0
-        expected = model(**inputs, unpad_inputs=False).logits
-        torch.testing.assert_close(compiled(**inputs, unpad_inputs=True).logits, expected, rtol=0, atol=1e-9)
-        counts.append(len(graphs))
-    assert counts[-1] == counts[2], f"the numbers of graphs after each step are {counts}"
-    torch._dynamo.reset()
-
-
 def uses_tokens(model, inputs: dict, **options) -> bool:
     shapes = layer_shapes(model)
     with torch.no_grad():
@@ -158,18 +137,6 @@ def test_little_padding_is_left_alone_unless_asked():
     assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
 
 
-@every_class
-def test_auto_removes_padding_that_shows_if_it_is_worth_removing(name):
-    model = ours(name, "sdpa")
-    model.config.unpad_inputs = "auto"
-    inputs = padded_inputs(name, "right")
-    assert uses_tokens(model, inputs)
-    assert not uses_tokens(model, inputs, unpad_inputs=False)
-    inputs["attention_mask"][:] = 1
-    inputs["attention_mask"][0, ..., -1:] = 0
-    assert not uses_tokens(model, inputs)
-
-
 def test_an_exported_model_takes_the_padded_path():
     model = ours("BertForSequenceClassification", "sdpa")
     model.config.unpad_inputs = True
@@ -193,11 +160,3 @@ def test_the_switch_is_not_saved(tmp_path):
     model.save_pretrained(tmp_path)
     assert "unpad_inputs" not in json.loads((tmp_path / "config.json").read_text())
     assert model.config.unpad_inputs is True
-
-
-@pytest.mark.parametrize("layout", [{"read": torch.tensor([0, 4])}, {}])
-def test_the_last_layer_may_be_on_another_device_than_the_layout(layout):
-    """As under accelerate with a device_map; here the other device is one without numbers."""
-    tokens = None if layout else unpadding.find_tokens(torch.tensor([[1, 0, 0], [1, 0, 0]]), None, 0.0, False)
-    states = fast_path.Layout((2, 3), tokens, **layout).lay_back(torch.ones(1, 2, 5, device="meta"))
-    assert (states.device.type, states.shape) == ("meta", (2, 3, 5))

@@ -72,22 +72,6 @@ def test_pretraining_without_a_sequence_count_weighs_nsp_by_labelled_tokens():
     torch.testing.assert_close(weighted[1], means[1] * 1 / 4)
 
 
-def test_pretraining_losses_are_reported_apart_and_alone():
-    name = "BertForPreTraining"
-    model = ours(name)
-    inputs = make_inputs(name)
-    labels = make_labels(name, inputs)
-    both = model(**inputs, **labels)
-    torch.testing.assert_close(both.loss, both.mlm_loss + both.nsp_loss)
-    assert list(both) == ["loss", "prediction_logits", "seq_relationship_logits", "mlm_loss", "nsp_loss"]
-    mlm = model(**inputs, labels=labels["labels"])
-    nsp = model(**inputs, next_sentence_label=labels["next_sentence_label"], num_items_in_batch=4)
-    assert mlm.nsp_loss is None and nsp.mlm_loss is None
-    torch.testing.assert_close(mlm.loss, both.mlm_loss)
-    torch.testing.assert_close(nsp.loss, both.nsp_loss)
-    assert model(**inputs).loss is None
-
-
 def test_cross_entropy_worked_by_hand():
     """With equal logits for 4 classes, an item costs ln 4. The label -100 costs nothing. Half precision is summed in
     float32.
@@ -220,3 +204,19 @@ def test_sparse_labels_of_another_shape_are_refused(name, shape):
 def test_bad_labels_are_named(labels, problem_type, message):
     with pytest.raises(ValueError, match=message):
         classification_loss(torch.zeros(4, 3), labels, problem_type)
+
+
+def test_pretraining_losses_are_reported_apart_and_alone():
+    name = "BertForPreTraining"
+    model = ours(name)
+    inputs = make_inputs(name)
+    labels = make_labels(name, inputs)
+    both = model(**inputs, **labels)
+    torch.testing.assert_close(both.loss, both.mlm_loss + both.nsp_loss)
+    assert list(both) == ["loss", "prediction_logits", "seq_relationship_logits", "mlm_loss", "nsp_loss"]
+    mlm = model(**inputs, labels=labels["labels"])
+    nsp = model(**inputs, next_sentence_label=labels["next_sentence_label"], num_items_in_batch=4)
+    assert mlm.nsp_loss is None and nsp.mlm_loss is None
+    torch.testing.assert_close(mlm.loss, both.mlm_loss)
+    torch.testing.assert_close(nsp.loss, both.nsp_loss)
+    assert model(**inputs).loss is None

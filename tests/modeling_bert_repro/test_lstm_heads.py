@@ -7,9 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
-from bert_training.inputs.flags.fine_tuning import TaggerLayers
 from modeling_bert_repro.lstm_heads import (
-    LAYERS,
     BertBiLSTMForQuestionAnswering,
     BertBiLSTMForTokenClassification,
     BertFeatureTagger,
@@ -29,10 +27,6 @@ def tagger(config, choice: str = "concat_last_four", encoder_class=modeling_bert
     torch.manual_seed(0)
     config.feature_based = choice
     return BertFeatureTagger(config, encoder_class).freeze().eval()
-
-
-def test_the_flag_names_the_rows_of_the_table():
-    assert set(TaggerLayers.__args__) == set(LAYERS)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +56,6 @@ def test_the_lstm_computes_in_float32_under_autocast(config, choice):
 
 def test_padding_changes_nothing(config):
     assert_padding_changes_nothing(tagger(config))
-
-
-@pytest.mark.parametrize("choice", ["weighted_sum_all", "concat_last_four"])
-def test_it_runs_in_half_precision(config, choice):
-    full = tagger(config, choice)
-    half = tagger(config, choice).to(torch.bfloat16)
-    logits = half(**padded_batch()).logits
-    assert logits.dtype == torch.bfloat16
-    torch.testing.assert_close(logits.float(), full(**padded_batch()).logits, atol=0.02, rtol=0.05)
 
 
 @torch.no_grad()
@@ -133,22 +118,6 @@ def test_the_tensors_of_older_folders_have_these_names_in_this_order(config):
         assert [name for name, _ in cls(config).named_parameters() if not name.startswith("bert.")] == names
 
 
-def test_it_does_not_open_as_a_plain_tagger(config, tmp_path):
-    """transformers' class has another classifier, which would have random weights without any message."""
-    tagger(config).save_pretrained(tmp_path)
-    transformers.logging.set_verbosity_error()
-    with pytest.raises(RuntimeError, match="mismatched"):
-        transformers.BertForTokenClassification.from_pretrained(tmp_path)
-
-
-def test_unknown_or_missing_layers_are_refused(config):
-    with pytest.raises(ValueError, match=r"expected feature_based out of embeddings, .*; got 'middle' for"):
-        tagger(config, "middle")
-    config.num_hidden_layers = 3
-    with pytest.raises(ValueError, match="got 'concat_last_four' for 3 layers"):
-        tagger(config)
-
-
 def test_gradient_checkpointing_changes_no_gradient(config):
     found = []
     ids = torch.randint(5, 40, (2, 7), generator=torch.Generator().manual_seed(1))
@@ -162,16 +131,3 @@ def test_gradient_checkpointing_changes_no_gradient(config):
         model(ids, labels=ids % 3).loss.backward()
         found.append({name: weight.grad for name, weight in model.named_parameters()})
     torch.testing.assert_close(found[0], found[1])
-
-
-def test_replicas_without_parameters_of_their_own_compute(config):
-    """DataParallel makes such replicas: their weights are plain attributes."""
-    model = BertBiLSTMForTokenClassification(config).eval()
-    ids = torch.arange(5, 12)[None]
-    expected = model(ids).logits
-    replica = model._replicate_for_data_parallel()
-    replica.lstm = model.lstm._replicate_for_data_parallel()
-    for name, weight in model.lstm.named_parameters():
-        setattr(replica.lstm, name, weight.detach())
-    replica.lstm._flat_weights = [weight.detach() for weight in model.lstm._flat_weights]
-    torch.testing.assert_close(replica(ids).logits, expected)

@@ -5,11 +5,9 @@ import shutil
 import pytest
 import torch
 import transformers
-from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import DynamicCache, Trainer, TrainingArguments, pipeline
-from transformers.pytorch_utils import prune_linear_layer
+from transformers import Trainer, TrainingArguments, pipeline
 
-from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, losses, modeling_bert, pretrained
+from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, modeling_bert, pretrained
 from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
 from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
@@ -94,20 +92,6 @@ def test_per_sample_gradients_by_hooks(name):
     assert seen["given"].shape[:2] == seen["slope"].shape[:2] == (sequences, 9)
     each = torch.einsum("bli,blo->boi", seen["given"], seen["slope"])
     torch.testing.assert_close(each.sum(0), dense.weight.grad)
-
-
-def test_a_network_without_layers_works():
-    own, reference = pair("BertForSequenceClassification", num_hidden_layers=0)
-    inputs = make_inputs("BertForSequenceClassification")
-    inputs["attention_mask"][0, 4:] = 0
-    for switch in (None, True):
-        torch.testing.assert_close(own(**inputs, unpad_inputs=switch).logits, reference(**inputs).logits)
-
-
-def test_a_count_on_another_device_is_moved():
-    with FakeTensorMode():
-        total, count = torch.empty((), device="cuda:0"), torch.empty((), dtype=torch.long, device="cuda:1")
-        assert losses.per_item(total, count).device == torch.device("cuda:0")
 
 
 @pytest.mark.parametrize("unpad", [None, True])
@@ -200,34 +184,6 @@ def test_a_strange_layer_computes_all_positions_or_says_so(part):
         own(**inputs, unpad_inputs=True)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_heads_may_be_pruned(attention):
-    """By transformers' own function, as in networks of either package."""
-    found = []
-    for model in pair("BertModel", attention):
-        layer = model.encoder.layer[0].attention
-        keep = torch.arange(layer.self.query.out_features // 2, layer.self.query.out_features)
-        for name in ("query", "key", "value"):
-            setattr(layer.self, name, prune_linear_layer(getattr(layer.self, name), keep))
-        layer.output.dense = prune_linear_layer(layer.output.dense, keep, dim=1)
-        layer.double()  # new layers are in float32
-        found.append(model(torch.arange(10).view(2, 5)).last_hidden_state)
-    torch.testing.assert_close(*found, rtol=0, atol=1e-9)
-
-
-def test_layers_get_the_positions_that_were_given(monkeypatch):
-    """FlashAttention tells by them where the sequences of a row begin."""
-    seen = []
-    model = ours("BertModel", "sdpa")
-    model.encoder.layer[0].attention.self.register_forward_pre_hook(
-        lambda _module, _args, kwargs: seen.append(kwargs.get("position_ids")), with_kwargs=True
-    )
-    positions = torch.tensor([[0, 1, 2, 0, 1]])
-    model(torch.ones(1, 5).long(), position_ids=positions)
-    model(torch.ones(1, 5).long())
-    assert seen[0] is positions and seen[1] is None
-
-
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction"])
 def test_hooks_on_the_heads_of_pre_training_are_called_as_in_transformers(name):
     found = []
@@ -238,21 +194,3 @@ def test_hooks_on_the_heads_of_pre_training_are_called_as_in_transformers(name):
         found.append(seen)
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-9)
     assert len(found[0]) == 1
-
-
-def test_embeddings_can_be_called_alone():
-    first, second = (model.embeddings(torch.arange(10).view(2, 5)) for model in pair("BertModel", "sdpa"))
-    torch.testing.assert_close(first, second, rtol=0, atol=1e-9)
-
-
-def test_a_cache_is_refused_however_it_is_given():
-    model = ours("BertModel", "sdpa")
-    for given in ({"past_key_values": DynamicCache()}, {}):
-        more = () if given else (None,) * 6 + (DynamicCache(),)
-        with pytest.raises(ValueError, match="expected no key-value cache"):
-            model(torch.ones(1, 5).long(), *more, **given)
-
-
-def test_activations_with_weights_have_the_names_of_transformers():
-    first, second = (set(model.state_dict()) for model in pair("BertForMaskedLM", "sdpa", hidden_act="prelu"))
-    assert first == second and any("intermediate_act_fn" in name for name in first)

@@ -3,13 +3,12 @@
 import copy
 import inspect
 import json
-import math
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForQuestionAnswering, pipelines
+from transformers import AutoTokenizer, BertConfig, pipelines
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
@@ -21,7 +20,6 @@ from tests.helpers.clean_process import run_clean
 from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.model_folders import save_model
 from tests.helpers.words import WORDS
-from tokenization import build_tokenizer
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 LENGTHS = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7}
@@ -191,67 +189,10 @@ def test_no_answer_by_the_threshold_of_the_config(tokenizer):
     assert pipe(question="what ?", context="\u200b") == {"score": 0.0, "start": 0, "end": 0, "answer": ""}
 
 
-def test_a_question_that_is_cut_is_warned_of(tokenizer, monkeypatch):
-    said: list[str] = []
-    monkeypatch.setattr(qa_pipeline.logger, "warning", said.append)
-    answer = qa_pipeline.QuestionAnsweringPipeline(network(tokenizer, {"max_query_length": 3}), tokenizer)
-    answer(question="the old house", context="the old house")
-    assert said == []
-    answer(question="the old red house", context="the old house")
-    assert said == ["a question of 4 tokens is cut after 3 of them, the most of the training or of max_question_len"]
-
-
 def test_defaults_are_those_of_the_training_side(tokenizer):
     source = inspect.getsource(qa_pipeline)
     for name, value in DEFAULTS.items():
         assert f'_setting("{name}", {value})' in source or f'_setting("{name}", min({value}, ' in source
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((), {}, "give question= and context="),
-        (({"question": "x", "context": "y"},), {"question": "x"}, "give question= and context="),
-        ((), {"question": "x"}, "expected a dict with strings as .*'context': None"),
-        (
-            (),
-            {"question": ["x", "y"], "context": ["z"]},
-            r"as many questions as contexts in two lists; got .*\['x', 'y'\]",
-        ),
-        (({"question": "x"},), {}, "expected a dict with strings as .*got {'question': 'x'}"),
-        ((["x"],), {}, "expected a dict with strings as .*got 'x'"),
-        (
-            (),
-            {"question": "a b", "context": "y", "max_seq_len": 5, "max_question_len": 9},
-            "must hold the question of 2 tok",
-        ),
-        ((), {"question": "x", "context": "y", "max_seq_len": 65}, "not exceed the model's 64 positions"),
-    ],
-)
-def test_wrong_arguments_are_refused(tokenizer, arguments, options, message):
-    pipe = QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=tokenizer, device="cpu")
-    with pytest.raises(ValueError, match=message):
-        pipe(*arguments, **options)
-
-
-def test_tokenizers_that_do_not_fit_are_refused(tokenizer, vocab):
-    left = build_tokenizer(vocab)
-    left.padding_side = "left"
-    with pytest.raises(ValueError, match="pads on the right"):
-        QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=left, device="cpu")
-    other = build_tokenizer(vocab)
-    other.backend_tokenizer.post_processor = None
-    with pytest.raises(ValueError, match=r"pairs texts as \[CLS\] question \[SEP\] context \[SEP\]"):
-        QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=other, device="cpu")
-
-
-def test_a_model_without_segments_answers(tokenizer):
-    config = DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64)
-    other = copy.deepcopy(tokenizer)
-    other.model_input_names = ["input_ids", "attention_mask"]
-    pipe = QuestionAnsweringPipeline(model=DistilBertForQuestionAnswering(config), tokenizer=other, device="cpu")
-    result = pipe(question="what ?", context=CONTEXT)
-    assert CONTEXT[result["start"] : result["end"]] == result["answer"] and math.isfinite(result["score"])
 
 
 @pytest.fixture
@@ -285,15 +226,6 @@ def test_a_folder_without_the_head_is_refused(tokenizer, pretrained, tmp_path, r
     register_question_answering()
     with pytest.raises(ValueError, match=f"model: expected a model that was fine-tuned .*, got a {name}; run_squad.py"):
         transformers.pipeline("question-answering", model=str(folder))
-
-
-def test_a_saved_pipeline_names_its_code(tokenizer, tmp_path, registry):
-    register_question_answering()
-    pipe = transformers.pipeline("question-answering", model=network(tokenizer), tokenizer=tokenizer, device="cpu")
-    pipe.save_pretrained(tmp_path)
-    assert (tmp_path / "qa_pipeline.py").read_text(encoding="utf-8") == inspect.getsource(qa_pipeline)
-    named = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["custom_pipelines"]["question-answering"]
-    assert named["impl"] == "qa_pipeline.QuestionAnsweringPipeline" and named["pt"] == ["AutoModelForQuestionAnswering"]
 
 
 @pytest.mark.slow

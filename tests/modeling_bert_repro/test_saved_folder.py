@@ -12,8 +12,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import BertTokenizer, conversion_mapping
-from transformers.core_model_loading import WeightRenaming
+from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
@@ -216,58 +215,11 @@ def test_the_saved_names_do_not_depend_on_the_loaded_ones(name, old_folder, tmp_
     assert names_in(tmp_path / "parts") == {key for key, _ in tensors}
 
 
-def test_who_asks_for_the_names_of_the_loaded_checkpoint_gets_them(old_folder, tmp_path):
-    model = modeling_bert_repro.BertForPreTraining.from_pretrained(old_folder)
-    model.save_pretrained(tmp_path / "today")
-    model.save_pretrained(tmp_path / "asked", save_original_format=True)
-    model.save_pretrained(tmp_path / "position", True, None, False, "50GB", None, None, True, True)
-    assert names_in(tmp_path / "asked") == names_in(tmp_path / "position") == names_in(old_folder)
-    model.save_pretrained(tmp_path / "declined", save_original_format=False)
-    assert names_in(tmp_path / "declined") == names_in(tmp_path / "today") == names_in(tmp_path / "new")
-
-
-def test_a_registered_renaming_of_a_derived_class_is_undone(old_folder, tmp_path, monkeypatch):
-    """transformers applies it whenever the class is loaded, so the folder has the names that all readers know."""
-
-    class BertWithASummary(modeling_bert_repro.BertModel):
-        def __init__(self, config):
-            super().__init__(config)
-            self.summary = self.pooler
-            del self.pooler
-
-    conversion_mapping.get_checkpoint_conversion_mapping("bert")  # makes the table
-    table = dict(conversion_mapping._checkpoint_conversion_mapping_cache)
-    monkeypatch.setattr(conversion_mapping, "_checkpoint_conversion_mapping_cache", table)
-    monkeypatch.setattr(conversion_mapping, "USER_REGISTERED_MAPPINGS", set(), raising=False)  # 5.17 has none
-    renamings = [WeightRenaming(r"pooler\.", "summary.")]
-    conversion_mapping.register_checkpoint_conversion_mapping("BertWithASummary", renamings)
-    model, report = BertWithASummary.from_pretrained(old_folder, output_loading_info=True)
-    assert not report["missing_keys"]
-    model.save_pretrained(tmp_path / "again")
-    base = {key.removeprefix("bert.") for key in names_in(tmp_path / "new") if key.startswith("bert.")}
-    assert names_in(tmp_path / "again") == base
-
-
-def test_only_the_main_process_writes(tmp_path):
-    ours("BertModel").save_pretrained(tmp_path, is_main_process=False)
-    assert not list(tmp_path.iterdir())
-
-
 def test_upload_includes_code_that_was_copied_before(tmp_path):
     """transformers uploads the files that its table of time stamps lacks; the code files must therefore lack there."""
     model = ours("BertModel")
     model.save_pretrained(tmp_path)
     assert set(model._get_files_timestamps(tmp_path)) == {"config.json", "model.safetensors"}
-
-
-def test_a_class_derived_elsewhere_keeps_transformers_bookkeeping():
-    class Derived(modeling_bert_repro.BertModel):
-        pass
-
-    Derived.register_for_auto_class("AutoModel")
-    assert Derived._auto_class == "AutoModel"
-    modeling_bert_repro.BertModel.register_for_auto_class("AutoModel")
-    assert modeling_bert_repro.BertModel._auto_class is None
 
 
 def test_the_code_files_can_be_copied_into_a_folder():

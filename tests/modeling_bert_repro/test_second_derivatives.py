@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from modeling_bert_repro import fast_dropout, losses
@@ -48,30 +47,6 @@ def test_attention_in_blocks_has_the_right_second_derivative(in_small_blocks, ma
     assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended, dropout), inputs)
 
 
-@pytest.mark.parametrize("dropout", [0.25, 0.0])
-def test_attention_takes_many_gradients_at_once(dropout):
-    """As ``torch.autograd.functional.jacobian(..., vectorize=True)`` gives them."""
-    qkv = [part.detach().requires_grad_() for part in draw(3, 8, 2, 2)]
-    context = seeded(lambda *x: fast_dropout.attend_runs(((1, 2), (2, 3)), *x, dropout, 0.5), *qkv)
-    directions = draw(5, *context.shape).detach()
-    found = torch.autograd.grad(context, qkv, directions, is_grads_batched=True, retain_graph=True)
-    each = [torch.autograd.grad(context, qkv, direction, retain_graph=True) for direction in directions]
-    for batched, single in zip(found, zip(*each)):
-        torch.testing.assert_close(batched, torch.stack(single))
-
-
-@pytest.mark.parametrize("frozen", [0, 1, 2])
-def test_a_frozen_query_key_or_value_has_no_second_derivative(in_small_blocks, frozen):
-    """As with adapters on two of the three, in the first layer above frozen embeddings."""
-    states = list(draw(3, 2, 2, 3, 2).detach().unbind(0))
-    others = [number for number in range(3) if number != frozen]
-
-    def context(*learning):
-        return seeded(attention, *(learning[others.index(n)] if n in others else states[n] for n in range(3)), None)
-
-    assert torch.autograd.gradgradcheck(context, [states[number].requires_grad_() for number in others])
-
-
 def test_dropout_has_the_right_second_derivative(in_small_blocks):
     dropped = lambda x: seeded(fast_dropout.fast_dropout, x, 0.3).square()  # noqa: E731
     assert torch.autograd.gradgradcheck(dropped, [draw(4, 5)])
@@ -97,31 +72,6 @@ def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
         found.append(torch.autograd.grad(penalty, parameters))
     for first, second in zip(*found):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own use of it
-def test_derivatives_in_forward_mode(in_small_blocks):
-    """torch's own operations are taken, which have such derivatives; that along the logits is the sum of products."""
-    logits, direction = draw(7, 10).detach(), draw(10, 7).detach().T
-    with forward_ad.dual_level():
-        dual = losses.cross_entropy(forward_ad.make_dual(logits, direction), LABELS, 3)
-        found = forward_ad.unpack_dual(dual).tangent
-    slope = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
-    torch.testing.assert_close(found, (slope * direction).sum())
-
-
-def test_the_transforms_of_torch_func_work(in_small_blocks):
-    """torch.func.grad and vmap of grad work for the loss, and grad for dropout."""
-    logits = draw(7, 10).detach()
-    expected = torch.autograd.functional.jacobian(lambda x: F.cross_entropy(x, LABELS, reduction="sum") / 3, logits)
-    found = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
-    torch.testing.assert_close(found, expected)
-    each = torch.func.vmap(torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3)))(torch.stack([logits] * 2))
-    torch.testing.assert_close(each[1], expected)
-    config = type("Config", (), {"fast_dropout": True})()
-    dropout = fast_dropout.BertDropout(0.5, config).train()
-    slope = torch.func.grad(lambda x: dropout(x).sum())(torch.ones(40, 50))
-    assert set(slope.unique().tolist()) == {0.0, 2.0}
 
 
 @pytest.mark.parametrize("length", [4, 9])

@@ -1,6 +1,5 @@
 """Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
-from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -115,25 +114,6 @@ def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
     assert_same(gradients(own, outputs.loss), gradients(reference, total.mean()))
 
 
-@every_class
-def test_everything_in_the_encoder_but_attention_sees_real_tokens_only(name):
-    model = ours(name, "sdpa").train()
-    inputs = padded_inputs(name, "right")
-    sizes = []
-    kinds = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding)
-    for path, module in model.named_modules():
-        in_encoder = "embeddings" in path or "encoder" in path
-        if in_encoder and (isinstance(module, kinds) or path.endswith("act_fn")):
-            module.register_forward_hook(lambda _, args, out: sizes.append(out.shape[:-1].numel()))
-    model(**inputs, unpad_inputs=True)
-    tokens = int(inputs["attention_mask"].sum())
-    assert tokens < inputs["attention_mask"].numel()
-    if name in POOLED:  # After the last attention, eight modules see [CLS] only.
-        assert sizes[-8:] == [inputs["attention_mask"].shape[:-1].numel()] * 8
-        del sizes[-8:]
-    assert len(sizes) > 16 and set(sizes) == {tokens}
-
-
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_no_sequence_attends_to_its_neighbour(attention, is_decoder):
@@ -235,16 +215,6 @@ def test_attention_of_runs_is_that_of_each_sequence(block, dropout, most_kept, m
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
-def test_attention_of_runs_has_the_right_second_derivative():
-    states = torch.randn(3, 8, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-
-    def context(*qkv):
-        torch.manual_seed(3)
-        return fast_dropout.attend_runs(((1, 2), (2, 3)), *qkv, dropout=0.3, scaling=0.5)
-
-    assert torch.autograd.gradgradcheck(context, [part.requires_grad_() for part in states])
-
-
 @pytest.mark.parametrize(
     ("dropout", "switches", "in_float32"),
     [
@@ -290,31 +260,6 @@ def test_separate_products_of_half_precision_are_computed_in_float32(monkeypatch
         types.clear()
 
 
-@pytest.mark.parametrize("dropout", [0.25, 0.0])
-def test_the_gradient_of_float32_is_float32_under_autocast(dropout):
-    states = torch.randn(4, 8, 2, 4, generator=torch.Generator().manual_seed(0))
-    qkv, found = [part.requires_grad_() for part in states[:3]], []
-    for inside in (False, True):
-        torch.manual_seed(1)
-        with torch.autocast("cpu", torch.bfloat16):
-            attend = partial(fast_dropout.attend_runs, ((1, 2), (2, 3)))
-            context = unpadding.in_float32(attend, *qkv, dropout=dropout, scaling=0.5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=inside):
-            found.append(torch.autograd.grad(context, qkv, states[3]))
-    assert all(torch.equal(*pair) for pair in zip(*found))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.double])
-def test_what_is_computed_in_float32_returns_to_its_type(dtype):
-    state = torch.full((2, 3, 4), 1 + 2**-7, dtype=dtype)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = unpadding.in_float32(lambda query, key, value: query @ key.transpose(1, 2) - 4, state, state, state)
-    assert found.dtype == dtype
-    torch.testing.assert_close(
-        found.double(), torch.full((2, 3, 3), 4 * (1 + 2**-7) ** 2 - 4).double(), rtol=0.004, atol=0
-    )
-
-
 @every_class
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_gradient_checkpointing_without_padding_changes_nothing(name, use_reentrant):
@@ -330,18 +275,6 @@ def test_gradient_checkpointing_without_padding_changes_nothing(name, use_reentr
         loss = loss_of(outputs) if labels or name == "BertModel" else outputs.start_logits[:, 4].sum()
         found.append(gradients(model, loss))
     assert_same(found[1], found[0])
-
-
-def test_autocast_gives_nearly_the_loss_of_the_padded_path():
-    model = ours("BertForSequenceClassification", "sdpa").float()
-    inputs = padded_inputs("BertForSequenceClassification", "mixed")
-    labels = make_labels("BertForSequenceClassification", inputs)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        losses = [model(**inputs, **labels, unpad_inputs=unpad).loss for unpad in (True, False)]
-    assert losses[0].dtype == torch.float32
-    torch.testing.assert_close(losses[0], losses[1], rtol=0.05, atol=0.05)
-    losses[0].backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
 def by_sequences(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **lengths):
@@ -446,22 +379,6 @@ def test_bad_packing_is_refused(limits, mask, message):
     model = BertForMaskedLM(tiny_config())
     with pytest.raises(ValueError, match=message):
         model(torch.ones(1, 9).long(), attention_mask=mask, cu_seq_lens_q=torch.tensor(limits))
-
-
-def test_a_packed_row_has_no_attentions():
-    model = BertForMaskedLM(tiny_config(attn_implementation="eager"))
-    with pytest.raises(ValueError, match="expected output_attentions and is_causal to be unset"):
-        model(torch.ones(1, 9).long(), cu_seq_lens_q=torch.tensor([0, 4, 9]), output_attentions=True)
-
-
-def test_an_argument_decides_on_the_direction_with_unpadding_as_without():
-    torch.manual_seed(0)
-    model = BertForMaskedLM(tiny_config(is_decoder=True)).double().eval()
-    inputs = padded_inputs("BertForMaskedLM", "right")
-    real = inputs["attention_mask"].bool()
-    for causal in (True, False):
-        logits = [model(**inputs, is_causal=causal, unpad_inputs=unpad).logits[real] for unpad in (True, False)]
-        torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-9)
 
 
 def test_the_choice_of_tokens_worked_by_hand():

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from bert_training.cards.hub_upload import files_to_upload
-from bert_training.networks import embedding_modules as rooms
 from bert_training.networks.embedding_modules import carry_modules, embedding_modules
 from tests.helpers import short_runs
 from tests.helpers.embedders import add_modules, check_carried
@@ -51,16 +50,6 @@ def test_the_length_of_newer_folders_is_that_of_the_tokenizer(embedder, tmp_path
     for unlimited in (None, 1000000000000000019884624838656):
         edit_json(embedder / "tokenizer_config.json", model_max_length=unlimited)
         assert json.loads(embedding_modules(str(embedder))["sentence_bert_config.json"]) == {}
-
-
-def test_modules_of_a_name_on_the_hub_are_fetched(embedder, tmp_path, monkeypatch):
-    def cached(name, file, _raise_exceptions_for_missing_entries):
-        assert name == "somebody/model" and not _raise_exceptions_for_missing_entries
-        return str(embedder / file) if (embedder / file).is_file() else None
-
-    monkeypatch.setattr(rooms, "cached_file", cached)
-    carry_modules("somebody/model", tmp_path / "out")
-    check_carried(embedder, tmp_path / "out")
 
 
 def with_pickle(folder: Path) -> None:

@@ -13,7 +13,6 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-import extract_features
 import modeling_bert_repro
 import run_pretraining
 from bert_training.engine.errors import report_errors
@@ -138,14 +137,6 @@ def test_no_script_trains_random_weights_in_the_place_of_missing_ones(
     assert not (output_dir / "run.json").exists()
 
 
-def test_the_features_do_not_use_random_weights_in_the_place_of_missing_ones(pretrained, tmp_path):
-    model, texts = renamed(pretrained, tmp_path / "model"), tmp_path / "texts.txt"
-    texts.write_text("the old house\n")
-    given = f"--model_name_or_path {model} --input_file {texts} --output_file {tmp_path / 'v.npz'} --layers -1"
-    with pytest.raises(ValueError, match=r"with transformers' names"):
-        extract_features.main([*given.split(), "--max_seq_length", "24"])
-
-
 @pytest.mark.parametrize(
     ("fields", "example"),
     [
@@ -187,23 +178,6 @@ def test_weights_of_the_encoder_without_a_place_are_refused(pretrained, tmp_path
     old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
     save_file(weights | deeper | old, model / "model.safetensors", metadata={"format": "pt"})
     assert not load_network(module.BertForPreTraining, str(model)).new  # the first layers of a deeper network
-
-
-def test_damaged_weights_are_refused_with_advice(pretrained, tmp_path):
-    model = copied(pretrained, tmp_path / "model")
-    (model / "model.safetensors").write_bytes(b"\xff" * 100)
-    with pytest.raises(ValueError, match=r"its weights cannot be loaded \(Error while deserializing"):
-        load_network(modeling_bert_repro.BertModel, str(model))
-
-
-def test_pretraining_names_its_new_heads(pretrained, short_data, tmp_path, capsys):
-    bare = copied(pretrained, tmp_path / "bare")
-    modeling_bert_repro.BertModel.from_pretrained(pretrained, add_pooling_layer=False).save_pretrained(bare)
-    run_pretraining.main(short_runs.flags("run_pretraining", short_data, tmp_path / "run", bare))
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("weights of "))
-    assert line.startswith(
-        f"weights of {bare}, newly initialised: bert.pooler.dense.bias, bert.pooler.dense.weight, cls."
-    )
 
 
 TOKENIZER_OR_SHAPE = {"AutoTokenizer", "BertTokenizer", "AutoConfig", "BertConfig"}
@@ -305,28 +279,6 @@ def test_the_classifier_of_another_class_is_not_taken(pretrained, tmp_path, save
         load_network(cls, str(folder))
     same = load_network(getattr(modeling_bert_repro, saved), str(folder), ("classifier.",))
     assert not same.new and torch.equal(same.model.classifier.weight, before)
-
-
-def test_a_model_for_another_token_is_not_evaluated(pretrained, short_data, tmp_path):
-    """The names of the classes are the same, and so are those of the weights."""
-    for at, other in (("cls", "last"), ("last", "cls")):
-        folder = tmp_path / at
-        short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, "--label_token", at))
-        data = str(short_data / "run_glue.csv")
-        given = ["--model_name_or_path", folder, "--validation_file", data, "--output_dir", tmp_path / "out"]
-        given = [*map(str, given), "--max_seq_length", "24", "--label_token"]
-        kind = {"cls": SEQUENCE, "last": TOKEN}[at]
-        with pytest.raises(ValueError, match=rf"the model was trained for {kind}; leave"):
-            short_runs.start("run_glue", [*given, other])
-        assert not list((tmp_path / "out").glob("[!.]*"))
-        short_runs.start("run_glue", [*given, at, "--output_dir", str(tmp_path / f"{at}-out")])
-
-
-def test_a_new_head_in_place_of_another_class_is_announced(pretrained, short_data, tmp_path, capsys):
-    tagger = save_model(tmp_path / "tagger", pretrained, TOKEN, modeling_bert_repro)
-    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "run", tagger))
-    line = "classifier.bias, classifier.weight, in place of the checkpoint's head for 2 classes"
-    assert f"bert.pooler.dense.weight, {line}" in capsys.readouterr().out
 
 
 # --- Files that change ------------------------------------------------------------------------------------

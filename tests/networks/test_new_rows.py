@@ -17,7 +17,7 @@ from bert_training.networks.new_rows import (
     size_config,
     with_rows,
 )
-from modeling_bert_repro import BertForPreTraining, BertModel
+from modeling_bert_repro import BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tokenization import build_tokenizer
 from tokenization.extend_vocabulary import extend_vocabulary
@@ -86,12 +86,6 @@ def test_the_bias_of_a_new_piece_is_as_far_from_its_count_as_the_biases_of_its_p
     torch.testing.assert_close(larger.cls.predictions.bias[[5, 11, 12]], (counts[[5, 11, 12]] + 0.5).log())
 
 
-def test_tokens_that_nobody_has_made_rows_for_get_none(network):
-    config = small_config(vocab_size=11)
-    size_config(config, 13, {12: []})
-    assert config.vocab_size == 11
-
-
 def test_new_positions():
     table = torch.arange(8.0).view(4, 2)
     assert more_positions(table, 6)[:, 0].tolist() == [0, 2, 4, 6, 0, 2]
@@ -106,11 +100,3 @@ def test_a_made_head_ranks_pieces_by_their_embeddings(network):
     expected = normal @ network.bert.embeddings.word_embeddings.weight.T
     assert torch.corrcoef(torch.stack([found.flatten(), expected.flatten()]))[0, 1] > 0.999
     assert found.std().item() == pytest.approx(expected.std().item(), rel=0.01), "logits of another length learn slowly"
-
-
-def test_networks_without_a_head_get_rows_too():
-    model = BertModel(small_config(vocab_size=len(PIECES)))
-    larger = extended(model)
-    set_rows_of_pieces(larger, ORIGINS, unknown=1)
-    set_counted_biases(larger, ORIGINS, torch.ones(13))
-    assert larger.embeddings.word_embeddings.weight.shape[0] == 13

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 
@@ -23,13 +22,6 @@ SAMPLE = SAMPLES / "train.sbatch"
 
 
 # --- The config of Accelerate -----------------------------------------------------------------------------
-
-
-def test_accelerate_reads_the_config():
-    config = load_config_from_file(str(SAMPLES / "accelerate.yaml"))
-    assert isinstance(config, ClusterConfig)
-    assert (config.num_machines, config.num_processes, config.mixed_precision) == (4, 32, "no")
-    assert (config.distributed_type.value, config.use_cpu, config.dynamo_config) == ("MULTI_GPU", False, {})
 
 
 def test_the_launcher_gives_torchrun_the_right_numbers(monkeypatch):
@@ -153,28 +145,6 @@ def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster,
     assert (tmp_path / "calls").read_text().splitlines()[1:] == ["scontrol requeue 4000017"], output
     # The status is that of the stand-in for srun: nearly always 1, and 255 once, for a reason that is not known.
     assert job.returncode == 0 and re.search(r"stopped before the end of the time \(srun: [1-9]\d*\)", output)
-
-
-def test_a_training_that_does_not_hear_is_ended_in_time_and_put_back(cluster, tmp_path):
-    impatient = tmp_path / "impatient"
-    impatient.write_text(SAMPLE.read_text().replace("sleep 240", "sleep 0.3"))
-    job = cluster("deaf", impatient)
-    await_files(tmp_path, "working.*", 4)
-    job.send_signal(signal.SIGUSR1)
-    job.communicate(timeout=25)
-    assert (tmp_path / "calls").read_text().splitlines()[1:] == ["scontrol requeue 4000017"]
-    assert not list(tmp_path.glob("stopped.*"))
-
-
-def test_a_training_that_has_just_finished_is_not_put_back(cluster, tmp_path):
-    """The signal comes, but nothing was stopped: the last step was done."""
-    worker = tmp_path / "worker.py"
-    worker.write_text(WORKER.replace("sys.exit(75)", "sys.exit(0)"))
-    job = cluster("long")
-    await_files(tmp_path, "working.*", 4)
-    job.send_signal(signal.SIGUSR1)
-    job.communicate(timeout=60)
-    assert job.returncode == 0 and "requeue" not in (tmp_path / "calls").read_text()
 
 
 @pytest.mark.slow

@@ -69,13 +69,3 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
     }
     assert found["score"] == pytest.approx(asked["score"], abs=1e-5)
     assert [len(entry) for entry in names["results"]] == [2, 2, 2]
-
-
-def test_the_table_names_the_files_that_a_run_leaves(here):
-    (_, arguments), *_ = commands()
-    run_squad.main(arguments)
-    table = DOCUMENT.read_text(encoding="utf-8").partition("| file of the output folder |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row)}
-    assert named >= {"predictions.json", "nbest_predictions.json", "null_odds.json", "answers.html"}
-    assert all((Path("runs/squad2") / name).exists() for name in named if not name.startswith("test_"))

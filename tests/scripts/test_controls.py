@@ -3,12 +3,9 @@
 import json
 import math
 import shutil
-import sys
 
 import pytest
 
-import run_glue
-from bert_training.engine.errors import report_errors
 from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events, read
@@ -58,24 +55,6 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     check_same(whole, broken)
 
 
-@pytest.mark.parametrize("script", short_runs.SCRIPTS[1:])
-def test_every_script_has_the_controls(tmp_path, pretrained, data, script):
-    given = ("--lr_scheduler_type=constant", "--learning_rate=1e-3", *(RARE if script == "run_ner" else ()))
-    short_runs.start(script, short_runs.flags(script, data, tmp_path / "run", pretrained, *given))
-    assert [event["learning_rate"] for event in events(tmp_path / "run", "train")] == [1e-3, 1e-3]
-    if script == "run_ner":
-        assert read(tmp_path / "run", "run.json")["data"]["weights_of_classes"]["weights"]["O"] < 1
-
-
-def test_the_control_takes_the_same_steps(tmp_path, pretrained, glue_files):
-    losses = {}
-    for name in ("repro", "transformers"):
-        more = ("--max_steps=4", "--gradient_accumulation_steps=2", "--per_device_train_batch_size=4", *CONTROLS, *RARE)
-        train(tmp_path / name, pretrained, glue_files, "cola", f"--model_impl={name}", *more)
-        losses[name] = [event["loss"] for event in events(tmp_path / name, "train")]
-    assert losses["repro"] == pytest.approx(losses["transformers"], abs=1e-5)
-
-
 @pytest.mark.slow
 def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, glue_files):
     losses = {}
@@ -92,31 +71,3 @@ def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, glue_fil
             read(folder, "all_results.json")["eval_loss"]
         ]
     assert losses[1] == pytest.approx(losses[2], abs=1e-5)
-
-
-def refused(capsys, main) -> str:
-    """The last line of the errors of a command that ends with status 2."""
-    with pytest.raises(SystemExit) as caught:
-        sys.exit(report_errors(main))
-    assert caught.value.code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ["--class_weights=no.json"],
-            "no.json: cannot be read",
-        ),
-        (["--problem_type=regression", "--class_weights=balanced"], "--class_weights is for classes"),
-    ],
-)
-def test_mistakes_are_one_clear_line(tmp_path, pretrained, data, capsys, more, message):
-    out = tmp_path / "run"
-    flags = short_runs.flags("run_glue", data, out, pretrained, *more)
-    if "--problem_type=regression" in more:
-        (tmp_path / "run_glue.csv").write_text("text,label\nthe king,1\nthe queen,2\nthe house,3\n")
-        flags = short_runs.flags("run_glue", tmp_path, out, pretrained, *more)
-    assert message in refused(capsys, lambda: run_glue.main(flags))
-    assert not (out / "run.json").exists()

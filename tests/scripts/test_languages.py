@@ -114,11 +114,10 @@ def fine_tuning(script, folder, model, rows):
 SCRIPTS = [run_glue, run_squad, run_ner, run_swag]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_a_table_that_the_model_cannot_read_is_refused(script, tmp_path, pretrained):
-    flags = fine_tuning(script, tmp_path, pretrained, [" ".join(THAI[:6])] * 8)
+def test_a_table_that_the_model_cannot_read_is_refused(tmp_path, pretrained):
+    flags = fine_tuning(run_glue, tmp_path, pretrained, [" ".join(THAI[:6])] * 8)
     with pytest.raises(ValueError, match=r" train: expected text that the tokenizer knows, .*take a model of"):
-        script.main(flags)
+        run_glue.main(flags)
     assert not (tmp_path / "run").exists()
 
 

@@ -52,25 +52,6 @@ def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_pat
     assert "finished" in capsys.readouterr().out
 
 
-def test_a_run_from_a_checkpoint_of_another_folder_keeps_its_type(cpu, pretraining_flags, tmp_path, capsys):
-    cpu(True)
-    pretrain(pretraining_flags("first", mixed_precision="auto", max_steps=4, save_steps=2))
-    cpu(False)
-    checkpoint = tmp_path / "first" / "checkpoint-2"
-    pretrain(pretraining_flags("second", mixed_precision="auto", max_steps=4, resume_from_checkpoint=checkpoint))
-    assert "--mixed_precision auto: bf16; as the run began" in capsys.readouterr().out
-
-
-def test_the_folder_in_which_the_command_is_given_does_not_decide(
-    cpu, pretraining_flags, tmp_path, capsys, monkeypatch
-):
-    cpu(False)
-    (tmp_path / "run.json").write_text(json.dumps({"flags": {}, "mixed_precision": "bf16"}))
-    monkeypatch.chdir(tmp_path)
-    pretrain(pretraining_flags("new", mixed_precision="auto", resume_from_checkpoint="auto"))
-    assert "--mixed_precision auto: no; no (float32)" in capsys.readouterr().out
-
-
 def series(pretrained, tmp_path) -> list[str]:
     table = tmp_path / "rows.csv"
     table.write_text("text,label\n" + "".join(f"the {('red', 'old')[n % 2]} house,{n % 2}\n" for n in range(8)))

@@ -110,19 +110,3 @@ def test_two_processes_see_the_mixture_of_one(flags, tmp_path):
     assert before[0] == before[1]  # in every bit: the batches and the order of the sums are the same
     for part in sorted((alone / "corpus").glob("*/shard-00000/manifest.json")):
         assert part.read_text() == (together / part.relative_to(alone)).read_text()
-
-
-def test_a_held_out_file_that_is_too_small_alone_is_measured_with_the_others(flags, tmp_path, capsys):
-    (tmp_path / "wiki.held.txt").write_text("the only sentence of the only document .\n")
-    results = read(pretrain(flags("small", max_steps=2)), "all_results.json")
-    assert "wiki_held has no results of its own: " in capsys.readouterr().out
-    assert "eval_law_held_mlm_loss" in results and "eval_wiki_held_mlm_loss" not in results
-
-
-def test_a_source_without_enough_text_is_named(flags, tmp_path):
-    (tmp_path / "law_held.txt").write_text("a single sentence .\n")
-    given = flags("few")
-    given[given.index("--validation_file") - 2] = str(tmp_path / "law_held.txt")
-    with pytest.raises(ValueError, match=r"^law_held.txt: --objective mlm_nsp needs at least 2 documents"):
-        pretrain([*given[: given.index("--validation_file")], "--validation_file", str(tmp_path / "wiki.held.txt")])
-    assert not (tmp_path / "few" / "corpus").exists()

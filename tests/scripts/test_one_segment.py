@@ -62,13 +62,6 @@ def test_every_script_trains_on_pairs_and_saves_a_tokenizer_without_segments(
     short_runs.start(script, short_runs.flags(script, pair_data, tmp_path / "again", out, "--model_impl", impl))
 
 
-def test_new_weights_in_the_shape_of_a_folder_have_one_segment_too(one_segment, pair_data, tmp_path):
-    given = short_runs.flags("run_glue", pair_data, tmp_path / "run", one_segment)
-    given[given.index("--model_name_or_path")] = "--config_name"
-    run_glue.main([*given, "--tokenizer_name", str(one_segment)])
-    assert AutoModel.from_pretrained(tmp_path / "run").config.type_vocab_size == 1
-
-
 def test_pipelines_of_transformers_give_the_scores_of_the_script(classifier):
     predicted = pipeline("text-classification", model=str(classifier), top_k=None)
     with open(classifier / "predictions_validation.csv", newline="") as file:
@@ -136,12 +129,6 @@ def test_pairs_of_segments_cannot_be_learnt(flag, objective, one_segment, short_
     with pytest.raises(UserError, match=f"--objective {objective} needs two segments, and {one_segment} has one"):
         run_pretraining.main([*given, "--tokenizer_name", str(one_segment)])
     assert not out.exists()
-
-
-def test_words_can_be_learnt_with_one_segment(one_segment, short_data, tmp_path):
-    out = tmp_path / "run"
-    run_pretraining.main(short_runs.flags("run_pretraining", short_data, out, one_segment, "--objective", "mlm"))
-    assert [*AutoTokenizer.from_pretrained(out)(*PAIRS[0])] == ["input_ids", "attention_mask"]
 
 
 def test_a_tokenizer_of_one_segment_gives_two_to_a_network_that_has_them(classifier, pair_data, pretrained, tmp_path):

@@ -8,10 +8,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
-import run_pretraining
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.networks.initial_weights import set_dropout
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.counted_weights import log_shares
 from bert_training.pretraining.network import build_pretraining_network
@@ -131,26 +129,3 @@ def test_new_weights_have_the_deviation_of_the_flag(pretraining_flags, shape_of_
     weight = load_file(folder / "model.safetensors")["bert.encoder.layer.0.attention.self.query.weight"]
     # A normal distribution that is cut at two deviations has 0.88 of its deviation left.
     assert float(weight.std()) == pytest.approx(0.88 * 0.3, rel=0.05)
-
-
-def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flags, shape_of_128):
-    settings = BY_RECIPE | {"config_name": shape_of_128, "max_steps": 6, "save_steps": 3}
-    whole = pretrain(pretraining_flags("whole", **settings))
-    stopped = whole.parent / "stopped"
-    shutil.copytree(whole, stopped)  # The copy looks like a run that was stopped after step 3.
-    shutil.rmtree(stopped / "checkpoint-6")
-    for name in ("all_results.json", "model.safetensors"):
-        (stopped / name).unlink()
-    flags = pretraining_flags("stopped", **settings)
-    with pytest.raises(ValueError, match=r"other settings \(dropout 0\.0 -> 0\.1\); resume with the same ones"):
-        run_pretraining.main([*flags, "--dropout", "0.1", "--resume_from_checkpoint", "auto"])
-    pretrain([*flags, "--resume_from_checkpoint", "auto"])
-    weights = [(folder / "model.safetensors").read_bytes() for folder in (whole, stopped)]
-    assert weights[0] == weights[1]
-    assert read(whole, "run.json")["recipe"] == read(stopped, "run.json")["recipe"]
-
-
-def test_dropout_that_is_given_is_that_of_all_modules(small_config):
-    network = BertForPreTraining(small_config)
-    set_dropout(network, 0.25)
-    assert {module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}

@@ -9,14 +9,11 @@ import pytest
 
 import run_glue
 from bert_training.cards.hub_upload import files_to_upload
-from bert_training.engine.errors import report_errors
 from tests.helpers import short_runs
 from tests.helpers.script_checks import (
     resumed_equals_uninterrupted,
-    series_is_what_each_would_be_alone,
     stopped_after_saving,
 )
-from tests.helpers.torchrun import torchrun
 
 WORDS = {"very angry": "red", "id": "blue", "label": "old"}
 SHORT = ("--max_seq_length=12", "--learning_rate=5e-3", "--per_device_train_batch_size=8", "--save_steps=0")
@@ -132,23 +129,6 @@ def test_the_card_shows_the_classes(own):
     assert not [name for name in uploaded if name.startswith(("predictions", "custom"))]
 
 
-def test_what_cannot_be_done_is_refused_before_the_training(own, pretrained, tmp_path, capsys):
-    def refused(flags: list[str], expected: str) -> None:
-        assert report_errors(lambda: run_glue.main([f"--output_dir={tmp_path / 'no'}", *SHORT, *flags])) == 2
-        assert expected in capsys.readouterr().err
-
-    start = [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}",
-             f"--validation_file={own / 'valid.csv'}"]  # fmt: skip
-    for more, expected in (
-        (["--load_best_model_at_end", "--metric_for_best_model=f1:sad"], "eval_f1:very angry, eval_recall:very angry"),
-        (["--problem_type=regression", "--calibrate"], "expected a number; got"),
-    ):
-        refused([*start, *more], expected)
-    alone = [f"--model_name_or_path={own / 'run'}", f"--test_file={own / 'test.csv'}", "--calibrate"]
-    refused(alone, "--calibrate needs labelled data")
-    assert not (tmp_path / "no").exists()
-
-
 def test_a_resumed_run_has_the_same_temperature_scores_and_predictions(starts, tmp_path):
     names = ("config.json", "confusion.json", *(f"predictions_{split}.csv" for split in ("validation", "test")))
     resumed_equals_uninterrupted(starts, tmp_path, names)
@@ -166,44 +146,6 @@ def test_the_temperature_of_the_best_evaluation_is_stored_if_the_run_goes_on_wit
     assert results["best_step"] == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["fine_tuning"]["temperature"] == results["eval_temperature"]
-
-
-def test_statistics_over_seeds_include_the_macro_f1(starts, tmp_path):
-    """The baseline is the macro F1 of a model that always predicts one class, of two that occur."""
-    summary = series_is_what_each_would_be_alone(starts, tmp_path)
-    assert summary["baselines"] == {"eval_accuracy": 0.5, "eval_f1_macro": pytest.approx((2 / 3 + 0) / 2)}
-    assert summary["settings"][0]["metrics"]["eval_f1_macro"]["n"] == 2
-
-
-@pytest.mark.slow
-def test_two_processes_and_the_control_have_the_same_scores(own, pretrained, tmp_path):
-    found = {}
-    for name, processes, more in (("1", 1, ()), ("2", 2, ()), ("control", 1, ("--model_impl=transformers",))):
-        flags = [f"--output_dir={tmp_path / name}", *SHORT[:2], f"--per_device_train_batch_size={8 // processes}"]
-        flags += [f"--model_name_or_path={pretrained}", f"--train_file={own / 'train.csv'}", "--max_steps=6"]
-        torchrun("run_glue.py", [*flags, f"--validation_file={own / 'valid.csv'}", "--calibrate", *more], processes)
-        found[name] = json.loads((tmp_path / name / "all_results.json").read_text())
-    assert found["2"]["eval_by_class"] == found["1"]["eval_by_class"]
-    for key in ("eval_temperature", "eval_ece"):
-        assert found["2"][key] == pytest.approx(found["1"][key], rel=1e-3)
-    assert found["control"].keys() == found["1"].keys()
-    config = json.loads((tmp_path / "control" / "config.json").read_text())
-    assert config["fine_tuning"]["temperature"] == found["control"]["eval_temperature"]
-
-
-def test_of_500_classes_the_card_has_the_worst_and_the_pairs_most_confused(pretrained, tmp_path):
-    rows = [f"the old house,class {number % 500}" for number in range(1000)]
-    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows[:500]]))
-    rows[0] = "the red house,class 0"
-    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
-    results = run(tmp_path / "run", f"--model_name_or_path={pretrained}", f"--train_file={tmp_path / 'train.csv'}",
-                  f"--validation_file={tmp_path / 'own.csv'}", "--max_steps=1", "--calibrate")  # fmt: skip
-    assert len(results["eval_by_class"]) == 500
-    card = (tmp_path / "run" / "README.md").read_text()
-    assert "These are 30 of 500 classes, those with the lowest F1." in card
-    assert card.count("| class ") == 30 + 2 * 10 + 1  # the classes, the pairs, and the header
-    assert not (tmp_path / "run" / "confusion_validation.png").exists()
-    assert (tmp_path / "run" / "predictions_validation.csv").read_text().splitlines()[0].count('","') == 501
 
 
 def test_a_test_file_with_other_labels_is_predicted_but_not_scored(own, tmp_path, capsys):

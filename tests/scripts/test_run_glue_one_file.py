@@ -1,13 +1,11 @@
 """run_glue.py on one table: a share or a fold is held out, or nothing is, from end to end."""
 
-import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 import run_glue
-from bert_training.engine.errors import report_errors
 from bert_training.tasks.statistics import compare
 from tests.helpers.torchrun import torchrun
 
@@ -40,12 +38,6 @@ def run(folder: Path, *argv: str) -> dict:
 
 def facts(folder: Path) -> dict:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-
-
-def refused(capsys, *argv: str) -> str:
-    with contextlib.suppress(SystemExit):
-        assert report_errors(lambda: run_glue.main(["--output_dir=x", "--model_name_or_path=y", *argv])) == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp_path, flags, sheet):
@@ -91,13 +83,6 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, shee
         run(tmp_path / "no", *flags, *longer, f"--train_file={other}")
 
 
-def test_the_best_of_a_series_is_chosen_by_the_metric_that_is_asked_for(tmp_path, flags):
-    summary = run(tmp_path / "seeds", *flags, "--validation_split=0.2", "--seeds=2", "--metric_for_best_model=f1_macro")
-    assert summary["metric"] == "eval_f1_macro" and "eval_f1_macro" in summary["best"]
-    folds = run(tmp_path / "folds", *flags, "--folds=2", "--metric_for_best_model=f1_macro")
-    assert folds["metric"] == "eval_f1_macro"
-
-
 def test_folds_are_compared_with_the_same_folds():
     runs = [
         {"fold": fold, "seed": 42, "learning_rate": 1.0, "results": {"score": score}}
@@ -126,46 +111,6 @@ def test_a_run_without_validation_data_is_judged_by_its_test(tmp_path, flags, sh
     results = run(tmp_path / "run", *flags, "--validation_split=0", f"--test_file={sheet}")
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     assert f"| Accuracy, test data | {results['test_accuracy']:.4g} |" in card and "Nobody knows" not in card
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            ["--validation_split=0.1"],
-            "--validation_split needs --train_file or --dataset_name; give that",
-        ),
-        (["--train_file=a", "--validation_file=b", "--folds=3"], "--folds and --validation_file exclude each other"),
-        (["--task_name=cola", "--validation_split=0.1"], "--validation_split and --task_name exclude each other"),
-        (["--train_file=a", "--validation_split=1"], "--validation_split must be at least 0 and below 1; got 1.0"),
-        (["--train_file=a", "--folds=1"], "--folds must be a number of at least 2"),
-        (["--train_file=a", "--folds=4/3"], "one of so many, such as 2/5; got '4/3'"),
-        (["--train_file=a", "--folds=many"], "--folds must be a number of at least 2, or one of so many"),
-        (
-            ["--train_file=a", "--folds=3", "--seeds=2"],
-            "--seeds and --folds exclude each other",
-        ),
-        (
-            ["--train_file=a", "--folds=3", "--validation_split=0.1"],
-            "--validation_split and --folds exclude each other",
-        ),
-        (["--train_file=a", "--group_column=b"], "--group_column needs --validation_split or --folds"),
-        (
-            ["--train_file=a", "--validation_split=0", "--load_best_model_at_end"],
-            "--validation_split 0 leaves nothing to choose",
-        ),
-        (["--train_file=a", "--validation_split=0", "--seeds=3"], "--validation_split 0 leaves nothing to choose"),
-        (["--test_file=a", "--weight_column=b"], "--weight_column needs --train_file or --dataset_name"),
-        (
-            ["--train_file=a", "--weight_column=b", "--label_column=b"],
-            "name the column 'b'; it is one thing only",
-        ),
-        (["--train_file=a", "--delimiter=::"], "--delimiter: expected comma, semicolon, tab or pipe, or one of these"),
-        (["--dataset_name=a", "--delimiter=;"], "--delimiter and --dataset_name exclude each other"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(capsys, given, expected):
-    assert expected in refused(capsys, *given)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from transformers import BertConfig
 
 import run_glue
 from bert_training.engine.errors import report_errors
@@ -85,20 +84,6 @@ def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, caps
     assert "It was trained on single texts, got pairs of texts" in told
 
 
-def test_labels_with_a_decimal_point_are_what_the_flag_says(tmp_path, pretrained, capsys):
-    path = write(tmp_path, "train.csv", "text,label", "the {word} house,{label}.0")
-    given = [f"--model_name_or_path={pretrained}", f"--train_file={path}", f"--validation_file={path}", "--max_steps=1"]
-    assert "--problem_type single_label for classes, or --problem_type regression for" in refused(
-        capsys, tmp_path / "no", *given
-    )
-    run(tmp_path / "classes", *given, "--problem_type=single_label")
-    config = BertConfig.from_pretrained(tmp_path / "classes")
-    assert (config.id2label, config.problem_type) == ({0: "0", 1: "1"}, "single_label_classification")
-    assert "eval_pearson" in run(tmp_path / "scores", *given, "--problem_type=regression")
-    config = BertConfig.from_pretrained(tmp_path / "scores")
-    assert (config.id2label, config.problem_type) == ({0: "score"}, "regression")
-
-
 # --- Models of others ----------------------------------------------------------------------------------------
 
 
@@ -117,62 +102,4 @@ def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, o
     assert lines(tmp_path / "alone") == lines(tmp_path / "run")
 
 
-def test_from_a_model_that_gives_several_labels_classes_are_trained_anew(tmp_path, pretrained, capsys):
-    several = {"num_labels": 2, "problem_type": "multi_label_classification"}
-    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", **several)
-    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
-    run(tmp_path / "new", f"--model_name_or_path={model}", f"--train_file={path}", f"--validation_file={path}")
-    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
-    assert BertConfig.from_pretrained(tmp_path / "new").problem_type == "single_label_classification"
-
-
-@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMultipleChoice", "BertForTokenClassification"])
-def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys, name):
-    """The head of multiple choice has one output, as that of a regression, and the name of its output is no class."""
-    fields = {"id2label": {0: "choice"}, "label2id": {"choice": 0}} if name == "BertForMultipleChoice" else {}
-    model = save_model(tmp_path / "model", pretrained, name, **fields)
-    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
-    for flag in ("--validation_file", "--test_file"):
-        told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", f"{flag}={path}")
-        assert f"for labels of texts (--label_token cls), and the model was trained for {name}; leave" in told
-
-
 # --- Flags ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            ["--task_name=mrpc", "--text_column", "a"],
-            "--text_column and --task_name exclude each other",
-        ),
-        (["--task_name=mrpc", "--problem_type=regression"], "--problem_type and --task_name exclude each other"),
-        (["--label_column=a"], "--label_column needs --train_file or --validation_file or --test_file"),
-        (["--test_file=x", "--text_column", "a", "b", "c"], "--text_column takes one name, or two for a pair; got"),
-        (
-            ["--test_file=x", "--text_column", "a", "a"],
-            "name the column 'a'; it is one thing only",
-        ),
-        (["--test_file=x", "--text_column", "a", "--label_column=a"], "name the column 'a'; it is one thing only"),
-        (["--test_file=x", "--problem_type=several"], "--problem_type must be one of single_label"),
-        (
-            ["--test_file=x", "--label_column", "a", "b", "--problem_type=single_label"],
-            "several names of --label_column",
-        ),
-        (
-            ["--test_file=x", "--label_separator=|", "--problem_type=regression"],
-            "--label_separator and --problem_type reg",
-        ),
-        (
-            ["--test_file=x", "--label_column", "a", "b", "--label_separator=|"],
-            "several names of --label_column exclude",
-        ),
-        (["--test_file=x", "--label_column", "a", "a"], "name the column 'a'; it is one thing only"),
-        (["--test_file=x", "--label_separator="], "--label_separator: expected a mark such as '|', no tab"),
-    ],
-)
-def test_flags_that_cannot_be_meant_are_refused(capsys, given, expected):
-    with pytest.raises(SystemExit):
-        run_glue.main(["--output_dir=x", "--model_name_or_path=y", *given])
-    assert expected in capsys.readouterr().err

@@ -15,7 +15,6 @@ from tests.helpers.records import events, read, results_of_rows
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
     control_and_accumulation_have_the_same_losses,
-    line_of_refusal,
     resumed_equals_uninterrupted,
 )
 from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
@@ -189,24 +188,6 @@ def test_tags_without_a_type_and_words_with_punctuation(checkpoint, tmp_path):
     assert read(tmp_path / "again", "all_results.json")["eval_f1"] == results["eval_f1"]
 
 
-def test_a_series_with_class_weights_continues(checkpoint, files, tmp_path, capsys):
-    given = flags(checkpoint, files, tmp_path / "series", "--class_weights=balanced", "--seeds=2")
-    run_ner.main(given)
-    run_ner.main(given)
-    assert "seed-43: this run is finished" in capsys.readouterr().out
-
-
-def test_pipeline_prints_the_names_of_the_tags(finished):
-    mark = pipeline("token-classification", model=str(finished), aggregation_strategy="first", device="cpu")
-    found = [(entity["entity_group"], entity["word"]) for entity in mark("to the new doctor and the river and")]
-    assert found == [("PER", "new doctor"), ("LOC", "river")]
-
-
-def test_the_code_of_the_model_card_runs(finished, capsys, monkeypatch):
-    code_of_the_card_runs(finished, monkeypatch)
-    assert capsys.readouterr().out.startswith("[")
-
-
 @pytest.mark.parametrize("name", ["dev.txt", "untagged.txt"])
 def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
     split = {"dev.txt": "validation", "untagged.txt": "test"}[name]
@@ -272,18 +253,6 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------
-
-MISTAKES = {
-    "columns": (["--validation_file", "{files}/columns.txt"], "columns.txt:2: expected 2 columns separated by spaces"),
-    "words alone": (["--validation_file", "{files}/comma.txt"], "comma.txt: expected a tag for every word, got words"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, capsys, name):
-    more, expected = MISTAKES[name]
-    more = [word.replace("{files}", str(files)) for word in more]
-    assert expected in line_of_refusal(run_ner, flags(checkpoint, files, tmp_path / "run", *more), capsys)
 
 
 def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files, tmp_path):

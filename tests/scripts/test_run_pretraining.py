@@ -1,17 +1,12 @@
 """run_pretraining.py from end to end, as a user starts it."""
 
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, BertConfig
 
 import run_pretraining
@@ -22,23 +17,9 @@ from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
-from tests.helpers.repository import ROOT
 from tests.helpers.script_checks import fast_paths_are_on
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
-
-
-def launch(command: list[str], **more) -> subprocess.Popen:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **more,
-    )
 
 
 def without_speed(folder: Path, kind: str) -> list[dict]:
@@ -101,13 +82,6 @@ def test_the_loss_falls(finished):
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
 
 
-def test_the_doctor_speaks_on_a_text_of_random_words(finished):
-    """There is no context to learn from, so that the loss stays on the line, at both evaluations."""
-    said = events(finished, "doctor")
-    assert [event["step"] for event in said] == [20, 40]
-    assert "the model does not use context yet; likely causes: the warm-up has 4 steps" in said[1]["text"]
-
-
 def test_the_speed_is_recorded(finished, network_shape):
     """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
     results = json.loads((finished / "all_results.json").read_text())
@@ -168,17 +142,6 @@ def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     assert json.loads((together / "run.json").read_text())["processes"] == 2
 
 
-@pytest.mark.slow
-def test_two_processes_name_a_mistake_once(pretraining_flags, tmp_path):
-    bad = tmp_path / "bad.txt"
-    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
-    pair = launch([*command, *pretraining_flags("pair", train_file=bad)])
-    _, errors = pair.communicate(timeout=180)
-    assert pair.returncode != 0
-    assert errors.count("run_pretraining.py: error: ") == errors.count("bad.txt:1201: expected UTF-8") == 1
-
-
 def test_the_control_takes_the_same_steps(pretraining_flags, finished):
     """transformers' network, which begins with our weights, has the same loss at every step."""
     more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
@@ -204,13 +167,6 @@ def test_the_fast_paths_are_on(pretraining_flags, tmp_path, fast_paths, objectiv
     fast_paths_are_on(start, tmp_path, fast_paths)
 
 
-def test_rows_that_were_asked_for_are_not_doubted(pretraining_flags, capsys):
-    """The note on other models' rounded rows asks whether vocab.txt is damaged."""
-    folder = pretrain(pretraining_flags(pad_vocab_to_multiple_of=64, max_steps=1))
-    assert AutoModel.from_pretrained(folder).config.vocab_size % 64 == 0
-    assert "restore them" not in capsys.readouterr().out
-
-
 def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeypatch):
     class Reached(Exception):
         pass
@@ -232,17 +188,6 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     with pytest.raises(Reached) as settings:
         pretrain(pretraining_flags("run", **more))
     assert settings.value.args[0] == (1e-3, 0.5) and len(compiled) == 1
-
-
-def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(pretraining_flags, tmp_path):
-    """There is nothing to load, so the steps are taken again, and each is in the records once."""
-    once = pretrain(pretraining_flags("once", save_steps=0))
-    records = (once / "metrics.jsonl").read_text()
-    (once / "all_results.json").unlink()  # Without this file the run is not finished.
-    again = pretrain(pretraining_flags("once", save_steps=0, resume_from_checkpoint="auto"))
-    assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
-    assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
-    assert len(json.loads((again / "run.json").read_text())["earlier"]) == 1
 
 
 def test_a_checkpoint_of_other_settings_or_data_is_refused(pretraining_flags, tmp_path, text_file):
@@ -312,25 +257,3 @@ def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tm
     more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
     with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
         pretrain(pretraining_flags("loaded", **more))
-
-
-@pytest.mark.slow
-def test_mixed_precision_gives_nearly_the_same_losses(pretraining_flags, fresh_accelerate):
-    plain = pretrain(pretraining_flags("plain", max_steps=3))
-    fresh_accelerate()
-    mixed = pretrain(pretraining_flags("mixed", max_steps=3, mixed_precision="bf16"))
-    for a, b in zip(without_speed(plain, "train"), without_speed(mixed, "train"), strict=True):
-        assert b["loss"] == pytest.approx(a["loss"], rel=0.02)
-    assert load_file(mixed / "model.safetensors")["bert.pooler.dense.weight"].dtype == torch.float32
-
-
-def test_files_are_named_by_their_own_hashes(pretraining_flags, tmp_path, text_file):
-    held_out = tmp_path / "held.txt"
-    held_out.write_text("one . two .\n\nthree . four .\n" * 9)
-    out = pretrain(pretraining_flags("hashed", max_steps=1, validation_file=held_out, validation_split=None))
-    data = json.loads((out / "run.json").read_text())["data"]
-    assert [part["sha256"] for part in data] == [
-        hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in (text_file, held_out)
-    ]
-    assert [part.get("split") for part in data] == [None, "validation"]
-    assert "name: held.txt" in (out / "README.md").read_text()

@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from tests.helpers.pretraining_runs import pretrain
@@ -12,7 +10,6 @@ from tests.helpers.pretraining_runs import pretrain
 pytestmark = pytest.mark.usefixtures("no_pictures")
 CHINESE = "南北心工作次数红木了上门。"
 THAI = "เพราะให้เอเชียสูตรหรือการถือว่า"
-ENGLISH = "the old house ."
 TOKENIZER = "bert_training.pretraining.tokenizer"
 
 
@@ -56,21 +53,6 @@ def test_whole_words_of_such_a_text_are_refused_before_a_vocabulary_is_learnt(
         pretrain(pretraining_flags("run", **flags, whole_word_mask="true"))
 
 
-def test_the_recipe_that_set_the_flag_is_named(pretraining_flags, pretrained, tmp_path):
-    (tmp_path / "a.txt").write_text("\n\n".join(f"{CHINESE}\n{CHINESE}{number}" for number in range(40)))
-    more = {"tokenizer_name": None, "config_name": None, "model_name_or_path": pretrained, "recipe": "adapt"}
-    with pytest.raises(ValueError, match="--recipe adapt sets it, so give --whole_word_mask false"):
-        pretrain(pretraining_flags("run", **more, train_file=tmp_path / "a.txt", validation_split=0.3))
-
-
-def test_a_mixed_text_is_warned_of_with_its_share(pretraining_flags, tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("\n\n".join(f"{ENGLISH}\n{ENGLISH * 9} 南北 {n}" for n in range(60)))
-    more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}
-    pretrain(pretraining_flags("run", **more, max_steps=1, validation_split=0.3, whole_word_mask="true"))
-    said = capsys.readouterr().out
-    assert "% of the tokens are ideographs, each of which this tokenizer makes a word" in said
-
-
 def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretraining_flags, tmp_path, monkeypatch):
     rows = [{"text": "the king .\na letter .", "content": f"the old house .\na new river {n**3} ."} for n in range(60)]
     names = [{"id": row["text"], "content": row["content"]} for row in rows]
@@ -88,37 +70,6 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
         pretrain([word for word in again if word not in ("--text_column", "content")])
     pretrain(again)
     assert (folder / "all_results.json").is_file()
-
-
-@pytest.mark.parametrize(("train", "held_out"), [("jsonl", None), ("parquet", "jsonl")])
-def test_files_whose_text_has_another_name_are_trained_on(pretraining_flags, tmp_path, train, held_out):
-    texts = [f"the old house .\na new river {n**3} ." for n in range(60)]
-    rows = [{"title": "เพราะ", "content": text} for text in texts]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    more = (
-        {"validation_file": tmp_path / f"a.{held_out}", "validation_split": None}
-        if held_out
-        else {"validation_split": 0.3}
-    )
-    more |= {"train_file": tmp_path / f"a.{train}", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}
-    folder = pretrain(pretraining_flags("run", **more, max_steps=1, text_column="content"))
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["corpus"]["documents"] + (0 if held_out else facts["held_out"]["documents"]) == 60
-    assert facts["coverage"]["train"]["unknown_tokens"] == 0
-
-
-def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys):
-    documents = [
-        f'<doc id="{n}" url="u" title="A {n}">\nA {n}\n\nthe king .\n\na river {n**3} .\n</doc>' for n in range(50)
-    ]
-    (tmp_path / "a.txt").write_text("\n".join(documents))
-    more = {"train_file": tmp_path / "a.txt", "validation_split": 0.3, "max_steps": 1}
-    folder = pretrain(pretraining_flags("run", **more))
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["corpus"]["documents"] + facts["held_out"]["documents"] == 50
-    assert list(facts["text_forms"]) == ["a.txt"]
-    assert f"a.txt is read as {facts['text_forms']['a.txt']}" in capsys.readouterr().out
 
 
 @pytest.mark.slow

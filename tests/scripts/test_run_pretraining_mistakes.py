@@ -1,17 +1,13 @@
 """Mistakes in the flags and in the data of run_pretraining.py: each is one clear error before any long work."""
 
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
-import run_pretraining
 from bert_training.pretraining import tokenizer as tokenizer_module
 from tests.helpers.pretraining_runs import pretrain
-from tests.helpers.repository import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -27,19 +23,6 @@ def test_the_folder_can_be_used_again_after_a_mistake_was_corrected(pretraining_
     assert len(AutoTokenizer.from_pretrained(folder)) > 60
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(pretraining_flags("again", **more))
-
-
-def test_data_sets_that_cannot_be_read_are_refused(pretraining_flags, data_set):
-    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be loaded .* network, or give files"):
-        pretrain(pretraining_flags("refused", train_file=None, dataset_name="nobody/nothing"))
-    (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
-    with pytest.raises(
-        ValueError, match=r"row 1: expected a row with a text in the field `text`, got NoneType; .*body"
-    ):
-        pretrain(pretraining_flags("refused", train_file=None, dataset_name=data_set))
-    (data_set / "train.jsonl").write_text('{"text": "a line ."}\n{"text": 3}\n')
-    with pytest.raises(ValueError, match=r"cannot be read|row 2: expected a row with a text"):
-        pretrain(pretraining_flags("refused", train_file=None, dataset_name=data_set, streaming="true"))
 
 
 def one_sentence(path: Path):
@@ -89,25 +72,3 @@ def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(
         learnt = {"config_name": None}
     with pytest.raises(ValueError, match=re.escape(message)):
         pretrain(pretraining_flags("refused", **learnt | EARLY[message]))
-
-
-def test_a_vocabulary_that_does_not_fit_is_refused_before_the_text_is_read(
-    pretraining_flags, tmp_path, monkeypatch, pretrained
-):
-    tokenizer = AutoTokenizer.from_pretrained(pretrained)
-    tokenizer.add_tokens(["[NEW]"])
-    tokenizer.save_pretrained(tmp_path / "larger")
-    monkeypatch.setattr(run_pretraining, "checked_text", lambda *_: pytest.fail("read the text"))
-    flags = {"config_name": None, "model_name_or_path": pretrained, "tokenizer_name": tmp_path / "larger"}
-    with pytest.raises(ValueError, match=f"{len(tokenizer)} pieces but the model only {len(tokenizer) - 1} embeddings"):
-        pretrain(pretraining_flags("refused", **flags))
-
-
-def test_a_mistake_is_one_line_for_the_user(pretraining_flags, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["run_pretraining.py", *pretraining_flags("refused", train_file="nowhere.txt")])
-    with pytest.raises(SystemExit) as stop:
-        runpy.run_path(str(ROOT / "run_pretraining.py"), run_name="__main__")
-    assert stop.value.code == 2
-    errors = capsys.readouterr().err
-    assert errors.startswith("run_pretraining.py: error: nowhere.txt: no such file")
-    assert "Traceback" not in errors

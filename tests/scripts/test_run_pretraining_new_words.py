@@ -74,39 +74,6 @@ def test_resuming_gives_the_same_weights_and_needs_the_same_extension(tmp_path, 
     assert equal(begun, adapted)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("--extend_vocab 3 --config_name tiny --tokenizer_name T", "--extend_vocab needs --model_name_or_path"),
-        ("--extend_vocab 3", "--extend_vocab needs --model_name_or_path; give that"),
-        (
-            "--extend_vocab 3 --model_name_or_path M --vocab_size 99",
-            "--vocab_size and --model_name_or_path exclude",
-        ),
-        ("--extend_vocab 0 --model_name_or_path M", "a number above 0, or a file with one word a line"),
-        ("--max_position_embeddings 99", "--max_position_embeddings needs --model_name_or_path"),
-    ],
-)
-def test_flags_that_contradict_each_other(tmp_path, given, message, capsys):
-    with pytest.raises(SystemExit):
-        pretrain(["--output_dir", str(tmp_path / "run"), *given.split()])
-    assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("--extend_vocab", 500), r"offers 500 new pieces, but only \d+ "),
-        (("--max_position_embeddings", 63), "has 64 positions, and only more"),
-    ],
-)
-def test_what_is_refused_leaves_nothing_behind(tmp_path, pretrained, domain, given, message):
-    with pytest.raises(UserError, match=message):
-        pretrain(flags(tmp_path / "run", pretrained, domain, *given))
-    left = tmp_path / "run"
-    assert not left.exists() or {path.name for path in left.iterdir()} <= {".lock", "run.lock"}
-
-
 def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
     more = ("--max_position_embeddings", 80, "--extend_vocab", 2, "--model_impl", "transformers", "--learning_rate", 0)
     folder = pretrain(flags(tmp_path / "run", pretrained, domain, *more, steps=1))
@@ -116,17 +83,6 @@ def test_more_positions_and_transformers_network(tmp_path, pretrained, domain):
     assert BertConfig.from_pretrained(folder).max_position_embeddings == 80
     changed = (weights_of(folder)["cls.predictions.bias"][:-2] != weights_of(pretrained)["cls.predictions.bias"]).any()
     assert not changed and (weights_of(folder)["cls.predictions.bias"][-2:] < -0.1).all(), "the biases are not counted"
-
-
-def test_the_tokenizer_that_is_given_stands_for_that_of_weights_without_one(tmp_path, pretrained, domain, capsys):
-    bare = tmp_path / "bare"
-    shutil.copytree(pretrained, bare, ignore=shutil.ignore_patterns("*token*", "vocab.txt", "run.json", "hashes.json"))
-    more = ("--extend_vocab", 2, "--learning_rate", 0)
-    runs = [
-        pretrain(flags(tmp_path / "one", bare, domain, "--tokenizer_name", pretrained, *more, steps=1)),
-        pretrain(flags(tmp_path / "two", pretrained, domain, *more, steps=1)),
-    ]
-    assert "so nothing shows that the rows" in capsys.readouterr().out and equal(*runs)
 
 
 def test_a_checkpoint_without_a_head_begins_with_one_made_from_its_embeddings(tmp_path, pretrained, domain, capsys):

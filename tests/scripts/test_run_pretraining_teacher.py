@@ -1,6 +1,5 @@
 """--teacher and --keep_layers of run_pretraining.py; tests/pretraining/test_teacher.py has the loss."""
 
-import json
 import shutil
 
 import pytest
@@ -153,9 +152,3 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, start, shape
     weights = load_file(headless / "model.safetensors")
     save_file({name: one for name, one in weights.items() if "cls." not in name}, headless / "model.safetensors")
     assert "headless: expected the weights of" in (found := line(headless)) and "cls.predictions" in found
-    tuned = shutil.copytree(headless, tmp_path / "tuned")
-    fields = read(tuned, "config.json") | {"architectures": ["BertForTokenClassification"]}
-    (tuned / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-    assert "By its config.json it is a BertForTokenClassification" in line(tuned)
-    assert "is the output folder" in line(tmp_path / "run")
-    assert "--keep_layers and --config_name exclude each other" in line(teacher, "--keep_layers", "0")

@@ -1,27 +1,20 @@
 """run_squad.py from its flags to its folder, on tiny networks."""
 
 import json
-import re
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfig
+from transformers import AutoModelForQuestionAnswering, BertConfig
 
-import modeling_bert_repro
 import run_squad
 from bert_training.builtin_data import documentation
 from bert_training.cards.hub_upload import files_to_upload
-from bert_training.inputs.flags.fine_tuning import SquadArguments
-from bert_training.inputs.squad import squad_rows
-from bert_training.tasks import fine_tuning
 from bert_training.tasks.squad.metrics import score
-from bert_training.tasks.squad.questions import read_squad, with_answers
+from bert_training.tasks.squad.questions import read_squad
 from tests.helpers.records import events, read
 from tests.helpers.script_checks import (
-    line_of_refusal,
     resumed_equals_uninterrupted,
 )
 from tests.helpers.squad_examples import squad_content
@@ -145,18 +138,6 @@ def test_a_series_of_runs_is_what_each_would_be_alone(squad_checkpoint, squad_fi
     assert weights[0] == weights[1] != weights[2]
 
 
-def test_building_a_network_leaves_the_config_to_the_next_run():
-    config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
-    before = config.to_dict()
-    args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y")
-    run = SimpleNamespace(args=args, say=print)
-    model, _ = fine_tuning.build_task_network(
-        run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True
-    )
-    model.config.question_answering = {}
-    assert config.to_dict() == before
-
-
 @pytest.fixture(scope="module")
 def still(squad_checkpoint, tmp_path_factory):
     """The checkpoint without dropout."""
@@ -195,19 +176,6 @@ def test_the_control_has_the_same_losses_and_answers(still, squad_files, tmp_pat
     assert answers[1] == answers[0] == answers[2]
 
 
-def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_path, capsys):
-    names = ("entailment", "neutral", "contradiction")
-    config = BertConfig.from_pretrained(squad_checkpoint, id2label=dict(enumerate(names)), problem_type="regression")
-    config.label2id = {name: number for number, name in enumerate(names)}
-    modeling_bert_repro.BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
-    AutoTokenizer.from_pretrained(squad_checkpoint).save_pretrained(tmp_path / "classifier")
-    run_squad.main(squad_flags(tmp_path / "classifier", squad_files, tmp_path / "run", "--max_steps", "1"))
-    assert "newly initialised: qa_outputs.bias, qa_outputs.weight\n" in capsys.readouterr().out
-    saved = BertConfig.from_pretrained(tmp_path / "run")
-    assert (saved.id2label, saved.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
-    modeling_bert_repro.BertForQuestionAnswering.from_pretrained(tmp_path / "run")
-
-
 def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tmp_path, monkeypatch):
     asked = []
 
@@ -222,63 +190,4 @@ def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tm
     assert "Python installation" in read(tmp_path / "run", "run.json")["data"]["splits"]["train"]["source"]
 
 
-@pytest.mark.slow
-def test_the_built_in_questions_are_in_squads_format():
-    for split in ("train", "validation"):
-        assert (
-            len(with_answers(squad_rows(documentation.question_answering(split)["data"], "built-in"), "built-in")) > 50
-        )
-
-
 # --- Mistakes --------------------------------------------------------------------------------------------
-
-
-def spoiled(squad_files, change) -> str:
-    content = squad_content(3)
-    change(content["data"][0]["paragraphs"][1]["qas"][0])
-    path = squad_files / "spoiled.json"
-    path.write_text(json.dumps(content))
-    return str(path)
-
-
-MISTAKES = {
-    "answer outside its context": (
-        lambda files: [
-            "--validation_file",
-            spoiled(files, lambda q: q["answers"][0].update(answer_start=999)),
-        ],
-        "spoiled.json, question 'q1': expected answer .* at character 999, the context has '' there",
-    ),
-    "unanswerable question": (
-        lambda files: ["--train_file", spoiled(files, lambda q: q.update(answers=[]))],
-        "spoiled.json, question 'q1': has no answer; .* give --version_2_with_negative",
-    ),
-    "no such file": (lambda files: ["--train_file", "no.json"], "no.json: cannot be read"),
-    "length": (lambda files: ["--max_seq_length", "33"], "is over the model's maximum of 32; give --max_seq_length 32"),
-    "query length": (lambda files: ["--max_query_length", "21"], "leave no room for the context"),
-    "two sources": (lambda files: ["--dataset_name", "rajpurkar/squad"], "--dataset_name, not both"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(squad_checkpoint, squad_files, tmp_path, capsys, name):
-    more, message = MISTAKES[name]
-    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *more(squad_files))
-    assert re.search(message, line_of_refusal(run_squad, argv, capsys))
-
-
-def test_other_mistakes_are_refused(squad_checkpoint, squad_files, finished_squad, tmp_path, capsys):
-    model, output = ("--model_name_or_path", str(squad_checkpoint)), ("--output_dir", str(tmp_path / "run"))
-    with pytest.raises(ValueError, match="--train_file needs --validation_file"):
-        run_squad.main([*model, *output, *LENGTHS, "--train_file", str(squad_files / "train.json")])
-    with pytest.raises(ValueError, match="already holds a run"):
-        run_squad.main(squad_flags(squad_checkpoint, squad_files, finished_squad))
-    with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
-        run_squad.main([*model, *output, *LENGTHS, "--validation_file", str(squad_files / "dev.json")])
-    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run")
-    run_squad.main([*argv, "--max_steps", "1"])  # A second run with correct flags may use the same folder.
-    with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
-        run_squad.main([*model, *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
-    with pytest.raises(SystemExit, match="2"):
-        run_squad.main([*argv, "--doc_strides", "3"])
-    assert "did you mean --doc_stride?" in capsys.readouterr().err

@@ -1,8 +1,6 @@
 """run_swag.py from its flags to its folder, on tiny networks."""
 
 import csv
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -10,13 +8,10 @@ import torch
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 import run_swag
-from bert_training.engine.errors import report_errors
-from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.script_checks import (
     code_of_the_card_runs,
     control_and_accumulation_have_the_same_losses,
-    line_of_refusal,
     resumed_equals_uninterrupted,
 )
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
@@ -103,16 +98,6 @@ def test_the_folder_serves_every_reader(finished, files):
         assert [row["prediction"] for row in found] == right
 
 
-def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
-    """Both heads have one output."""
-    shutil.copytree(finished, tmp_path / "stsb")
-    config = read(tmp_path / "stsb", "config.json") | {"id2label": {"0": "score"}, "label2id": {"score": 0}}
-    (tmp_path / "stsb" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    for start, said in ((finished, "the head is the checkpoint's"), (tmp_path / "stsb", "head for score")):
-        run_swag.main(flags(start, files, tmp_path / f"from-{start.name}", "--max_steps", "1"))
-        assert said in capsys.readouterr().out
-
-
 def test_plain_transformers_chooses_the_same(finished, files):
     """transformers' class opens the folder, and gets inputs that are made by hand."""
     model, tokenizer = (c.from_pretrained(finished) for c in (AutoModelForMultipleChoice, AutoTokenizer))
@@ -145,25 +130,3 @@ def test_the_control_has_the_same_losses(start, tmp_path):
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------
-
-MISTAKES = {
-    "ids": (["--test_file", "{files}/doubled.csv"], "doubled.csv, row 2: expected an id of its own in the column 'id'"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, capsys, name):
-    more, expected = MISTAKES[name]
-    (files / "doubled.csv").write_text("id,sent1,ending0,ending1\na,b,c,d\na,e,f,g\n", encoding="utf-8")
-    more = [word.replace("{files}", str(files)) for word in more]
-    assert expected in line_of_refusal(run_swag, flags(checkpoint, files, tmp_path / "run", *more), capsys)
-
-
-def test_the_head_of_another_kind_of_network_is_not_evaluated(checkpoint, files, tmp_path, capsys):
-    """A regression has one output, too, and so its head would fit."""
-    model = save_model(tmp_path / "model", checkpoint, "BertForSequenceClassification", num_labels=1)
-    argv = [f"--model_name_or_path={model}", f"--validation_file={files / 'val.csv'}", "--max_seq_length=32"]
-    assert report_errors(lambda: run_swag.main([*argv, f"--output_dir={tmp_path / 'run'}"])) == 2
-    expected = "cannot be evaluated. It is a BertForSequenceClassification: evaluate it with run_glue.py"
-    assert expected in capsys.readouterr().err
-    assert not list((tmp_path / "run").glob("*.json"))

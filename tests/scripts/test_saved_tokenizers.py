@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, pipeline
 
-import run_glue
 import run_pretraining
 from bert_training.inputs.tokenizers import load_tokenizer
 from tests.helpers import short_runs
@@ -75,16 +74,3 @@ def test_a_learnt_vocabulary_decides_the_size_of_a_named_folder(tmp_path, text_f
     assert "the folder's config says 30522" in capsys.readouterr().out
     fill_mask = pipeline("fill-mask", model=str(tmp_path / "run"), tokenizer_kwargs={"truncation": True})
     assert fill_mask.tokenizer.model_max_length == positions and len(fill_mask("the [MASK] " + "house " * 200)) == 5
-
-
-def test_another_tokenizer_is_refused_before_anything_is_written(tmp_path, pretrained, short_data, tokenizer_folder):
-    other = shutil.copytree(tokenizer_folder, tmp_path / "other")
-    rows = list(load_vocab(other / "vocab.txt"))
-    rows[-1], rows[-2] = rows[-2], rows[-1]
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (other / name).unlink()
-    (other / "vocab.txt").write_text("\n".join(rows))
-    given = short_runs.flags("run_glue", short_data, tmp_path / "run", pretrained, "--tokenizer_name", str(other))
-    with pytest.raises(ValueError, match=f"{rows[-2]!r} has the id {len(rows) - 2}, but for the weights of"):
-        run_glue.main(given)
-    assert not (tmp_path / "run").exists()

@@ -6,12 +6,11 @@ import unicodedata
 from collections import Counter
 
 import pytest
-import regex
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertTokenizer
 
-from tokenization import BasicTokenizer, FullTokenizer, build_tokenizer
-from tokenization.accents import Stripping, marks, script_of, strip_words
+from tokenization import FullTokenizer, build_tokenizer
+from tokenization.accents import Stripping, strip_words
 from tokenization.coverage import coverage
 from tokenization.train_wordpiece import count_words, train_wordpiece
 
@@ -134,19 +133,6 @@ def test_text_without_spaces_counts_by_its_characters(tmp_path, language, times,
     assert len(counts.warnings("train", "", "KEEP")) == 1 + kept
 
 
-def test_words_of_ideographs_are_changed_by_nothing(tmp_path, caplog):
-    """Without their splitting, they are words of several characters, which stripping leaves alone."""
-    words = Counter({"工作": 9, "letter": 40, "café": 1})
-    assert strip_words(words, False) == (
-        Counter({"工作": 9, "letter": 40, "cafe": 1}),
-        Stripping(0.02, ("café", "cafe")),
-    )
-    folder = learn(tmp_path / "v", ENGLISH + "工作 工作 次数", tokenize_chinese_chars=False)
-    assert json.loads((folder / "tokenizer_config.json").read_text())["strip_accents"] is None
-    assert "kept" not in caplog.text
-    assert AutoTokenizer.from_pretrained(folder).tokenize("工作 次数") == ["工作", "次数"]
-
-
 def test_stripping_afterwards_counts_the_same_words():
     """The words are counted once, without stripping; for no code point does it matter that it comes second."""
     codes = [
@@ -176,33 +162,6 @@ def test_lower_casing_turkish_is_said(tmp_path, caplog):
     assert "Turkish" not in caplog.text
 
 
-def test_marks_are_those_of_unicode():
-    """`regex` has Unicode's tables from another source than Python: Mn, and the property of variation selectors."""
-    for word in [text for text, _ in KEPT.values()] + ["a\u0301\u0300", "ệ", "❤\ufe0f", "각", "لَا", "𑄟𑄨"]:
-        expected = regex.findall(r"(?!\p{Variation_Selector})\p{Mn}", unicodedata.normalize("NFD", word))
-        assert marks(word) == len(expected)
-
-
-@pytest.mark.parametrize("language", [name for name in KEPT if name != "Korean"])
-def test_the_script_is_that_of_unicode(language):
-    text, _ = KEPT[language]
-    words = [word for word in text.split() if marks(word)]
-    assert words
-    for word in words:
-        assert regex.search(rf"\p{{Script={script_of(word)}}}", word)
-
-
-def test_the_reference_takes_the_setting_as_transformers_does():
-    assert BasicTokenizer(True, strip_accents=False).tokenize("Schön में") == ["schön", "में"]
-    assert BasicTokenizer(True).tokenize("Schön में") == ["schon", "म"]
-
-
 @pytest.fixture(autouse=True)
 def all_messages(caplog):
     caplog.set_level(logging.WARNING, "tokenization.train_wordpiece")
-
-
-def test_variation_selectors_behind_punctuation_do_not_count():
-    """The pre-tokenizer leaves them as words of their own, of which stripping leaves nothing."""
-    words = count_words(["Sale\u203c\ufe0f now\u2049\ufe0f"], True, False)
-    assert "\ufe0f" in words and strip_words(words)[1] == Stripping(0.0, None)

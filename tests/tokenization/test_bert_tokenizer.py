@@ -1,19 +1,15 @@
 """The tokenizer that the scripts use behaves like transformers' own, also after it was saved and opened."""
 
-import copy
 import json
-import pickle
 from pathlib import Path
 
 import pytest
 import transformers
-from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
 from bert_training.inputs.compressed_files import numbered_lines
 from tests.helpers.clean_process import run_clean
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
-from tokenization.bert_tokenizer import save_tokenizer_files
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##want", "##ed", "runn", "##ing", ",", "!", "the"),
@@ -35,13 +31,6 @@ def saved(tokenizer, tmp_path_factory) -> Path:
 
 
 # Building a tokenizer.
-
-
-def test_path_list_and_mapping_build_the_same(tmp_path):
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), encoding="utf-8")
-    ids = {piece: i for i, piece in enumerate(PIECES)}
-    for vocab in (tmp_path / "vocab.txt", str(tmp_path / "vocab.txt"), PIECES, tuple(PIECES), ids):
-        assert build_tokenizer(vocab).get_vocab() == ids
 
 
 @pytest.mark.parametrize(
@@ -116,18 +105,6 @@ def test_files_of_a_saved_folder(saved, tokenizer):
     assert "auto_map" not in config
 
 
-def test_save_pretrained_names_its_files(tokenizer, tmp_path):
-    names = {Path(name).name for name in tokenizer.save_pretrained(tmp_path, filename_prefix="x")}
-    assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
-
-
-def test_copies_keep_the_class_and_a_retrained_tokenizer_is_saved(tokenizer, tmp_path):
-    assert type(pickle.loads(pickle.dumps(tokenizer))) is type(copy.deepcopy(tokenizer)) is BertTokenizer
-    relearned = tokenizer.train_new_from_iterator(["hello world " * 5], 40, show_progress=False)
-    relearned.save_pretrained(tmp_path)
-    assert "hello" in load_vocab(tmp_path / "vocab.txt")
-
-
 def assert_same(tokenizer, other) -> None:
     options = {"padding": "max_length", "max_length": 20, "truncation": True}
     assert dict(tokenizer(TEXT, PAIR, **options)) == dict(other(TEXT, PAIR, **options))
@@ -188,46 +165,6 @@ def test_added_tokens_have_rows(tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path).tokenize("the [ENTITY]") == ["the", "[ENTITY]"]
 
 
-def test_ids_without_a_piece_have_no_row(tmp_path):
-    tokenizer = build_tokenizer(PIECES)
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    content["model"]["vocab"][PIECES[-1]] += 1
-    tokenizer._tokenizer = tokenizer.backend_tokenizer.from_str(json.dumps(content))
-    with pytest.raises(ValueError, match=f"the tokenizer has none with the id {len(PIECES) - 1}"):
-        write_vocab(tokenizer, tmp_path)
-    assert not any(tmp_path.iterdir())
-
-
-def test_files_for_a_network_hold_its_length_and_no_call(tmp_path):
-    tokenizer = build_tokenizer(PIECES)
-    tokenizer("the the the", truncation=True, max_length=3, padding="max_length", stride=0)
-    save_tokenizer_files(tokenizer, tmp_path, 16)
-    saved = json.loads((tmp_path / "tokenizer.json").read_text())
-    assert saved["truncation"] is None and saved["padding"] is None
-    opened = AutoTokenizer.from_pretrained(tmp_path)
-    assert opened.model_max_length == 16 and len(opened("the " * 99, truncation=True)["input_ids"]) == 16
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
-
-
-def test_vocab_txt_ends_before_a_token_that_no_row_can_hold(tmp_path):
-    tokenizer = build_tokenizer(PIECES)
-    tokenizer.add_tokens([transformers.AddedToken("new\nline", normalized=False)])
-    tokenizer.add_special_tokens({"extra_special_tokens": ["[ENTITY]"]})
-    tokenizer.save_pretrained(tmp_path)
-    assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
-    for opened in (AutoTokenizer.from_pretrained(tmp_path), BertTokenizer.from_pretrained(tmp_path)):
-        assert opened.tokenize("the new\nline [ENTITY]") == ["the", "new\nline", "[ENTITY]"]
-        assert opened.convert_tokens_to_ids("[ENTITY]") == 18
-
-
-def test_write_vocab_leaves_other_kinds_of_tokenizers_alone(tmp_path):
-    byte_pairs = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    in_python = transformers.BertJapaneseTokenizer
-    assert write_vocab(byte_pairs, tmp_path) is None
-    assert write_vocab(in_python.__new__(in_python), tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
 # Using a tokenizer; the ids were worked out by hand.
 
 
@@ -274,20 +211,3 @@ def test_offsets_of_real_text_spell_the_pieces(real_data):
         for piece, (start, end) in zip(encoded.tokens(), encoded["offset_mapping"], strict=True):
             if piece != "[UNK]":
                 assert "".join(fold.tokenize(line[start:end])) == piece.removeprefix("##"), line
-
-
-def test_transformers_ignores_another_pre_tokenizer(tmp_path):
-    """Why there is no flag for scripts without spaces: only the library itself would cut the text as it was trained."""
-    letters = list("กขคงab")
-    build_tokenizer([*PIECES[:5], *letters, *(f"##{letter}" for letter in letters)]).save_pretrained(tmp_path)
-    content = json.loads((tmp_path / "tokenizer.json").read_text())
-    thai = {"type": "Split", "pattern": {"Regex": r"\p{Thai}"}, "behavior": "Isolated", "invert": False}
-    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}, thai]}
-    content["model"]["max_input_chars_per_word"] = 1000
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    library = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert library.encode("กขค", add_special_tokens=False).tokens == ["ก", "ข", "ค"]
-    assert len(library.encode("ab" * 60, add_special_tokens=False).tokens) == 120
-    for opened in (AutoTokenizer.from_pretrained(tmp_path), transformers.BertTokenizer.from_pretrained(tmp_path)):
-        assert opened.tokenize("กขค") == ["ก", "##ข", "##ค"]
-        assert opened.tokenize("ab" * 60) == ["[UNK]"]

@@ -1,6 +1,5 @@
 """tokenization/coverage.py: what a tokenizer loses of a text, in tokens, in characters and in accents."""
 
-import json
 import random
 from itertools import pairwise
 
@@ -8,8 +7,7 @@ import pytest
 from transformers import BertTokenizer
 
 from tokenization import FullTokenizer, build_tokenizer
-from tokenization import coverage as coverage_module
-from tokenization.coverage import OF_A_TEXT, Coverage, Sample, coverage, lost_characters
+from tokenization.coverage import Sample, coverage, lost_characters
 from tokenization.train_wordpiece import train_wordpiece
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "a", "##a", "म", "schon", "."]
@@ -33,36 +31,15 @@ def test_tokens_and_characters_are_counted(tokenizer):
     assert counts.summary() == "[UNK] is 37.5% of the tokens and holds 90.8% of the characters"
 
 
-def test_the_same_texts_are_encoded_once(tokenizer, monkeypatch):
-    """The splits of MNLI are five. What one caller changes is no other caller's, and another tokenizer counts anew."""
-    splits = [[f"the dog is counted {number}"] for number in ("one", "two", "three", "four", "five")]
-    first = [coverage(tokenizer, texts) for texts in splits]
-    first[0].tokens += 100
-    assert coverage(build_tokenizer([*PIECES, "is"]), splits[0]).unknown_tokens == 2
-    monkeypatch.setattr(coverage_module, "_count", lambda *_: pytest.fail("encoded again"))
-    again = [coverage(tokenizer, texts) for texts in splits]
-    assert again[0].tokens == first[0].tokens - 100 and again[1:] == first[1:]
-
-
 def test_a_stripped_mark_belongs_to_its_word(tokenizer):
     counts = coverage(tokenizer, ["पे the"])
     assert (counts.characters, counts.unknown_characters, counts.unknown) == (5, 2, "पे")
-
-
-def test_the_example_is_a_word_and_no_punctuation(tokenizer):
-    assert coverage(tokenizer, ["the । the । घर"]).unknown == "घर"
-    assert coverage(tokenizer, ["the । the"]).unknown == "।"
 
 
 def test_a_word_of_100_characters_is_known_and_one_of_101_is_not(tokenizer):
     assert coverage(tokenizer, ["a" * 100]).unknown_characters == 0
     counts = coverage(tokenizer, ["a" * 101])
     assert counts.unknown_characters == counts.long_characters == 101
-
-
-def test_a_special_token_in_a_text_is_text(tokenizer):
-    counts = coverage(tokenizer, ["[SEP] [UNK]"])
-    assert counts.unknown_characters == counts.characters == 10
 
 
 def test_the_reference_finds_the_same_share(tmp_path):
@@ -164,17 +141,6 @@ def test_samples_of_parts_make_that_of_the_whole(below):
         for part in parts:
             joined.merge(part.drawn)
         assert joined.drawn == whole.drawn
-
-
-def test_a_sample_is_bounded_in_one_text_as_well():
-    sample = Sample()
-    assert list(sample.passing(["a" * 1_000_000, None, "b"])) == ["a" * 1_000_000, None, "b"]
-    assert sample.texts == ["a" * OF_A_TEXT, "b"]
-
-
-def test_counts_go_through_json(tokenizer):
-    counts = coverage(tokenizer, ["में cat"])
-    assert Coverage.from_facts(json.loads(json.dumps(counts.facts() | {"of a later version": 1}))) == counts
 
 
 @pytest.mark.parametrize(

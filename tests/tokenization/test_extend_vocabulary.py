@@ -12,7 +12,6 @@ from tokenization.extend_vocabulary import (
     choose_pieces,
     count_mixed_words,
     extend_vocabulary,
-    put_pieces,
     read_words,
     split_piece,
     wordpieces,
@@ -174,51 +173,6 @@ def test_a_list_of_words(tmp_path):
     assert [new.saved for new in extend_vocabulary(BASE, None, pieces).pieces] == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("fade\ncaf\xe9\n".encode("latin-1"), r"words\.txt:2: expected UTF-8 text, got byte 0xe9"),
-        (b"fade\tdrug\n", r"none; for example, .*words\.txt:1: 'fade\\tdrug' is left out: it has white space"),
-        (b"a" * 101, r"words\.txt:1: .* is left out: the tokenizer makes \[UNK\] of words of more than 100"),
-        (b"abc\na b\n", r"words\.txt: expected words .* found none; for example, .*:1: 'abc' is left out"),
-        (b"\n\n", "found none; the file is empty"),
-    ],
-)
-def test_a_list_that_is_refused(tmp_path, content, message):
-    (tmp_path / "words.txt").write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        read_words(tmp_path / "words.txt", BASE)
-
-
-def test_a_word_that_stands_twice_is_left_out(tmp_path):
-    (tmp_path / "words.txt").write_text("fade\nFADE\n")
-    listed = read_words(tmp_path / "words.txt", BASE)
-    assert listed.pieces == ["fade"] and "words.txt:2: 'FADE' is left out: it is in line 1" in listed.remarks[0]
-
-
-def test_cased_and_chinese_vocabularies(tmp_path):
-    cased = build_tokenizer([*SPECIAL, "工", "##作", "A", "##b", "a", "##a"], do_lower_case=False)
-    path = tmp_path / "words.txt"
-    path.write_text("Ab\nab\n工作\n", encoding="utf-8")
-    pieces, remarks = read_words(path, cased)
-    assert pieces == ["Ab", "ab"] and "splits it into 工 作" in remarks[0]
-    segmented = build_tokenizer(["[UNK]", "工", "##作"], do_lower_case=False, tokenize_chinese_chars=False)
-    assert extend_vocabulary(segmented, ["工作 工作"], 1).pieces[0].piece == "工作"
-
-
-def test_only_wordpiece_tokenizers_of_bert(tmp_path):
-    other = build_tokenizer(PIECES)
-    other.backend_tokenizer.normalizer = None
-    with pytest.raises(UserError, match="expected a WordPiece tokenizer of BERT"):
-        extend_vocabulary(other, TEXT, 1)
-
-
-def test_a_piece_may_fill_any_row():
-    tokenizer = build_tokenizer(PIECES)
-    put_pieces(tokenizer, {5: "big"})
-    assert tokenizer("big", add_special_tokens=False)["input_ids"] == [5]
-
-
 def test_added_tokens_are_no_candidates():
     """One of them has a row already, and the tokenizer takes it out of the text before it looks for pieces."""
     base = build_tokenizer(PIECES)
@@ -228,10 +182,3 @@ def test_added_tokens_are_no_candidates():
     found = extend_vocabulary(base, ["abcde"] * 9 + ["fade"] * 4, 1)
     assert [new.piece for new in found.pieces] == ["fade"]
     assert found.tokenizer.convert_tokens_to_ids("abcde") == base.convert_tokens_to_ids("abcde")
-
-
-def test_a_word_that_was_unknown_is_worth_its_row_although_it_saves_no_piece():
-    (line,) = extend_vocabulary(BASE, ["zyx"] * 3, ["zyx"]).summary()[:1]
-    assert "zyx (occurs 3 times, was [UNK])" in line
-    assert "save nothing" not in "\n".join(extend_vocabulary(BASE, ["zyx"] * 3, ["zyx"]).summary())
-    assert "save nothing" in extend_vocabulary(BASE, ["zyx"], ["zyx"]).summary()[-1]

@@ -7,8 +7,6 @@ import run_glue
 import run_pretraining
 from bert_training.engine.output_folder import LOCK
 from bert_training.inputs.models import check_fit
-from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.masking import MaskSettings, masking_rule
 from tokenization import build_tokenizer
 from tokenization.special_tokens import check_special_tokens
@@ -31,16 +29,6 @@ def test_every_missing_token_is_named():
             check()
     with pytest.raises(ValueError, match=r"has no \[PAD\]"):
         check_fit(BertConfig(vocab_size=11), build_tokenizer(PIECES), 8)
-
-
-def test_the_left_to_right_objective_needs_no_mask_token(tmp_path):
-    tokenizer = build_tokenizer([*PIECES, "[PAD]"])
-    corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus")
-    settings = {"seed": 1, "max_seq_length": 8}
-    left_to_right = PretrainingInstances(corpus, tokenizer, InstanceSettings(objective="ltr", **settings))
-    assert left_to_right.batch(0, 2)["input_ids"].shape == (2, 8)
-    with pytest.raises(ValueError, match=r"has no \[MASK\]"):
-        PretrainingInstances(corpus, tokenizer, InstanceSettings(objective="mlm", **settings))
 
 
 @pytest.mark.parametrize(("pieces", "missing"), [(PIECES, "PAD"), ([*PIECES, "[PAD]"], "MASK")])

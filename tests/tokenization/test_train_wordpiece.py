@@ -3,8 +3,6 @@
 import logging
 import os
 import random
-import resource
-import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -16,8 +14,6 @@ from tests.helpers.hostile_text import hostile_texts
 from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, build_tokenizer, load_vocab
 from tokenization.train_wordpiece import count_words, train_wordpiece
-
-LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"]
 
 # Random words of few letters have many pairs of equal frequency, so that the order among equals decides.
 TIES = """
@@ -102,11 +98,6 @@ def test_words_are_counted_as_the_tokenizer_cuts_them(monkeypatch, do_lower_case
     assert count_words(texts, do_lower_case) == expected
 
 
-def test_case_is_kept_if_it_is_asked_for():
-    assert "the" in train_wordpiece(iter(["The the The"] * 3), 30)
-    assert {"The", "the"} <= set(train_wordpiece(iter(["The the The"] * 3), 30, do_lower_case=False))
-
-
 def test_rare_characters_are_left_out_whole():
     pieces = train_wordpiece(iter(["aaa aab aab azb azb"]), 100, limit_alphabet=2)
     assert "z" not in "".join(pieces)
@@ -149,44 +140,7 @@ def test_numbers_out_of_range_are_refused(options, message):
         train_wordpiece(iter(["abc bac"]), **options)
 
 
-def test_no_vocabulary_is_too_small_by_one():
-    assert len(train_wordpiece(iter(["abc bac"]), 11)) == 11
-
-
-def test_texts_have_words():
-    with pytest.raises(UnicodeEncodeError):
-        train_wordpiece(["a", "\ud800"], 100)
-    with pytest.raises(ValueError, match="expected text with words, got none"):
-        train_wordpiece([" ", ""], 100)
-
-
 # Programs that use it.
-
-
-def test_the_example_learns_a_vocabulary(tmp_path, monkeypatch, capsys):
-    script = ROOT / "examples" / "learn_a_vocabulary.py"
-    assert len(script.read_text().splitlines()) <= 40
-    monkeypatch.setattr(sys, "argv", [script.name, str(tmp_path / "out")])
-    runpy.run_path(str(script), run_name="__main__")
-    printed = capsys.readouterr().out
-    assert printed.startswith("2000 pieces")
-    assert "the second text begins with 'Dictionaries'" in printed
-    assert len(load_vocab(tmp_path / "out" / "vocab.txt")) == 2000
-
-
-def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):
-    """The library writes tokenizer.json, and raises a plain Exception if it cannot."""
-    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, earlier[1]))
-    try:
-        with pytest.raises(OSError, match=r"v could not be written \(File too large.*free some space"):
-            train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
-    assert not list((tmp_path / "v").iterdir())
-    train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
-    names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
-    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == names
 
 
 def many_characters(count=1500):
@@ -219,12 +173,3 @@ def test_a_full_vocabulary_is_that_of_the_limit():
     assert full == train_wordpiece(iter([text]), 1115, progress=False, limit_alphabet=1000) and len(full) == 1115
     few = "lower lowest newer wider " * 9
     assert train_wordpiece(iter([few]), 90) == train_wordpiece(iter([few]), 90, limit_alphabet=1000)
-
-
-def test_words_of_rare_characters_are_learnt_where_rows_are_free():
-    """Hangul needs both forms of a character, and its words are worth learning."""
-    text = " ".join(chr(0xAC00 + number) + chr(0xAC00 + number + 1) for number in range(0, 2400, 2)) + " 하다 하다"
-    pieces = train_wordpiece(iter([text * 2]), 6000, progress=False, do_lower_case=False)
-    tokenizer = build_tokenizer(pieces, do_lower_case=False)
-    assert "[UNK]" not in tokenizer.tokenize(text)
-    assert chr(0xAC00 + 2000) + chr(0xAC00 + 2001) in pieces

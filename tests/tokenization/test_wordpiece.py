@@ -39,11 +39,6 @@ def test_the_full_tokenizer_gives_googles_pieces_and_ids(vocab_file):
         tokenizer.convert_tokens_to_ids(["absent"])
 
 
-def test_ideographs_are_words():
-    assert BasicTokenizer().tokenize("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
-    assert BasicTokenizer(tokenize_chinese_chars=False).tokenize("ah\u535azz") == ["ah\u535azz"]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -55,13 +50,6 @@ def test_ideographs_are_words():
 )
 def test_case_and_accents_follow_the_options(options, words):
     assert BasicTokenizer(**options).tokenize(" \tHeLLo!how  \n Are yoU?  Hällo ") == words
-
-
-def test_words_to_never_split_stay_whole():
-    text = " \tHeLLo!how [UNK] [unk]"
-    assert BasicTokenizer(do_lower_case=False, never_split=["[UNK]"]).tokenize(text) == [
-        *("HeLLo", "!", "how", "[UNK]", "[", "unk", "]")
-    ]
 
 
 def test_special_tokens_of_the_full_tokenizer(vocab_file):
@@ -98,20 +86,6 @@ def test_a_word_of_more_than_100_characters_is_unknown():
 def test_characters_are_classified_as_by_google(function, true, false):
     answers = {char: getattr(wordpiece, function)(char) for char in true + false}
     assert answers == {**dict.fromkeys(true, True), **dict.fromkeys(false, False)}
-
-
-def test_convert_to_unicode_takes_text_and_utf8_bytes():
-    assert wordpiece.convert_to_unicode("é".encode()) == wordpiece.convert_to_unicode("é") == "é"
-    with pytest.raises(ValueError, match="utf-8"):
-        wordpiece.convert_to_unicode(b"\xe9")
-    with pytest.raises(ValueError, match="str or bytes, got int"):
-        wordpiece.convert_to_unicode(3)
-
-
-@pytest.mark.parametrize("tokenize", [BasicTokenizer().tokenize, WordpieceTokenizer({"a"}).tokenize])
-def test_lone_surrogates_are_rejected(tokenize):
-    with pytest.raises(ValueError, match=r"lone surrogate '\\ud800' at position 1"):
-        tokenize("a\ud800")
 
 
 # Cases in which Google's code depends on the version of Python, or the library differs from it.
@@ -226,21 +200,6 @@ def test_real_text_is_tokenized_the_same(real_data, case, step):
             seen += 1
             assert fast.tokenize(line) == reference.tokenize(line), line
     assert seen > 100
-
-
-@pytest.mark.realdata
-def test_transformers_own_python_tokenizer_agrees(real_data):
-    """That tokenizer was written independently of ours. It first composes accents (NFC), so only the uncased form is
-    compared.
-    """
-    legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
-    vocab = load_vocab(real_data / "assets" / "uncased_vocab.txt")
-    theirs = legacy.BasicTokenizer(), legacy.WordpieceTokenizer(vocab, "[UNK]")
-    ours = BasicTokenizer(), WordpieceTokenizer(vocab)
-    for line in [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::50]:
-        words = ours[0].tokenize(line)
-        assert words == theirs[0].tokenize(line)
-        assert ours[1].tokenize(" ".join(words)) == theirs[1].tokenize(" ".join(words))
 
 
 def test_import_is_quick_and_light():

@@ -1,12 +1,12 @@
 """bert_training/inputs/flags/natures.py: values out of range, flags that need or exclude others, all at once."""
 
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
 
-from bert_training.inputs.flags.natures import Flags, check, flag, holds
+from bert_training.inputs.flags.natures import Flags, check, flag
 
 
 @dataclass
@@ -74,18 +74,3 @@ def test_a_copy_is_checked_and_settled_again():
     args.way = "long"
     with pytest.raises(ValueError, match="exclude each other"):
         check(args)
-
-
-def test_what_holds():
-    args = Own(file="f", way="long")
-    assert holds(args, "file") and holds(args, "table or file") and holds(args, "way long or table")
-    assert not holds(args, "folder") and not holds(args, "way plain") and not holds(args, "of another script")
-
-
-def test_a_flag_without_a_default_is_required():
-    @dataclass
-    class Needs(Flags):
-        place: str = flag(MISSING)
-
-    with pytest.raises(TypeError, match="place"):
-        Needs()

@@ -7,9 +7,7 @@ import pytest
 
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.natures import CARD, FIXED, FREE, STORED, Nature, declared, flag, helps, kinds, natures
-from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
-from bert_training.inputs.flags.shared import SharedArguments
 
 
 @dataclasses.dataclass
@@ -70,20 +68,6 @@ def test_every_flag_has_help(cls):
     assert helps(cls).keys() == {field.name for field in dataclasses.fields(cls)}
 
 
-def test_lists_are_made_anew():
-    first, second = Script(), Script()
-    first.layers.append(3)
-    assert second.layers == [1, 2]  # A list is made anew for every run.
-
-
-def test_flags_with_a_nature_are_named_once_in_the_order_of_help():
-    fixed = flags_with(FIXED)
-    assert len(set(fixed)) == len(fixed) and {"seed", "learning_rate"} <= set(fixed)
-    shared = [field.name for field in dataclasses.fields(SharedArguments) if field.name in fixed]
-    assert [name for name in fixed if name in shared] == shared
-    assert set(flags_with(FIXED | FREE)) == set(fixed) | set(flags_with(FREE))
-
-
 def test_a_flag_has_one_nature_in_all_scripts():
     """STORED is left out: only fine-tuned models store a length."""
     found: dict[str, set] = {}
@@ -93,8 +77,3 @@ def test_a_flag_has_one_nature_in_all_scripts():
     assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
     assert all(flags_with(nature) for nature in Nature)
     assert not set(flags_with(FIXED)) & set(flags_with(FREE))
-
-
-def test_a_redefined_flag_keeps_the_nature_of_its_base():
-    assert natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == FIXED | CARD
-    assert natures(PretrainingArguments)["vocab_size"] is Nature.NONE

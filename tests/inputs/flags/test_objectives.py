@@ -1,41 +1,10 @@
 """bert_training/inputs/flags/objectives.py: one table says what the objectives are."""
 
 import dataclasses
-import re
 
 import pytest
 
-import modeling_bert_repro
-from bert_training.cards.metrics import METRICS
-from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
-from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.segments import PLANNERS
-from tests.helpers.repository import ROOT
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_what_a_row_names_exists(name):
-    objective = OBJECTIVES[name]
-    network = getattr(modeling_bert_repro, objective.network)
-    assert objective.segments in PLANNERS
-    if objective.pairs:
-        assert network is modeling_bert_repro.BertForPreTraining  # It has the head of the pairs.
-        assert f"eval_{objective.pairs.name}_accuracy" in METRICS
-    args = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--objective", name])
-    assert objective_of(vars(args)) is objective
-
-
-def test_help_and_choices_come_from_the_table(capsys, monkeypatch):
-    monkeypatch.setitem(OBJECTIVES, "another", OBJECTIVES["mlm"])
-    parse_arguments(PretrainingArguments, ["--output_dir", "x", "--objective", "another"])
-    with pytest.raises(SystemExit):
-        parse_arguments(PretrainingArguments, ["--help"])
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "--objective {mlm_nsp,mlm,ltr" in printed and "ltr: left-to-right LM." in printed
-    with pytest.raises(ValueError, match="--objective must be one of mlm_nsp, mlm, ltr"):
-        PretrainingArguments(output_dir="x", objective="gpt")
 
 
 def test_flags_without_an_objective_have_the_default():
@@ -50,10 +19,3 @@ def test_the_least_text_of_each_kind():
     one = OBJECTIVES["mlm"]
     same = dataclasses.replace(one, pairs=dataclasses.replace(NEXT_SENTENCE, random_second=False))
     assert (one.fewest, same.fewest, OBJECTIVES["mlm_nsp"].fewest) == ((1, 1), (1, 2), (2, 2))
-
-
-def test_the_objective_of_contributing_is_the_row():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    (row,) = [block for block in blocks if "Objective(" in block]
-    ((name, objective),) = eval("{" + row + "}", vars(objectives)).items()
-    assert objective == OBJECTIVES[name]
