@@ -51,7 +51,7 @@ from bert_training.engine.state import prepared_state
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.evaluation import Progress
-from bert_training.pretraining.network import initial_network, save_results
+from bert_training.pretraining.network import begin, build_pretraining_network, save_results
 from bert_training.pretraining.text import checked_text
 from bert_training.pretraining.tokenizer import tokenizer_of
 
@@ -66,8 +66,9 @@ def main(argv: list[str] | None = None) -> None:
 
     text = checked_text(run)
     tokenizer = tokenizer_of(run, text)
+    model, initial_weights = build_pretraining_network(run, getattr(modeling_bert_repro, args.network), tokenizer)
     data = PretrainingData(run, text, tokenizer)
-    model, origin = initial_network(run, data, modeling_bert_repro)
+    origin = begin(run, model, initial_weights, data, modeling_bert_repro.BertForMaskedLM)
     progress = Progress(run, model, data)
 
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)

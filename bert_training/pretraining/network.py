@@ -1,7 +1,5 @@
 """The network that a pre-training run trains: how it begins, and the folder that it ends in."""
 
-from types import ModuleType
-
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -32,24 +30,30 @@ from bert_training.pretraining.teacher import learn_from_teacher, remove_project
 from tokenization.special_tokens import check_special_tokens
 
 
-def initial_network(
-    run: Run[PretrainingArguments], data: PretrainingData, classes: ModuleType
-) -> tuple[PreTrainedModel, Origin]:
-    """The network before the first step, with the teacher that ``--teacher`` names; and what the run began with.
+def begin(
+    run: Run[PretrainingArguments],
+    model: PreTrainedModel,
+    initial_weights: dict[str, str] | None,
+    data: PretrainingData,
+    predicts_words: type[PreTrainedModel],
+) -> Origin:
+    """Give the network what is counted in the text, and the teacher that ``--teacher`` names; say what is trained.
 
     Args:
-        classes: the module with the classes of networks.
+        initial_weights: their file -> SHA-256; None for new ones.
+        predicts_words: the class of the teacher.
+
+    Returns:
+        What the run began with, which must be the same in a resumed run.
     """
-    cls = getattr(classes, objective_of(vars(run.args)).network)
-    model, weights = build_pretraining_network(run, cls, data.tokenizer)
-    origin = data.describe(run, model, weights)
+    origin = data.describe(run, model, initial_weights)
     train = data.corpora.train
     if run.args.initial_weights == "counted":
         counted = set_counted_weights(model, train[0], run.args.seed)
         rows = f"{counted:,} of {len(data.tokenizer):,} rows"
         run.say(f"initial weights from counts of the training text, with embeddings of {rows}")
     count_new_weights(run, model, data.tokenizer, train)
-    return model, learn_from_teacher(run, model, classes.BertForMaskedLM, origin)
+    return learn_from_teacher(run, model, predicts_words, origin)
 
 
 def build_pretraining_network(

@@ -17,7 +17,7 @@ import torch
 from bert_training.engine.best import goodness
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import check_output_dir, is_main_process, lock_output_dir, remove_rest
-from bert_training.files.atomic import write_json
+from bert_training.files.atomic import json_text, write_text
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.record import SUMMARY, Record, is_finished, read_summary
@@ -71,7 +71,9 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
         summary = summarise([Path(plan.output_dir) for plan in plans], args.metric_for_best_model)
         if other:
             summary["comparison"] = _comparison(args, summary, other)
-        write_json(folder / SUMMARY, summary)
+        path, text = folder / SUMMARY, json_text(summary)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # a finished series keeps its files
+            write_text(path, text)
         say(table(summary))
         remove_rest(folder)
 

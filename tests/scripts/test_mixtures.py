@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from bert_training.pretraining import word_loss
 from bert_training.pretraining.corpora import open_training_corpora
-from bert_training.pretraining.phased_batches import training_instances
+from bert_training.pretraining.data import training_instances
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read

@@ -159,6 +159,11 @@ class PretrainingArguments(StudentArguments):
         return self.recipe == "fast"
 
     @property
+    def network(self) -> str:
+        """The name of the class that the objective trains."""
+        return OBJECTIVES[self.objective].network
+
+    @property
     def new_pieces(self) -> int | None:
         """How many new pieces --extend_vocab asks for; None if it names a file, or is not given."""
         return int(self.extend_vocab) if self.extend_vocab and self.extend_vocab.isdecimal() else None
