@@ -53,7 +53,7 @@ import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished
+from bert_training.engine.output_folder import nothing_to_do
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.models import config_labels, open_model
@@ -66,15 +66,20 @@ from bert_training.tasks.fine_tuning import (
     fine_tune,
     finish,
     predictions_of_splits,
-    save_folder,
 )
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
 from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
-from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all
-from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, results_of, with_labels
+from bert_training.tasks.task_data import (
+    check_vocabulary,
+    metric_of,
+    record_origin,
+    results_of,
+    with_labels,
+    write_rows,
+)
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertFeatureTagger
 
@@ -97,10 +102,8 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
 
 def run_alone(args: NerArguments, tune: Tune) -> None:
     """Read the model and the data, and do one run; nothing if it is finished."""
-    if is_finished(args):
-        report_finished(args)
+    if nothing_to_do(args):
         return
-    check_output_dir(args)
     config, tokenizer = open_model(args)
     if names := config_labels(config):
         config = with_labels(config, with_types(names))
@@ -159,8 +162,7 @@ def run_one(
                 write_rows(run.output_dir, split, tagged_text.scored_rows(data.splits[split], found.tags))
             if data.splits[split].facts.get("raw_text"):
                 write_spans(run.output_dir / f"{split}_spans.jsonl", data.splits[split], found.tags, data.label_names)
-    save_folder(run, tuned, tokenizer, data.name)
-    finish(run, tuned)
+    finish(run, tuned, tokenizer, data.name)
     return tuned.results
 
 

@@ -47,12 +47,11 @@ import modeling_bert_repro
 from bert_training.engine.batches import Features
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished
+from bert_training.engine.output_folder import nothing_to_do
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.models import open_model
-from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish, save_folder
-from bert_training.tasks.scored_rows import write_rows
+from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish
 from bert_training.tasks.seeds import run_all
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.answers_page import write_page
@@ -61,7 +60,7 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.sources import SquadData, load_data
 from bert_training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
-from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, with_labels
+from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, with_labels, write_rows
 from bert_training.tasks.teachers import Teacher, find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering
 
@@ -77,10 +76,8 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
 
 def run_alone(args: SquadArguments, tune: Tune) -> None:
     """Read the model and the data, and do one run; nothing if it is finished."""
-    if is_finished(args):
-        report_finished(args)
+    if nothing_to_do(args):
         return
-    check_output_dir(args)
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     config, tokenizer = open_model(args)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
@@ -146,8 +143,7 @@ def run_one(
                 write_rows(run.output_dir, "test", answers.scored_rows(new))
     if training:
         store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
-    save_folder(run, tuned, tokenizer, data.name)
-    finish(run, tuned)
+    finish(run, tuned, tokenizer, data.name)
     return tuned.results
 
 

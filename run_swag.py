@@ -39,7 +39,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 import modeling_bert_repro
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import check_output_dir, is_finished, report_finished
+from bert_training.engine.output_folder import nothing_to_do
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.models import open_model
@@ -51,11 +51,16 @@ from bert_training.tasks.fine_tuning import (
     fine_tune,
     finish,
     predictions_of_splits,
-    save_folder,
 )
-from bert_training.tasks.scored_rows import write_rows
 from bert_training.tasks.seeds import run_all
-from bert_training.tasks.task_data import check_vocabulary, metric_of, record_origin, results_of, with_labels
+from bert_training.tasks.task_data import (
+    check_vocabulary,
+    metric_of,
+    record_origin,
+    results_of,
+    with_labels,
+    write_rows,
+)
 
 
 def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
@@ -69,10 +74,8 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
 
 def run_alone(args: SwagArguments, tune: Tune) -> None:
     """Read the model and the data, and do one run; nothing if it is finished."""
-    if is_finished(args):
-        report_finished(args)
+    if nothing_to_do(args):
         return
-    check_output_dir(args)
     config, tokenizer = open_model(args, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
@@ -109,8 +112,7 @@ def run_one(
             swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
             if data.splits[split].labels:
                 write_rows(run.output_dir, split, swag.scored_rows(data.splits[split], logits))
-    save_folder(run, tuned, tokenizer, data.name)
-    finish(run, tuned)
+    finish(run, tuned, tokenizer, data.name)
     return tuned.results
 
 

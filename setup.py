@@ -74,6 +74,7 @@ setup(
             "fsspec>=2024.2",
             "google-crc32c>=1.6",
             "huggingface_hub>=1.0,<3",
+            "joblib>=1.4",
             "jinja2>=3.1",
             "matplotlib>=3.9",
             "numpy>=2",

@@ -211,6 +211,11 @@ def record_used_tokens(run: Run[PretrainingArguments], train: Mapping[int, Seque
         for instances in sources:
             if (share := used_share(instances)) < ENOUGH:
                 run.say(low_share(share, instances))
+            if left := instances.without_pairs:
+                run.say(
+                    f"warning: {len(left):,} shards of the corpus, such as {left[0].path}, are not read: they have no "
+                    "two documents, or no document of two sentences. --objective mlm reads them"
+                )
 
 
 def used_share(*sources: PretrainingInstances) -> float:

@@ -179,6 +179,12 @@ class PretrainingInstances:
         return epoch, position
 
     @property
+    def without_pairs(self) -> list[Shard]:
+        """The shards that no epoch reads, because they have no two documents or no pair of sentences."""
+        read = {shard for group in self.groups for shard in group}
+        return [shard for shard in self.corpus.shards if shard not in read]
+
+    @property
     def planned_tokens(self) -> int:
         """The number of tokens of the text that ``plans(0)`` divide: of all of it, or of the first group."""
         return sum(shard.num_tokens for shard in self.groups[0])

@@ -292,30 +292,23 @@ def _speed(seconds: float, sequences: int) -> dict[str, float]:
     return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
-def save_folder(
-    run: Run[FineTuningArguments],
-    tuned: Tuned[Any],
-    tokenizer: PreTrainedTokenizerBase,
-    data_name: str,
+def finish(
+    run: Run[FineTuningArguments], tuned: Tuned[Any], tokenizer: PreTrainedTokenizerBase, data_name: str
 ) -> None:
-    """Write the finished folder: model, tokenizer, curves and model card.
+    """Write the finished folder: model, tokenizer, curves, card and results; upload it with ``--push_to_hub``.
 
     Args:
         data_name: the name of the data set for the card.
     """
     save_model_folder(run, tuned.model)
+    save_tokenizer(run, tokenizer, tuned.model)
     if run.is_main:
-        save_tokenizer(run, tokenizer, tuned.model)
         carry_modules(run.args.model_name_or_path, run.output_dir)
         if tuned.trained:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, datasets=[data_name], metrics=tuned.results)
-
-
-def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:
-    """Record the results, which ends the run; remove what only a resumed run would need; upload with --push_to_hub."""
     run.finish(tuned.results)
-    tuned.best.clear()
+    tuned.best.clear()  # what only a resumed run would need
     run.say(f"finished: {run.output_dir}")
     if run.is_main:
         upload_finished(run.args)

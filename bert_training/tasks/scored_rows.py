@@ -5,15 +5,13 @@ of a text, or of the names in a sentence with their places, ["LOC", 3, 5]. Of a 
 {"id": "q7", "exact_match": 100.0, "f1": 100.0}.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.stats is loaded when it is first used, which takes half a second
 
-from bert_training.files.atomic import whole_file
 from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.json_files import parse_json
 from bert_training.tasks.classification.scores import METRICS
@@ -22,12 +20,6 @@ from bert_training.tasks.statistics import LEVEL, sign_test
 RESAMPLES = 1000  # of the bootstrap
 WHOLE = ("accuracy", "subset_accuracy", "exact_match")  # metrics by which a row is right or wrong
 Metric = Callable[[np.ndarray], float]
-
-
-def write_rows(folder: Path, split: str, rows: Iterable[dict[str, Any]]) -> None:
-    """Write the rows of a labelled split."""
-    with whole_file(folder / f"scored_{split}.jsonl") as draft, open(draft, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def read_rows(folder: Path, split: str) -> list[dict[str, Any]]:

@@ -7,9 +7,11 @@ what is recorded, what is printed, which results exist, and what a model without
 """
 
 import copy
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 from bert_training.engine.best import deciding_metric
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
+from bert_training.files.atomic import whole_file
 from bert_training.files.harmless_output import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.natures import refuse
@@ -279,3 +282,9 @@ def check_cell(text: str, where: str, what: str, mark: str = "") -> None:
             f"predictions are written in columns; got {text[:60]!r}; correct it"
             + (", or name another mark with --label_separator" if mark else "")
         )
+
+
+def write_rows(folder: Path, split: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Write the rows of a labelled split, each with what is right and what the model answers (``scored_rows.py``)."""
+    with whole_file(folder / f"scored_{split}.jsonl") as draft, open(draft, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

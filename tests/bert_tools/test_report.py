@@ -12,7 +12,8 @@ from sklearn import metrics as sklearn_metrics
 from bert_tools import report
 from bert_tools.report import main, read_finished_runs, tables
 from bert_training.tasks import seeds
-from bert_training.tasks.scored_rows import compare_rows, metric_of, write_rows
+from bert_training.tasks.scored_rows import compare_rows, metric_of
+from bert_training.tasks.task_data import write_rows
 from tests.helpers.records import results_of_rows, write_summary
 
 

@@ -1,10 +1,12 @@
 """bert_training/pretraining/data.py: the share of the text that an epoch uses."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.data import low_share, used_share
+from bert_training.pretraining.data import low_share, record_used_tokens, used_share
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 
@@ -49,3 +51,14 @@ def test_the_first_remedy_is_the_one_that_fits_the_text(tmp_path, documents, fir
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, max_seq_length=32))
     text = low_share(0.7, instances)
     assert f"What helps: {first}" in text and last in text.rpartition("; or ")[2]
+
+
+def test_shards_that_no_epoch_reads_are_said():
+    said: list[str] = []
+    run = SimpleNamespace(is_main=True, say=said.append, add_facts=lambda **facts: None)
+    plan, shard = SimpleNamespace(used_tokens=9), SimpleNamespace(path="corpus/shard-00003")
+    instances = SimpleNamespace(planned_tokens=10, plans=lambda epoch: [plan], without_pairs=[shard])
+    record_used_tokens(run, {16: [instances]})
+    assert said[1:] == [said[-1]] and said[-1].startswith(
+        "warning: 1 shards of the corpus, such as corpus/shard-00003,"
+    )

@@ -31,13 +31,13 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 def counted(monkeypatch) -> list[str]:
     """The folders of the runs that were really made."""
     done: list[str] = []
-    run_one = run_glue.run_one
+    start_run = run_glue.start_run
 
-    def counting(args, *rest):
+    def counting(args):
         done.append(Path(args.output_dir).name)
-        return run_one(args, *rest)
+        return start_run(args)
 
-    monkeypatch.setattr(run_glue, "run_one", counting)
+    monkeypatch.setattr(run_glue, "start_run", counting)
     return done
 
 

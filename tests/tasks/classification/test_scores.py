@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import run_glue
 from bert_training.tasks.classification import glue, labelled_texts, multi_label_scores, sources
+from bert_training.tasks.classification.evaluation import scores_of
 from bert_training.tasks.classification.scores import score, score_by_category
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, write_task
@@ -64,7 +64,7 @@ def test_a_second_look_at_what_is_no_better_than_one_answer(task, labels, predic
     if task.several_labels:
         logits = np.array(predicted) - 0.5
     thresholds = [0.5] * 3 if task.several_labels else None
-    results = run_glue.scores_of(data, "validation", {"logits": logits, "loss": 0.0}, None, thresholds)
+    results = scores_of(data, "validation", {"logits": logits, "loss": 0.0}, None, thresholds)
     lines = [*data.second_look(results, {"validation": logits}, 1e-4)]
     assert len(lines) == len(expected)
     for line, words in zip(lines, expected):
