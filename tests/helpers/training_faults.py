@@ -246,12 +246,12 @@ FAULTS = {
         faulty="random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(start, stop))",
         tests=("tests/pretraining/test_instances.py",),
     ),
-    "masks of every section begin anew": Fault(
+    "masks of every group begin anew": Fault(
         file=INSTANCES,
         places="PretrainingInstances._rows",
         correct="number + np.arange(stop - start)",
         faulty="np.arange(start, stop)",
-        tests=("tests/pretraining/test_sections.py",),
+        tests=("tests/pretraining/test_groups.py",),
     ),
     "weights are not tied again on a TPU": Fault(
         file="bert_training/engine/fsdp.py",
