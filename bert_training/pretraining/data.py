@@ -11,14 +11,13 @@ from bert_training.engine.batches import TrainingData, step_batches, steps_for
 from bert_training.engine.divergence import explain_divergence
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
-from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.corpus import Corpus, unigram_entropy
+from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.coverage import record_coverage
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
-from bert_training.pretraining.mixture import epoch_size, note_new_epochs, phase_streams, record_mixture
+from bert_training.pretraining.mixture import epoch_size, phase_streams, record_mixture
 from bert_training.pretraining.text import Text
 from bert_training.pretraining.word_borders import note_single_characters
 from tokenization.errors import UserError
@@ -66,14 +65,6 @@ class PretrainingData:
     def explain_divergence(self, run: Run[PretrainingArguments]) -> Callable[..., str]:
         """What training_steps calls to say why a loss has become infinite."""
         return partial(explain_divergence, phases=self.phases, folder=run.output_dir)
-
-    def note_new_epochs(self, run: Run[PretrainingArguments], step: int) -> None:
-        """Say which sources of a mixture began another epoch in this step."""
-        note_new_epochs(run, self.phases, self.streams, step)
-
-    def unigram_entropy(self, run: Run[PretrainingArguments]) -> float:
-        """The loss, in nats, of a model that knows how frequent the pieces are and nothing else."""
-        return unigram_entropy(self.corpora.train, mean_shares(vars(run.args)))
 
     def describe(
         self, run: Run[PretrainingArguments], model: PreTrainedModel, initial_weights: dict[str, str] | None

@@ -15,11 +15,14 @@ from bert_training.engine.loop import Step
 from bert_training.engine.run import Run, gather_object
 from bert_training.engine.state import Totals
 from bert_training.engine.throughput import Throughput
+from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.pretraining.corpus import unigram_entropy
 from bert_training.pretraining.coverage import check_predictable
 from bert_training.pretraining.data import PretrainingData, instances_by_length
 from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.mixture import note_new_epochs
 from bert_training.pretraining.plateau import log_diagnosis
 from bert_training.pretraining.word_loss import WordSums, hidden_words
 from tokenization.errors import UserError
@@ -47,7 +50,8 @@ class Progress:
 
     def begin(self, model: torch.nn.Module) -> None:
         """Record, before the first step, what the losses are compared with."""
-        self.run.log(event="corpus", unigram_entropy=self.data.unigram_entropy(self.run))
+        shares = mean_shares(vars(self.run.args))
+        self.run.log(event="corpus", unigram_entropy=unigram_entropy(self.data.corpora.train, shares))
         if self.run.args.model_name_or_path and self.run.args.eval_steps:
             self.evaluate(model, 0)
 
@@ -55,7 +59,7 @@ class Progress:
         """Yield the optimiser steps; say which of them begins another epoch of a source."""
         for step in self.speed.timed(steps):
             yield step
-            self.data.note_new_epochs(self.run, step.index)
+            note_new_epochs(self.run, self.data.phases, self.data.streams, step.index)
 
     def log(self, step: Step) -> None:
         """Record a training step in metrics.jsonl."""

@@ -45,9 +45,9 @@ from transformers.utils import logging
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bert_training.files.atomic import write_json
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.models import bert_config
-from bert_training.tasks.classification.glue import GLUE_TASKS
-from bert_training.tasks.classification.sources import official_files, read_examples
+from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.squad.questions import read_squad
 from lab.benchmarks import idle, whole_run_programs
 from lab.benchmarks.provenance import ROOT, provenance
@@ -187,9 +187,9 @@ def write_texts(
     """A file of labelled texts: real ones, or made-up words in texts of the same lengths."""
     rows: list[dict[str, str]] = []
     if data and name in ("mrpc", "sst2"):
-        task = GLUE_TASKS[name]
-        files = official_files(task, data / "glue" / {"mrpc": "MRPC", "sst2": "SST-2"}[name], with_test=False)
-        examples = read_examples(task, files[split], labelled=True)
+        folder = data / "glue" / {"mrpc": "MRPC", "sst2": "SST-2"}[name]
+        args = GlueArguments(output_dir="", model_name_or_path="-", task_name=name, data_dir=str(folder))
+        examples = load_data(args).splits[split]
         columns = [column[:count] for column in examples.texts]
         answers = ["yes" if str(label) == "1" else "no" for label in examples.labels[:count]]
     else:

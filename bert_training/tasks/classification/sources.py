@@ -184,15 +184,6 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
 # --- from columns to examples -----------------------------------------------------------------------------
 
 
-def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
-    """Read one file in the layout of a task of GLUE.
-
-    Unless ``labelled``, a label column is ignored: in the official files to predict it contains placeholders.
-    """
-    columns = [column for column in task_columns(task, labelled) if labelled or column.role != "label"]
-    return _made(task, _file(path)(columns, _layout(task)), labelled)
-
-
 def _examples(
     args: GlueArguments, task: Task | None, trained: TrainedFor, split: str, read: Read, training: bool
 ) -> Examples:

@@ -7,9 +7,9 @@ import lzma
 import pytest
 
 from bert_training.builtin_data import documentation
-from bert_training.tasks.classification import glue, sources
+from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
-from tests.helpers.official_files import LAYOUTS, SPELLED, glue_arguments, glue_error, own, write_task
+from tests.helpers.official_files import LAYOUTS, SPELLED, glue_arguments, glue_error, write_task
 
 METRICS = {
     "cola": ("matthews_correlation",),
@@ -89,21 +89,26 @@ def test_files_may_be_packed_or_lie_in_the_official_sub_folder(tmp_path):
         assert found.splits["validation"].labels == expected.splits["validation"].labels
 
 
+def sst2(folder, content: str | bytes):
+    """The training rows of these files of SST-2."""
+    for name in ("train.tsv", "dev.tsv"):
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return load_data(glue_arguments(task_name="sst2", data_dir=str(folder))).splits["train"]
+
+
 def test_quotation_marks_do_not_merge_rows(tmp_path):
     """pandas and `datasets`, by default, read these four rows as two, because for them a field that begins with a
     quotation mark goes on to the next one.
     """
     rows = ["sentence\tlabel", '" open\t1', "inner\t0", 'closed "\t1', 'last " one\t0']
-    path = own(tmp_path, "\n".join(rows) + "\n")
-    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
+    examples = sst2(tmp_path, "\n".join(rows) + "\n")
     assert examples.texts[0] == ['" open', "inner", 'closed "', 'last " one']
-    assert examples.labels == ["1", "0", "1", "0"]
+    assert examples.labels == [1, 0, 1, 0]
 
 
 def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
-    path = own(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
-    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
-    assert (examples.texts[0], examples.labels) == (["good", "bad"], ["1", "0"])
+    examples = sst2(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
+    assert (examples.texts[0], examples.labels) == (["good", "bad"], [1, 0])
 
 
 def test_broken_rows_of_an_old_qqp_file_are_left_out_with_a_message(tmp_path):
